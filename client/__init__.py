@@ -1,0 +1,1 @@
+"""Seamline: a Kafka topic and its Iceberg copy as one table."""

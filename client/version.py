@@ -1,0 +1,3 @@
+"""The version of this distribution, in one place for packaging, HTTP headers and `--version`."""
+
+VERSION = "0.1.0"

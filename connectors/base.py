@@ -1,0 +1,412 @@
+"""The Protocols of the outside world, and the frozen values that cross them.
+
+Everything the planners know of Kafka and Iceberg is a value defined here, so a plan can be made,
+replayed and simulated without either. Ranges of offsets are half-open: the end is exclusive, and
+names say so. Times are milliseconds since the epoch unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from seamline.sql.types import Field, Row
+
+# --- Offsets -----------------------------------------------------------------------------------
+
+
+class Offsets(Mapping[int, int]):
+    """One offset per partition: immutable, hashable, iterated in partition order."""
+
+    __slots__ = ("_by_partition", "_hash")
+
+    def __init__(self, by_partition: Mapping[int, int] | Iterable[tuple[int, int]] = ()) -> None:
+        self._by_partition = dict(sorted(dict(by_partition).items()))
+        self._hash: int | None = None
+
+    def __getitem__(self, partition: int) -> int:
+        return self._by_partition[partition]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._by_partition)
+
+    def __len__(self) -> int:
+        return len(self._by_partition)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(tuple(self._by_partition.items()))
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Offsets):
+            return self._by_partition == other._by_partition
+        return NotImplemented
+
+    def __repr__(self) -> str:
+        return f"Offsets({self._by_partition})"
+
+    def replace(self, changes: Mapping[int, int]) -> Offsets:
+        """These offsets with some set or added."""
+        return Offsets({**self._by_partition, **changes})
+
+    def to_json(self) -> dict[str, int]:
+        """Partitions as decimal strings, the only keys JSON has."""
+        return {str(partition): offset for partition, offset in self._by_partition.items()}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Offsets:
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError: when a key or a value is not a whole number.
+        """
+        return cls({int(partition): int(offset) for partition, offset in body.items()})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The records of one partition from `start` up to, not including, `end_exclusive`."""
+
+    partition: int
+    start: int
+    end_exclusive: int
+
+    def __len__(self) -> int:
+        return max(0, self.end_exclusive - self.start)
+
+
+# --- The hot log ---------------------------------------------------------------------------------
+
+READ_COMMITTED = "read_committed"
+READ_UNCOMMITTED = "read_uncommitted"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LogBounds:
+    """What the log of one topic holds at one moment.
+
+    Attributes:
+        topic: Name.
+        topic_id: Kafka's id of this incarnation of the topic; another log has another id.
+        cluster_id: Kafka's id of the cluster.
+        start: First offset still kept, per partition.
+        end: Exclusive stable end under `isolation`: last stable offset or high watermark.
+        high_watermark: Exclusive end of what is replicated, transactions still open included.
+        isolation: `read_committed` or `read_uncommitted`.
+        append_time: Whether the broker stamps records (LogAppendTime), so that time is monotonic.
+        leader_epochs: Leader epoch of each partition at `end`, where the log tells it.
+    """
+
+    topic: str
+    topic_id: str
+    cluster_id: str
+    start: Offsets
+    end: Offsets
+    high_watermark: Offsets
+    isolation: str = READ_COMMITTED
+    append_time: bool = False
+    leader_epochs: Offsets = dataclasses.field(default_factory=Offsets)
+
+    @property
+    def pending(self) -> int:
+        """Offsets between the stable end and the high watermark: held back by open transactions."""
+        return sum(self.high_watermark.get(p, end) - end for p, end in self.end.items())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RawBatch:
+    """Records as the log holds them, in columns of equal length, ascending offsets per partition.
+
+    Attributes:
+        partitions: Partition of each record.
+        offsets: Offset of each record.
+        timestamps_ms: Record time in milliseconds since the epoch; -1 where the record has none.
+        keys: Key bytes or None.
+        values: Value bytes or None (a tombstone).
+        headers: Per record a list of (name, value) or None when it has none.
+    """
+
+    partitions: Sequence[int]
+    offsets: Sequence[int]
+    timestamps_ms: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[Sequence[tuple[str, bytes | None]] | None]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+class Deadline(Protocol):
+    """When a statement must have ended, and whether somebody canceled it."""
+
+    def check(self) -> None:
+        """Raises DEADLINE_EXCEEDED or CANCELED when the time or the patience is over."""
+
+    def remaining_s(self) -> float:
+        """Seconds left; never negative."""
+
+
+class HotLog(Protocol):
+    """A Kafka cluster, or anything that keeps records by topic, partition and offset."""
+
+    def bounds(
+        self, topics: Sequence[str], isolation: str, deadline: Deadline
+    ) -> dict[str, LogBounds]:
+        """What each topic's log holds now; ends are read before ids and starts.
+
+        Raises:
+            SeamlineError: TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE.
+        """
+
+    def offsets_at(self, topic: str, timestamp_ms: int, deadline: Deadline) -> Offsets:
+        """Per partition the first offset whose record time is at or after `timestamp_ms`.
+
+        A partition with no such record answers its end.
+        """
+
+    def read(
+        self,
+        topic: str,
+        ranges: Sequence[OffsetRange],
+        isolation: str,
+        deadline: Deadline,
+        *,
+        max_records: int | None = None,
+    ) -> Iterator[RawBatch]:
+        """The records of the ranges, each once, as far as the isolation shows them.
+
+        Ends by position, never by counting: markers, aborted and compacted records leave gaps.
+
+        Raises:
+            SeamlineError: LOG_TRIMMED when a start is no longer kept; KAFKA_UNAVAILABLE.
+        """
+
+
+# --- The cold table ----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One committed state of a table, without its files."""
+
+    snapshot_id: int
+    parent_id: int | None
+    timestamp_ms: int
+    operation: str
+    summary: Mapping[str, str] = dataclasses.field(hash=False)
+    schema_id: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableSchema:
+    """The columns of a table in one version of its schema."""
+
+    schema_id: int
+    columns: tuple[Field, ...]
+
+    @property
+    def row(self) -> Row:
+        """The columns as a row type."""
+        return Row(self.columns)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SnapshotRef:
+    """A branch or a tag."""
+
+    snapshot_id: int
+    kind: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableState:
+    """The metadata of a cold table at one moment.
+
+    Attributes:
+        name: (catalog, namespace…, table).
+        uuid: Iceberg's id of the table; a table dropped and created again has another.
+        properties: Table properties; Seamline's own start with `seamline.`.
+        schemas: Every schema the table has had, by id.
+        current_schema_id: The schema new statements see.
+        snapshots: The snapshots that have not expired, by id.
+        refs: Branches and tags; `main` is the table's own line.
+        current_snapshot_id: Head of `main`, None before the first commit.
+        snapshot_log: (timestamp_ms, snapshot_id) each time the head of `main` changed, oldest first.
+        location: Where the table's files lie.
+        metadata_location: The file this state was read from; changes with every commit.
+        format_version: 1, 2 or 3.
+    """
+
+    name: tuple[str, ...]
+    uuid: str
+    properties: Mapping[str, str] = dataclasses.field(hash=False)
+    schemas: Mapping[int, TableSchema] = dataclasses.field(hash=False)
+    current_schema_id: int
+    snapshots: Mapping[int, Snapshot] = dataclasses.field(hash=False)
+    refs: Mapping[str, SnapshotRef] = dataclasses.field(hash=False)
+    current_snapshot_id: int | None
+    snapshot_log: tuple[tuple[int, int], ...] = ()
+    location: str = ""
+    metadata_location: str = ""
+    format_version: int = 2
+
+    @property
+    def schema(self) -> TableSchema:
+        """The current schema."""
+        return self.schemas[self.current_schema_id]
+
+    @property
+    def display_name(self) -> str:
+        """Dotted name for messages."""
+        return ".".join(self.name)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScanRequest:
+    """What a scan asks of a tier: which columns, and which rows at least.
+
+    Attributes:
+        columns: Names of the columns that are used.
+        predicate: Rows for which it is not true may be left out (`seamline.sql.predicates`).
+    """
+
+    columns: tuple[str, ...]
+    predicate: Any = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PushdownResult:
+    """A tier's answer to a predicate.
+
+    Attributes:
+        accepted: What the tier guarantees: no row that fails it comes back.
+        residual: What must still be filtered by whoever asked; None means nothing.
+    """
+
+    accepted: Any
+    residual: Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """A file that says which rows of data files are gone.
+
+    Attributes:
+        path: Location.
+        content: `position`, `vector` (a Puffin deletion vector) or `equality`.
+        size_bytes: Length of the file.
+        offset: Start of the blob inside a Puffin file.
+        length: Length of that blob.
+    """
+
+    path: str
+    content: str
+    size_bytes: int
+    offset: int | None = None
+    length: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file of a scan and the deletes that apply to it."""
+
+    path: str
+    format: str
+    size_bytes: int
+    record_count: int
+    deletes: tuple[DeleteFile, ...] = ()
+    partition: tuple[tuple[int, Any], ...] = ()
+    """Identity-partition values by source field id, for files that do not store the column."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ColdPlan:
+    """The files a scan of one snapshot must read.
+
+    Attributes:
+        snapshot_id: The snapshot, None for a table without one.
+        files: What is left after pruning.
+        total_files: How many files the snapshot has.
+        total_rows: Records in those files, deletes not subtracted.
+        unsupported: Why only Spark can read it exactly; None when DuckDB can.
+    """
+
+    snapshot_id: int | None
+    files: tuple[DataFile, ...]
+    total_files: int = 0
+    total_rows: int = 0
+    unsupported: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """Records in the files to read, deletes not subtracted."""
+        return sum(file.record_count for file in self.files)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the files to read."""
+        return sum(file.size_bytes for file in self.files)
+
+
+class ColdTable(Protocol):
+    """An Iceberg table, or anything that keeps snapshots of files."""
+
+    @property
+    def state(self) -> TableState:
+        """The metadata this object was loaded with."""
+
+    def plan(self, snapshot_id: int | None, request: ScanRequest) -> ColdPlan:
+        """The files to read. Pruning may keep too many, never too few.
+
+        Raises:
+            SeamlineError: SNAPSHOT_GONE, STORAGE_UNAVAILABLE, COLD_FILE_MISSING.
+        """
+
+
+class Catalog(Protocol):
+    """An Iceberg catalog. Names are (namespace…, table), without the catalog's own."""
+
+    name: str
+
+    def load(self, identifier: tuple[str, ...]) -> ColdTable:
+        """The table as it is now.
+
+        Raises:
+            SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE.
+        """
+
+    def namespaces(self) -> list[tuple[str, ...]]:
+        """Every namespace."""
+
+    def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Identifiers of the tables of a namespace."""
+
+
+# --- Engines -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ResultStream:
+    """A result as it arrives: its schema, then batches, then whatever must be released."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    close: Callable[[], None] = lambda: None
+
+
+class Engine(Protocol):
+    """Something that runs a physical plan's SQL over bound relations."""
+
+    name: str
+
+    def run(self, plan: Any, inputs: Any, deadline: Deadline) -> ResultStream:
+        """Runs the plan.
+
+        Raises:
+            SeamlineError: named after the cause; nothing else leaves an engine.
+        """

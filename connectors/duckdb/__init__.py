@@ -1,0 +1,1 @@
+"""DuckDB, the engine of small reads: fresh, locked down, in this process."""

@@ -1,0 +1,1 @@
+"""The cold tier: catalogs, snapshots, boundaries, and file planning."""

@@ -1,0 +1,1 @@
+"""The hot tier: cluster facts, offsets, the tail, and the one decoder of records."""

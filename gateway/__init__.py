@@ -1,0 +1,1 @@
+"""The gateway: wiring, policy and wire formats around the planners and connectors."""

@@ -1,0 +1,1 @@
+"""Commands of `seamline` that need the gateway's parts; loaded when called."""

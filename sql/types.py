@@ -1,0 +1,402 @@
+"""The types of the SQL language, and their names in Arrow, DuckDB, Spark and sqlglot.
+
+Trino's types, in microsecond precision: `timestamp` is timestamp(6) and a timestamp with time zone
+is an instant, shown in UTC. Field ids of Iceberg ride along in nested types but take no part in
+comparison: two rows with equal fields are the same type wherever they are stored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from seamline.sql.errors import INVALID_LITERAL, NOT_SUPPORTED, SeamlineError
+
+MAX_DECIMAL_PRECISION = 38
+NO_FIELD_ID = -1
+
+
+class Type:
+    """A type. Values of subclasses are frozen and compare by structure."""
+
+    __slots__ = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Simple(Type):
+    name: str
+    arrow: pa.DataType
+    duckdb: str
+    spark: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return self.name.upper()
+
+
+BOOLEAN = _Simple("boolean", pa.bool_(), "BOOLEAN", "BOOLEAN")
+TINYINT = _Simple("tinyint", pa.int8(), "TINYINT", "TINYINT")
+SMALLINT = _Simple("smallint", pa.int16(), "SMALLINT", "SMALLINT")
+INTEGER = _Simple("integer", pa.int32(), "INTEGER", "INT")
+BIGINT = _Simple("bigint", pa.int64(), "BIGINT", "BIGINT")
+REAL = _Simple("real", pa.float32(), "FLOAT", "FLOAT")
+DOUBLE = _Simple("double", pa.float64(), "DOUBLE", "DOUBLE")
+VARCHAR = _Simple("varchar", pa.string(), "VARCHAR", "STRING")
+DATE = _Simple("date", pa.date32(), "DATE", "DATE")
+TIME = _Simple("time(6)", pa.time64("us"), "TIME", "")
+TIMESTAMP = _Simple("timestamp(6)", pa.timestamp("us"), "TIMESTAMP", "TIMESTAMP_NTZ")
+TIMESTAMP_TZ = _Simple(
+    "timestamp(6) with time zone",
+    pa.timestamp("us", "UTC"),
+    "TIMESTAMP WITH TIME ZONE",
+    "TIMESTAMP",
+)
+UUID = _Simple("uuid", pa.string(), "VARCHAR", "STRING")
+UNKNOWN = _Simple("unknown", pa.null(), "INTEGER", "VOID")
+"""The type of a bare NULL: coerces to every other type."""
+
+INTEGERS = (TINYINT, SMALLINT, INTEGER, BIGINT)
+FLOATS = (REAL, DOUBLE)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Varbinary(Type):
+    """Bytes. `length` is set for Iceberg's `fixed(n)`; it does not change what SQL may do."""
+
+    length: int | None = dataclasses.field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return "varbinary"
+
+
+VARBINARY = Varbinary()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decimal(Type):
+    """An exact number of `precision` digits, `scale` of them after the point."""
+
+    precision: int
+    scale: int
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Array(Type):
+    """A list of `element`."""
+
+    element: Type
+    element_id: int = dataclasses.field(default=NO_FIELD_ID, compare=False)
+    element_required: bool = dataclasses.field(default=False, compare=False)
+
+    def __str__(self) -> str:
+        return f"array({self.element})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Map(Type):
+    """A map of `key` to `value`; keys are never null."""
+
+    key: Type
+    value: Type
+    key_id: int = dataclasses.field(default=NO_FIELD_ID, compare=False)
+    value_id: int = dataclasses.field(default=NO_FIELD_ID, compare=False)
+    value_required: bool = dataclasses.field(default=False, compare=False)
+
+    def __str__(self) -> str:
+        return f"map({self.key}, {self.value})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a row type.
+
+    Attributes:
+        name: Its name in the table.
+        type: Its type.
+        field_id: Iceberg's id of it.
+        required: Whether null is refused.
+        aliases: Names it also goes by in records (Iceberg's name mapping), newest first.
+        initial_default: What rows written before it existed hold, already a Python value.
+        write_default: What a record that leaves it out gets.
+    """
+
+    name: str
+    type: Type
+    field_id: int = dataclasses.field(default=NO_FIELD_ID, compare=False)
+    required: bool = dataclasses.field(default=False, compare=False)
+    aliases: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+    initial_default: Any = dataclasses.field(default=None, compare=False)
+    write_default: Any = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row(Type):
+    """A struct."""
+
+    fields: tuple[Field, ...]
+
+    def __str__(self) -> str:
+        return f"row({', '.join(f'{quote(f.name)} {f.type}' for f in self.fields)})"
+
+    def field(self, name: str) -> Field | None:
+        """The field of that name, ignoring case; an exact match wins."""
+        for candidate in self.fields:
+            if candidate.name == name:
+                return candidate
+        folded = name.lower()
+        return next((f for f in self.fields if f.name.lower() == folded), None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Interval(Type):
+    """A length of time as an operand of date arithmetic; never a column of a result."""
+
+    unit: str
+
+    def __str__(self) -> str:
+        return f"interval {self.unit}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unsupported(Type):
+    """A type of a stored column that SQL here cannot handle; using the column is an error."""
+
+    stored: str
+
+    def __str__(self) -> str:
+        return self.stored
+
+
+def is_numeric(type_: Type) -> bool:
+    """Whether arithmetic is defined on it."""
+    return type_ in INTEGERS or type_ in FLOATS or isinstance(type_, Decimal)
+
+
+def children(type_: Type) -> Iterator[Type]:
+    """The types directly inside a nested type."""
+    match type_:
+        case Array(element):
+            yield element
+        case Map(key, value):
+            yield key
+            yield value
+        case Row(fields):
+            for field in fields:
+                yield field.type
+        case _:
+            return
+
+
+def contains(type_: Type, wanted: Type | type[Type]) -> bool:
+    """Whether `wanted` is the type or occurs anywhere inside it."""
+    here = isinstance(type_, wanted) if isinstance(wanted, type) else type_ == wanted
+    return here or any(contains(child, wanted) for child in children(type_))
+
+
+def quoted(name: str) -> str:
+    """The name as a delimited identifier of standard SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote(name: str) -> str:
+    """The name as an identifier, delimited only where it must be."""
+    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else quoted(name)
+
+
+# --- Names in other systems --------------------------------------------------------------------
+
+
+def to_arrow(type_: Type) -> pa.DataType:
+    """The Arrow type that carries values of `type_` between all parts of Seamline.
+
+    Iceberg's field ids are attached as Parquet field metadata where they are known.
+    """
+    match type_:
+        case _Simple():
+            return type_.arrow
+        case Varbinary():
+            return pa.binary()
+        case Decimal(precision, scale):
+            return pa.decimal128(precision, scale)
+        case Array(element):
+            return pa.list_(
+                _arrow_field("element", element, type_.element_id, type_.element_required)
+            )
+        case Map(key, value):
+            return pa.map_(
+                _arrow_field("key", key, type_.key_id, required=True),
+                _arrow_field("value", value, type_.value_id, type_.value_required),
+            )
+        case Row(fields):
+            return pa.struct([arrow_field(field) for field in fields])
+        case _:
+            raise SeamlineError(NOT_SUPPORTED, f"the type {type_} cannot be read")
+
+
+def arrow_field(field: Field) -> pa.Field:
+    """The Arrow field of a column or row field, with its Iceberg id."""
+    return _arrow_field(field.name, field.type, field.field_id, field.required)
+
+
+def _arrow_field(name: str, type_: Type, field_id: int, required: bool) -> pa.Field:
+    metadata = {b"PARQUET:field_id": str(field_id).encode()} if field_id != NO_FIELD_ID else None
+    return pa.field(name, to_arrow(type_), nullable=not required, metadata=metadata)
+
+
+def to_duckdb(type_: Type) -> str:
+    """The type's name in DuckDB's SQL."""
+    match type_:
+        case _Simple():
+            return type_.duckdb
+        case Varbinary():
+            return "BLOB"
+        case Decimal(precision, scale):
+            return f"DECIMAL({precision},{scale})"
+        case Array(element):
+            return f"{to_duckdb(element)}[]"
+        case Map(key, value):
+            return f"MAP({to_duckdb(key)}, {to_duckdb(value)})"
+        case Row(fields):
+            return f"STRUCT({', '.join(f'{quoted(f.name)} {to_duckdb(f.type)}' for f in fields)})"
+        case _:
+            raise SeamlineError(NOT_SUPPORTED, f"DuckDB has no type for {type_}")
+
+
+def to_spark(type_: Type) -> str:
+    """The type's name in Spark's SQL."""
+    match type_:
+        case _Simple() if type_.spark:
+            return type_.spark
+        case Varbinary():
+            return "BINARY"
+        case Decimal(precision, scale):
+            return f"DECIMAL({precision},{scale})"
+        case Array(element):
+            return f"ARRAY<{to_spark(element)}>"
+        case Map(key, value):
+            return f"MAP<{to_spark(key)}, {to_spark(value)}>"
+        case Row(fields):
+            inner = ", ".join(f"{_backquote(f.name)}: {to_spark(f.type)}" for f in fields)
+            return f"STRUCT<{inner}>"
+        case _:
+            raise SeamlineError(NOT_SUPPORTED, f"Spark has no type for {type_}")
+
+
+def _backquote(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+_FROM_SQLGLOT: dict[exp.DataType.Type, Type] = {
+    exp.DataType.Type.BOOLEAN: BOOLEAN,
+    exp.DataType.Type.TINYINT: TINYINT,
+    exp.DataType.Type.SMALLINT: SMALLINT,
+    exp.DataType.Type.INT: INTEGER,
+    exp.DataType.Type.BIGINT: BIGINT,
+    exp.DataType.Type.FLOAT: REAL,
+    exp.DataType.Type.DOUBLE: DOUBLE,
+    exp.DataType.Type.VARCHAR: VARCHAR,
+    exp.DataType.Type.TEXT: VARCHAR,
+    exp.DataType.Type.VARBINARY: VARBINARY,
+    exp.DataType.Type.DATE: DATE,
+    exp.DataType.Type.TIME: TIME,
+    exp.DataType.Type.TIMESTAMP: TIMESTAMP,
+    exp.DataType.Type.TIMESTAMPTZ: TIMESTAMP_TZ,
+    exp.DataType.Type.TIMESTAMPNTZ: TIMESTAMP,
+    exp.DataType.Type.UUID: UUID,
+}
+
+
+def from_sqlglot(data_type: exp.DataType) -> Type:
+    """The type a type name in a statement stands for.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED for a type, length or precision that both engines do not share.
+    """
+    kind = data_type.this
+    arguments = data_type.expressions
+    if kind == exp.DataType.Type.DECIMAL:
+        numbers = [_whole_number(argument) for argument in arguments]
+        precision = numbers[0] if numbers else MAX_DECIMAL_PRECISION
+        return decimal(precision, numbers[1] if len(numbers) > 1 else 0)
+    if kind in {exp.DataType.Type.ARRAY, exp.DataType.Type.LIST} and len(arguments) == 1:
+        return Array(from_sqlglot(arguments[0]))
+    if kind == exp.DataType.Type.MAP and len(arguments) == 2:  # noqa: PLR2004
+        return Map(from_sqlglot(arguments[0]), from_sqlglot(arguments[1]))
+    if kind == exp.DataType.Type.STRUCT:
+        return Row(tuple(_row_field(argument) for argument in arguments))
+    simple = _FROM_SQLGLOT.get(kind)
+    if simple is None:
+        raise SeamlineError(NOT_SUPPORTED, f"the type {data_type.sql('trino')} is not supported")
+    if arguments:
+        _check_precision(simple, data_type)
+    return simple
+
+
+def decimal(precision: int, scale: int) -> Decimal:
+    """A decimal type, checked.
+
+    Raises:
+        SeamlineError: INVALID_LITERAL when precision or scale lies outside what Iceberg stores.
+    """
+    if not 1 <= precision <= MAX_DECIMAL_PRECISION or not 0 <= scale <= precision:
+        raise SeamlineError(
+            INVALID_LITERAL,
+            f"decimal({precision},{scale}) is not a type",
+            hint="precision is 1 to 38 and scale 0 to precision",
+        )
+    return Decimal(precision, scale)
+
+
+def parse(text: str) -> Type:
+    """A type from its Trino name, such as `row(a bigint, b array(varchar))`.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED when it is no type of ours.
+    """
+    try:
+        data_type = exp.DataType.build(text, dialect="trino")
+    except Exception as error:  # sqlglot raises several kinds here
+        raise SeamlineError(NOT_SUPPORTED, f"{text!r} is not a type") from error
+    return from_sqlglot(data_type)
+
+
+def _check_precision(simple: Type, data_type: exp.DataType) -> None:
+    numbers = [_whole_number(argument) for argument in data_type.expressions]
+    if simple in {TIME, TIMESTAMP, TIMESTAMP_TZ} and numbers == [6]:
+        return
+    raise SeamlineError(
+        NOT_SUPPORTED,
+        f"the type {data_type.sql('trino').lower()} is not supported",
+        hint="timestamps have precision 6; use varchar without a length and SUBSTR to shorten",
+    )
+
+
+def _whole_number(argument: exp.Expression) -> int:
+    try:
+        return int(argument.name)
+    except ValueError as error:
+        raise SeamlineError(NOT_SUPPORTED, f"{argument.sql()!r} is not a length") from error
+
+
+def _row_field(argument: exp.Expression) -> Field:
+    if not isinstance(argument, exp.ColumnDef) or not isinstance(argument.kind, exp.DataType):
+        raise SeamlineError(
+            NOT_SUPPORTED, "fields of a row type need names", hint="write row(name type, …)"
+        )
+    return Field(argument.name, from_sqlglot(argument.kind))
+
+
+def to_sqlglot(type_: Type, dialect: str) -> exp.DataType:
+    """The type as a node for that engine's SQL ('duckdb' or 'spark')."""
+    name = to_duckdb(type_) if dialect == "duckdb" else to_spark(type_)
+    return exp.DataType.build(name, dialect=dialect, udt=False)
