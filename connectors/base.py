@@ -187,6 +187,44 @@ class HotLog(Protocol):
         """
 
 
+# --- The boundary ------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Boundary:
+    """How far a snapshot holds the log: `next` is `B`, and every range is half-open.
+
+    Guarantee: for each partition p in `next`, the snapshot holds exactly the records that
+    `isolation` shows below `next[p]` of the log `topic_id` (from where the table began), and none
+    at or above it.
+
+    Attributes:
+        snapshot_id: The snapshot that carries the mark; a descendant inherits it.
+        cluster_id: Kafka's id of the cluster.
+        topic: Name of the topic when the mark was written.
+        topic_id: Kafka's id of the topic.
+        isolation: What tiering read under; a stitched read must use the same.
+        start: Where the batch of this commit began.
+        next: First offset not in the snapshot.
+        max_timestamp_ms: Greatest record time seen per partition, milliseconds; absent if none.
+        skipped: Bad records left out under the policy `skip`, since the table began.
+        schema_id: Schema the rows of this commit were decoded with.
+        trust: `exact` when written with the data; `derived` when computed from the rows.
+    """
+
+    snapshot_id: int
+    cluster_id: str
+    topic: str
+    topic_id: str
+    isolation: str
+    start: Offsets
+    next: Offsets
+    max_timestamp_ms: Offsets = dataclasses.field(default_factory=Offsets)
+    skipped: int = 0
+    schema_id: int | None = None
+    trust: str = "exact"
+
+
 # --- The cold table ----------------------------------------------------------------------------
 
 
@@ -254,6 +292,12 @@ class TableState:
     location: str = ""
     metadata_location: str = ""
     format_version: int = 2
+
+    def ancestors(self, snapshot_id: int | None) -> Iterator[Snapshot]:
+        """The snapshot and its parents, newest first, as far back as they have not expired."""
+        while snapshot_id is not None and (snapshot := self.snapshots.get(snapshot_id)):
+            yield snapshot
+            snapshot_id = snapshot.parent_id
 
     @property
     def schema(self) -> TableSchema:

@@ -1,0 +1,96 @@
+"""The boundary of a snapshot: read from its summary, or from its nearest marked ancestor.
+
+The summary property `seamline.boundary` is one JSON value, written in every tiering commit.
+Commits that do not carry it (compaction, deletes, schema changes, foreign appends) inherit it, and
+a rollback takes it back with the data, because only ancestry decides.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from seamline.connectors.base import Boundary, Offsets, Snapshot, TableState
+from seamline.sql.errors import BOUNDARY_INVALID, BOUNDARY_MISSING, SeamlineError
+
+SUMMARY_KEY = "seamline.boundary"
+TAG = "seamline-boundary"
+"""Tag on the newest marked snapshot, so that no expiry drops it."""
+
+_VERSION = 1
+
+
+def encode(boundary: Boundary) -> str:
+    """The summary value of a boundary. The snapshot id is not part of it: it is not known yet."""
+    body: dict[str, Any] = {
+        "v": _VERSION,
+        "cluster_id": boundary.cluster_id,
+        "topic": boundary.topic,
+        "topic_id": boundary.topic_id,
+        "isolation": boundary.isolation,
+        "start": boundary.start.to_json(),
+        "next": boundary.next.to_json(),
+        "max_ts": boundary.max_timestamp_ms.to_json(),
+    }
+    if boundary.skipped:
+        body["skipped"] = boundary.skipped
+    if boundary.schema_id is not None:
+        body["schema_id"] = boundary.schema_id
+    return json.dumps(body, separators=(",", ":"))
+
+
+def decode(snapshot: Snapshot) -> Boundary | None:
+    """The boundary a snapshot itself carries, None when it carries none.
+
+    Raises:
+        SeamlineError: BOUNDARY_INVALID when it carries one that cannot be understood.
+    """
+    text = snapshot.summary.get(SUMMARY_KEY)
+    if text is None:
+        return None
+    try:
+        body = json.loads(text)
+        if body["v"] != _VERSION:
+            raise SeamlineError(
+                BOUNDARY_INVALID,
+                f"snapshot {snapshot.snapshot_id} carries a boundary of version {body['v']!r}",
+                hint="A newer Seamline wrote it: upgrade this one.",
+            )
+        return Boundary(
+            snapshot_id=snapshot.snapshot_id,
+            cluster_id=str(body["cluster_id"]),
+            topic=str(body["topic"]),
+            topic_id=str(body["topic_id"]),
+            isolation=str(body["isolation"]),
+            start=Offsets.from_json(body["start"]),
+            next=Offsets.from_json(body["next"]),
+            max_timestamp_ms=Offsets.from_json(body.get("max_ts", {})),
+            skipped=int(body.get("skipped", 0)),
+            schema_id=body.get("schema_id"),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise SeamlineError(
+            BOUNDARY_INVALID, f"snapshot {snapshot.snapshot_id} carries a broken boundary: {error!r}"
+        ) from error
+
+
+def boundary_of(state: TableState, snapshot_id: int | None) -> Boundary:
+    """The boundary that holds at `snapshot_id`: its own mark or its nearest marked ancestor's.
+
+    Raises:
+        SeamlineError: BOUNDARY_MISSING when ancestry ends, or has expired, before a mark is found.
+    """
+    seen = None
+    for snapshot in state.ancestors(snapshot_id):
+        boundary = decode(snapshot)
+        if boundary is not None:
+            return boundary
+        seen = snapshot
+    why = "it has no snapshot yet"
+    if seen is not None:
+        why = (
+            f"parent {seen.parent_id} of snapshot {seen.snapshot_id} has expired"
+            if seen.parent_id is not None
+            else f"its first snapshot, {seen.snapshot_id}, carries none"
+        )
+    raise SeamlineError(BOUNDARY_MISSING, f"table {state.display_name} has no boundary: {why}")
