@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from seamline.sql.predicates import Predicate
 from seamline.sql.types import Field, Row
 
 # --- Offsets -----------------------------------------------------------------------------------
@@ -225,6 +226,69 @@ class Boundary:
     trust: str = "exact"
 
 
+# --- What makes a table unified ------------------------------------------------------------------
+
+PROPERTY_PREFIX = "seamline."
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicBinding:
+    """The topic behind a unified table, as its properties say; they are the only record of it.
+
+    Attributes:
+        cluster: Name of the cluster in the configuration (`seamline.cluster`).
+        topic: Name of the topic (`seamline.topic`).
+        format: How values are encoded (`seamline.format`).
+        mode: `append` (`seamline.mode`).
+        on_error: What a bad record becomes: `fail`, `null` or `skip` (`seamline.on-error`).
+        isolation: What the log is read under (`seamline.isolation`).
+        key: Column that the record key repeats, if any (`seamline.key`).
+        key_format: How that column's value is written as key bytes: `string`, `json`, `int32`,
+            `int64` or `bytes` (`seamline.key-format`).
+        key_partitioner: The owner's word that every record lies in the partition this function
+            of its key gives: `murmur2` or `crc32`; None when nothing is known
+            (`seamline.key-partitioner`).
+        key_partitions: How many partitions the topic had when that word was given
+            (`seamline.key-partitions`).
+    """
+
+    cluster: str
+    topic: str
+    format: str = "json"
+    mode: str = "append"
+    on_error: str = "fail"
+    isolation: str = READ_COMMITTED
+    key: str | None = None
+    key_format: str = "string"
+    key_partitioner: str | None = None
+    key_partitions: int | None = None
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> TopicBinding | None:
+        """The binding of a table, None when the table is a plain one."""
+        own = {
+            name.removeprefix(PROPERTY_PREFIX).replace("-", "_"): value
+            for name, value in properties.items()
+            if name.startswith(PROPERTY_PREFIX)
+        }
+        if "topic" not in own:
+            return None
+        known: dict[str, Any] = {
+            field.name: own[field.name] for field in dataclasses.fields(cls) if field.name in own
+        }
+        if "key_partitions" in known:
+            known["key_partitions"] = int(known["key_partitions"])
+        return cls(**{"cluster": "default", **known})
+
+    def to_properties(self) -> dict[str, str]:
+        """The properties that say this; what is None is left out."""
+        return {
+            PROPERTY_PREFIX + field.name.replace("_", "-"): str(value)
+            for field in dataclasses.fields(self)
+            if (value := getattr(self, field.name)) is not None
+        }
+
+
 # --- The cold table ----------------------------------------------------------------------------
 
 
@@ -315,12 +379,14 @@ class ScanRequest:
     """What a scan asks of a tier: which columns, and which rows at least.
 
     Attributes:
+        schema_id: The version of the table's schema that the names belong to.
         columns: Names of the columns that are used.
-        predicate: Rows for which it is not true may be left out (`seamline.sql.predicates`).
+        predicate: Rows for which it is not true may be left out.
     """
 
+    schema_id: int
     columns: tuple[str, ...]
-    predicate: Any = None
+    predicate: Predicate | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -332,8 +398,8 @@ class PushdownResult:
         residual: What must still be filtered by whoever asked; None means nothing.
     """
 
-    accepted: Any
-    residual: Any
+    accepted: Predicate | None
+    residual: Predicate | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,0 +1,295 @@
+"""Iceberg catalogs through PyIceberg: loading tables as frozen states, creating and dropping them.
+
+Metadata files are immutable, so parsed metadata is kept by location: loading a table that has not
+changed costs one look-up in the catalog. All failures of the catalog and of storage leave here as
+named errors.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyiceberg.catalog import Catalog as PyCatalog
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    RESTError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table as PyTable
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import SortOrder
+from sqlalchemy.exc import SQLAlchemyError
+
+from seamline.connectors.base import (
+    ColdPlan,
+    ScanRequest,
+    Snapshot,
+    SnapshotRef,
+    TableState,
+)
+from seamline.connectors.iceberg.scan import ScanPlanner
+from seamline.connectors.iceberg.types import table_schema
+from seamline.sql.errors import (
+    CATALOG_UNAVAILABLE,
+    COMMIT_CONFLICT,
+    SCHEMA_NOT_FOUND,
+    STORAGE_UNAVAILABLE,
+    TABLE_EXISTS,
+    TABLE_NOT_FOUND,
+    SeamlineError,
+)
+
+STATES_CACHED_MAX = 256
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CatalogConfig:
+    """How to reach a catalog.
+
+    Attributes:
+        name: What the configuration and statements call it.
+        type: PyIceberg's catalog type: `sql`, `rest`, `hive`, `glue`, …
+        uri: Where it is.
+        warehouse: Where tables are put.
+        properties: Further PyIceberg properties.
+        spark: Further properties of the same catalog in Spark, without their prefix.
+    """
+
+    name: str
+    type: str
+    uri: str
+    warehouse: str
+    properties: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    spark: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+
+
+class _CachingSqlCatalog(SqlCatalog):
+    """PyIceberg's SQL catalog, parsing each metadata file once."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._metadata: collections.OrderedDict[str, TableMetadata] = collections.OrderedDict()
+        self._metadata_lock = threading.Lock()
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> PyTable:
+        location = orm_table.metadata_location
+        with self._metadata_lock:
+            metadata = self._metadata.get(location or "")
+        if metadata is None or location is None:
+            table = super()._convert_orm_to_iceberg(orm_table)
+            with self._metadata_lock:
+                self._metadata[table.metadata_location] = table.metadata
+                while len(self._metadata) > STATES_CACHED_MAX:
+                    self._metadata.popitem(last=False)
+            return table
+        return PyTable(
+            identifier=(*orm_table.table_namespace.split("."), orm_table.table_name),
+            metadata=metadata,
+            metadata_location=location,
+            io=self._load_file_io(metadata.properties, location),
+            catalog=self,
+        )
+
+
+class IcebergTable:
+    """A loaded table: `ColdTable` over PyIceberg."""
+
+    def __init__(self, state: TableState, table: PyTable, planner: ScanPlanner) -> None:
+        self._state = state
+        self.iceberg = table
+        self._planner = planner
+
+    @property
+    def state(self) -> TableState:
+        """See `ColdTable.state`."""
+        return self._state
+
+    def plan(self, snapshot_id: int | None, request: ScanRequest) -> ColdPlan:
+        """See `ColdTable.plan`."""
+        with storage_errors(f"table {self._state.display_name}"):
+            return self._planner.plan(self.iceberg, self._state, snapshot_id, request)
+
+
+class IcebergCatalog:
+    """One catalog. Safe to share between threads."""
+
+    def __init__(self, config: CatalogConfig) -> None:
+        self.config = config
+        self.name = config.name
+        self._lock = threading.Lock()
+        self._catalog: PyCatalog | None = None
+        self._planner = ScanPlanner()
+        self._states: collections.OrderedDict[tuple[str, ...], TableState] = (
+            collections.OrderedDict()
+        )
+
+    @property
+    def pyiceberg(self) -> PyCatalog:
+        """The PyIceberg catalog, made when first asked for.
+
+        Raises:
+            SeamlineError: CATALOG_UNAVAILABLE.
+        """
+        with self._lock:
+            if self._catalog is None:
+                with self._catalog_errors():
+                    self._catalog = _open(self.config)
+            return self._catalog
+
+    def load(self, identifier: tuple[str, ...]) -> IcebergTable:
+        """See `Catalog.load`."""
+        with self._catalog_errors(identifier):
+            table = self.pyiceberg.load_table(identifier)
+        return self._wrap(identifier, table)
+
+    def create(
+        self,
+        identifier: tuple[str, ...],
+        schema: Schema,
+        *,
+        spec: PartitionSpec,
+        order: SortOrder,
+        properties: Mapping[str, str],
+    ) -> IcebergTable:
+        """Creates a table, and its namespace when that is missing.
+
+        Raises:
+            SeamlineError: TABLE_EXISTS, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
+        """
+        with self._catalog_errors(identifier), storage_errors(f"warehouse of {self.name}"):
+            with contextlib.suppress(NamespaceAlreadyExistsError):
+                if not self.pyiceberg.namespace_exists(identifier[:-1]):
+                    self.pyiceberg.create_namespace(identifier[:-1])
+            table = self.pyiceberg.create_table(
+                identifier,
+                schema,
+                partition_spec=spec,
+                sort_order=order,
+                properties=dict(properties),
+            )
+        return self._wrap(identifier, table)
+
+    def drop(self, identifier: tuple[str, ...], *, purge: bool) -> None:
+        """Takes the table out of the catalog; its files go too only with `purge`.
+
+        Raises:
+            SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE.
+        """
+        with self._catalog_errors(identifier):
+            if purge:
+                self.pyiceberg.purge_table(identifier)
+            else:
+                self.pyiceberg.drop_table(identifier)
+
+    def namespaces(self) -> list[tuple[str, ...]]:
+        """See `Catalog.namespaces`."""
+        with self._catalog_errors():
+            return sorted(tuple(namespace) for namespace in self.pyiceberg.list_namespaces())
+
+    def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """See `Catalog.tables`."""
+        with self._catalog_errors(namespace):
+            return sorted(tuple(name) for name in self.pyiceberg.list_tables(namespace))
+
+    def _wrap(self, identifier: tuple[str, ...], table: PyTable) -> IcebergTable:
+        with self._lock:
+            known = self._states.get(identifier)
+        if known is None or known.metadata_location != table.metadata_location:
+            known = table_state((self.name, *identifier), table)
+            with self._lock:
+                self._states[identifier] = known
+                while len(self._states) > STATES_CACHED_MAX:
+                    self._states.popitem(last=False)
+        return IcebergTable(known, table, self._planner)
+
+    @contextlib.contextmanager
+    def _catalog_errors(self, identifier: tuple[str, ...] = ()) -> Iterator[None]:
+        name = ".".join((self.name, *identifier))
+        try:
+            yield
+        except NoSuchTableError as error:
+            raise SeamlineError(TABLE_NOT_FOUND, f"table {name} does not exist") from error
+        except NoSuchNamespaceError as error:
+            raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {name} does not exist") from error
+        except TableAlreadyExistsError as error:
+            raise SeamlineError(TABLE_EXISTS, f"table {name} exists already") from error
+        except CommitFailedException as error:
+            raise SeamlineError(COMMIT_CONFLICT, f"table {name}: {error}") from error
+        except (SQLAlchemyError, RESTError, ConnectionError, TimeoutError) as error:
+            cause = getattr(error, "orig", None) or error
+            raise SeamlineError(
+                CATALOG_UNAVAILABLE, f"catalog {self.name} does not answer: {cause}"
+            ) from error
+        except FileNotFoundError as error:
+            raise SeamlineError(
+                STORAGE_UNAVAILABLE, f"the metadata file of table {name} is gone: {error}"
+            ) from error
+
+
+@contextlib.contextmanager
+def storage_errors(what: str) -> Iterator[None]:
+    """Gives failures of file access their name."""
+    try:
+        yield
+    except SeamlineError:
+        raise
+    except OSError as error:
+        raise SeamlineError(STORAGE_UNAVAILABLE, f"{what}: {error}") from error
+
+
+def _open(config: CatalogConfig) -> PyCatalog:
+    properties: dict[str, Any] = {
+        "uri": config.uri,
+        "warehouse": config.warehouse,
+        **config.properties,
+    }
+    if config.type == "sql":
+        return _CachingSqlCatalog(config.name, **properties)
+    return load_catalog(config.name, type=config.type, **properties)
+
+
+def table_state(name: tuple[str, ...], table: PyTable) -> TableState:
+    """The frozen state of a loaded table."""
+    metadata = table.metadata
+    mapping = metadata.name_mapping()
+    return TableState(
+        name=name,
+        uuid=str(metadata.table_uuid),
+        properties=dict(metadata.properties),
+        schemas={s.schema_id: table_schema(s, mapping) for s in metadata.schemas},
+        current_schema_id=metadata.current_schema_id,
+        snapshots={s.snapshot_id: _snapshot(s) for s in metadata.snapshots},
+        refs={
+            ref_name: SnapshotRef(ref.snapshot_id, str(ref.snapshot_ref_type.value))
+            for ref_name, ref in metadata.refs.items()
+        },
+        current_snapshot_id=metadata.current_snapshot_id,
+        snapshot_log=tuple((e.timestamp_ms, e.snapshot_id) for e in metadata.snapshot_log),
+        location=metadata.location,
+        metadata_location=table.metadata_location,
+        format_version=metadata.format_version,
+    )
+
+
+def _snapshot(snapshot: Any) -> Snapshot:
+    summary = snapshot.summary
+    return Snapshot(
+        snapshot_id=snapshot.snapshot_id,
+        parent_id=snapshot.parent_snapshot_id,
+        timestamp_ms=snapshot.timestamp_ms,
+        operation=summary.operation.value if summary else "",
+        summary=dict(summary.additional_properties) if summary else {},
+        schema_id=snapshot.schema_id,
+    )

@@ -1,0 +1,101 @@
+"""Our predicates as PyIceberg expressions, for pruning by partition and file statistics.
+
+Only what Iceberg evaluates as the engines do is translated. The engines order NaN above every
+number, Iceberg's statistics leave it out; so `>`, `>=` and `<>` on floating columns are not
+pushed.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from pyiceberg import expressions as iceberg
+from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression
+
+from seamline.sql import types
+from seamline.sql.predicates import (
+    And,
+    Comparison,
+    In,
+    IsNull,
+    Or,
+    Predicate,
+    StartsWith,
+    Value,
+)
+from seamline.sql.types import Field, Type, Varbinary
+
+_COMPARISONS = {
+    "=": iceberg.EqualTo,
+    "<>": iceberg.NotEqualTo,
+    "<": iceberg.LessThan,
+    "<=": iceberg.LessThanOrEqual,
+    ">": iceberg.GreaterThan,
+    ">=": iceberg.GreaterThanOrEqual,
+}
+_WRONG_WITH_NAN = frozenset({">", ">=", "<>"})
+
+
+def to_iceberg(predicate: Predicate | None, fields: Mapping[str, Field]) -> BooleanExpression:
+    """An expression that is true at least where the predicate is.
+
+    Args:
+        predicate: The predicate; None is true.
+        fields: The columns of the table it may speak of, by the name Iceberg now knows them by;
+            whatever concerns another column counts as true.
+    """
+    match predicate:
+        case None:
+            return AlwaysTrue()
+        case And(parts):
+            return _combine(iceberg.And, [to_iceberg(part, fields) for part in parts], AlwaysTrue())
+        case Or(parts):
+            return _combine(iceberg.Or, [to_iceberg(part, fields) for part in parts], AlwaysFalse())
+    field = fields.get(predicate.column)
+    if field is None or isinstance(field.type, types.Row | types.Array | types.Map):
+        return AlwaysTrue()
+    return _leaf(predicate, field)
+
+
+def _leaf(predicate: Comparison | In | IsNull | StartsWith, field: Field) -> BooleanExpression:
+    name, type_ = field.name, field.type
+    match predicate:
+        case IsNull(_, negated):
+            return iceberg.NotNull(name) if negated else iceberg.IsNull(name)
+        case StartsWith(_, prefix) if type_ == types.VARCHAR:
+            return iceberg.StartsWith(name, prefix)
+        case In(_, values) if _has_literals(type_):
+            return iceberg.In(name, [_literal(value, type_) for value in values])
+        case Comparison(_, operator, value) if _has_literals(type_):
+            if type_ in types.FLOATS and operator in _WRONG_WITH_NAN:
+                return AlwaysTrue()
+            return _COMPARISONS[operator](name, _literal(value, type_))
+    return AlwaysTrue()
+
+
+def _combine(
+    kind: Any, parts: list[BooleanExpression], neutral: BooleanExpression
+) -> BooleanExpression:
+    if not parts:
+        return neutral
+    combined = parts[0]
+    for part in parts[1:]:
+        combined = kind(combined, part)
+    return combined
+
+
+def _has_literals(type_: Type) -> bool:
+    return type_ != types.UUID and not isinstance(type_, Varbinary)
+
+
+def _literal(value: Value, type_: Type) -> Any:
+    """The literal as PyIceberg reads it for that type."""
+    if isinstance(value, datetime.datetime):
+        if type_ == types.TIMESTAMP_TZ:
+            return value.astimezone(datetime.UTC).isoformat()
+        return value.isoformat()
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    return value

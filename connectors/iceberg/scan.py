@@ -1,0 +1,281 @@
+"""From a snapshot to the exact list of files to read: manifests, pruning, deletes.
+
+Manifests are immutable and kept, parsed, by path; a new snapshot reads only its new ones. Pruning uses
+PyIceberg's own evaluators for partitions and column statistics, and may keep too many files, never too
+few. What DuckDB cannot read exactly (equality deletes, formats other than Parquet, encryption) is
+said in the plan, so that the statement goes to Spark.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.manifest import (
+    MANIFEST_ENTRY_SCHEMAS,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    _inherit_from_manifest,
+)
+from pyiceberg.manifest import DataFile as PyDataFile
+from pyiceberg.table import ManifestGroupPlanner
+from pyiceberg.table import Table as PyTable
+from pyiceberg.table.delete_file_index import DeleteFileIndex
+
+from seamline.connectors.base import (
+    ColdPlan,
+    DataFile,
+    DeleteFile,
+    ScanRequest,
+    TableState,
+)
+from seamline.connectors.iceberg.expressions import to_iceberg
+from seamline.sql.errors import (
+    COLD_FILE_INVALID,
+    COLD_FILE_MISSING,
+    SNAPSHOT_GONE,
+    SeamlineError,
+)
+
+ENTRIES_CACHED_MAX = 200_000
+_READ_VERSION = 3
+_READERS = 8
+
+
+class ScanPlanner:
+    """Plans scans over any tables of a catalog. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: collections.OrderedDict[str, tuple[ManifestEntry, ...]] = (
+            collections.OrderedDict()
+        )
+        self._entry_count = 0
+        self._manifest_lists: collections.OrderedDict[int, tuple[ManifestFile, ...]] = (
+            collections.OrderedDict()
+        )
+        self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-manifests")
+
+    def plan(
+        self, table: PyTable, state: TableState, snapshot_id: int | None, request: ScanRequest
+    ) -> ColdPlan:
+        """See `ColdTable.plan`."""
+        if snapshot_id is None:
+            return ColdPlan(None, ())
+        manifests = self._manifests(table, snapshot_id)
+        pruner = _Pruner(table, state, request)
+        data = [m for m in manifests if m.content == ManifestContent.DATA]
+        wanted = [m for m in data if pruner.keeps_manifest(m)]
+        entries = [
+            entry
+            for manifest_entries in self._read_all(table, wanted)
+            for entry in manifest_entries
+            if pruner.keeps_file(entry.data_file)
+        ]
+        deletes = [m for m in manifests if m.content == ManifestContent.DELETES]
+        index = _DeleteIndex(
+            entry for found in self._read_all(table, deletes if entries else []) for entry in found
+        )
+        return ColdPlan(
+            snapshot_id=snapshot_id,
+            files=tuple(_data_file(table, entry, index) for entry in entries),
+            total_files=sum(_count(m.added_files_count, m.existing_files_count) for m in data),
+            total_rows=sum(_count(m.added_rows_count, m.existing_rows_count) for m in data),
+            unsupported=_unsupported(entries, index),
+        )
+
+    def _manifests(self, table: PyTable, snapshot_id: int) -> tuple[ManifestFile, ...]:
+        with self._lock:
+            known = self._manifest_lists.get(snapshot_id)
+        if known is not None:
+            return known
+        snapshot = table.metadata.snapshot_by_id(snapshot_id)
+        if snapshot is None:
+            raise SeamlineError(
+                SNAPSHOT_GONE, f"snapshot {snapshot_id} of {'.'.join(table.name())} is not kept"
+            )
+        try:
+            manifests = tuple(snapshot.manifests(table.io))
+        except FileNotFoundError as error:
+            raise SeamlineError(
+                COLD_FILE_MISSING, f"manifest list {snapshot.manifest_list} does not exist"
+            ) from error
+        with self._lock:
+            self._manifest_lists[snapshot_id] = manifests
+            while len(self._manifest_lists) > 512:  # noqa: PLR2004 - small lists of paths
+                self._manifest_lists.popitem(last=False)
+        return manifests
+
+    def _read_all(
+        self, table: PyTable, manifests: Sequence[ManifestFile]
+    ) -> Iterable[tuple[ManifestEntry, ...]]:
+        if len(manifests) == 1:
+            return [self._read(table, manifests[0])]
+        return self._pool.map(lambda manifest: self._read(table, manifest), manifests)
+
+    def _read(self, table: PyTable, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
+        with self._lock:
+            known = self._entries.get(manifest.manifest_path)
+            if known is not None:
+                self._entries.move_to_end(manifest.manifest_path)
+                return known
+        entries = _live_entries(table, manifest)
+        with self._lock:
+            if manifest.manifest_path not in self._entries:
+                self._entries[manifest.manifest_path] = entries
+                self._entry_count += len(entries)
+            while self._entry_count > ENTRIES_CACHED_MAX and len(self._entries) > 1:
+                self._entry_count -= len(self._entries.popitem(last=False)[1])
+        return entries
+
+
+def _live_entries(table: PyTable, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
+    """The entries of a manifest that are not marked deleted, with the fields of format version 3."""
+    try:
+        with AvroFile[ManifestEntry](
+            table.io.new_input(manifest.manifest_path),
+            MANIFEST_ENTRY_SCHEMAS[_READ_VERSION],
+            read_types={-1: ManifestEntry, 2: PyDataFile},
+            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+        ) as reader:
+            return tuple(
+                _inherit_from_manifest(entry, manifest)
+                for entry in reader
+                if entry.status != ManifestEntryStatus.DELETED
+            )
+    except FileNotFoundError as error:
+        raise SeamlineError(
+            COLD_FILE_MISSING, f"manifest {manifest.manifest_path} does not exist"
+        ) from error
+
+
+class _Pruner:
+    """Which manifests and files of one scan may hold rows that the predicate keeps."""
+
+    def __init__(self, table: PyTable, state: TableState, request: ScanRequest) -> None:
+        now = {field.field_id: field for field in state.schema.columns}
+        fields = {
+            field.name: now[field.field_id]
+            for field in state.schemas[request.schema_id].columns
+            if field.field_id in now
+        }
+        self._filter: BooleanExpression = to_iceberg(request.predicate, fields)
+        self._planner = ManifestGroupPlanner(
+            table_metadata=table.metadata, io=table.io, row_filter=self._filter
+        )
+        self._manifest_evaluators: dict[int, Any] = {}
+        self._partition_evaluators: dict[int, Any] = {}
+        self._metrics = self._planner._build_metrics_evaluator()  # noqa: SLF001 - PyIceberg's own
+
+    @property
+    def _keeps_all(self) -> bool:
+        return isinstance(self._filter, AlwaysTrue)
+
+    def keeps_manifest(self, manifest: ManifestFile) -> bool:
+        if self._keeps_all:
+            return True
+        spec_id = manifest.partition_spec_id
+        if spec_id not in self._manifest_evaluators:
+            self._manifest_evaluators[spec_id] = self._planner._build_manifest_evaluator(spec_id)  # noqa: SLF001
+        return bool(self._manifest_evaluators[spec_id](manifest))
+
+    def keeps_file(self, file: PyDataFile) -> bool:
+        if self._keeps_all:
+            return True
+        if file.spec_id not in self._partition_evaluators:
+            self._partition_evaluators[file.spec_id] = self._planner._build_partition_evaluator(  # noqa: SLF001
+                file.spec_id
+            )
+        return bool(self._partition_evaluators[file.spec_id](file)) and bool(self._metrics(file))
+
+
+class _DeleteIndex:
+    """Which deletes apply to which data file."""
+
+    def __init__(self, entries: Iterable[ManifestEntry]) -> None:
+        self._positions = DeleteFileIndex()
+        self._vectors: dict[str, PyDataFile] = {}
+        self.equality_files = 0
+        for entry in entries:
+            file = entry.data_file
+            if file.content == DataFileContent.EQUALITY_DELETES:
+                self.equality_files += 1
+            elif file.file_format == FileFormat.PUFFIN:
+                self._vectors[_referenced_file(file)] = file
+            else:
+                self._positions.add_delete_file(entry, partition_key=file.partition)
+
+    def for_entry(self, entry: ManifestEntry) -> tuple[DeleteFile, ...]:
+        file = entry.data_file
+        vector = self._vectors.get(file.file_path)
+        if vector is not None:  # a deletion vector replaces every position delete of its file
+            offset, length = vector._data[18], vector._data[19]  # noqa: SLF001 - v3 fields
+            return (
+                DeleteFile(vector.file_path, "vector", vector.file_size_in_bytes, offset, length),
+            )
+        found = self._positions.for_data_file(
+            entry.sequence_number or 0, file, partition_key=file.partition
+        )
+        return tuple(
+            DeleteFile(delete.file_path, "position", delete.file_size_in_bytes)
+            for delete in sorted(found, key=lambda delete: str(delete.file_path))
+        )
+
+
+def _referenced_file(vector: PyDataFile) -> str:
+    path = vector._data[17]  # noqa: SLF001 - v3's referenced_data_file
+    if not path:
+        raise SeamlineError(
+            COLD_FILE_INVALID, f"deletion vector {vector.file_path} names no data file"
+        )
+    return str(path)
+
+
+def _data_file(table: PyTable, entry: ManifestEntry, index: _DeleteIndex) -> DataFile:
+    file = entry.data_file
+    return DataFile(
+        path=file.file_path,
+        format=file.file_format.value,
+        size_bytes=file.file_size_in_bytes,
+        record_count=file.record_count,
+        deletes=index.for_entry(entry),
+        partition=_identity_values(table, file),
+    )
+
+
+def _identity_values(table: PyTable, file: PyDataFile) -> tuple[tuple[int, Any], ...]:
+    spec = table.metadata.specs()[file.spec_id]
+    return tuple(
+        (field.source_id, file.partition[position])
+        for position, field in enumerate(spec.fields)
+        if str(field.transform) == "identity"
+    )
+
+
+def _unsupported(entries: Sequence[ManifestEntry], index: _DeleteIndex) -> str | None:
+    if not entries:
+        return None
+    if index.equality_files:
+        return f"{index.equality_files} equality delete files"
+    for entry in entries:
+        file = entry.data_file
+        if file.file_format != FileFormat.PARQUET:
+            return f"data files in {file.file_format.value}"
+        if file.key_metadata:
+            return "encrypted data files"
+        if any(symbol in file.file_path for symbol in "*?["):
+            return "a data file whose path holds a wildcard"
+    return None
+
+
+def _count(*numbers: int | None) -> int:
+    return sum(number or 0 for number in numbers)

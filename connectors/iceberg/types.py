@@ -1,0 +1,151 @@
+"""Iceberg's types and schemas as ours, and back."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from pyiceberg import types as iceberg
+from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import MappedField, NameMapping
+
+from seamline.connectors.base import TableSchema
+from seamline.sql import types
+from seamline.sql.errors import INVALID_TABLE_DEFINITION, SeamlineError
+from seamline.sql.types import Field, Type
+
+_SIMPLE: Mapping[type[iceberg.IcebergType], Type] = {
+    iceberg.BooleanType: types.BOOLEAN,
+    iceberg.IntegerType: types.INTEGER,
+    iceberg.LongType: types.BIGINT,
+    iceberg.FloatType: types.REAL,
+    iceberg.DoubleType: types.DOUBLE,
+    iceberg.StringType: types.VARCHAR,
+    iceberg.BinaryType: types.VARBINARY,
+    iceberg.UUIDType: types.UUID,
+    iceberg.DateType: types.DATE,
+    iceberg.TimeType: types.TIME,
+    iceberg.TimestampType: types.TIMESTAMP,
+    iceberg.TimestamptzType: types.TIMESTAMP_TZ,
+}
+_TO_ICEBERG: Mapping[Type, iceberg.IcebergType] = {
+    **{ours: theirs() for theirs, ours in _SIMPLE.items()},
+    types.TINYINT: iceberg.IntegerType(),
+    types.SMALLINT: iceberg.IntegerType(),
+}
+
+
+def table_schema(schema: Schema, mapping: NameMapping | None = None) -> TableSchema:
+    """Our form of an Iceberg schema.
+
+    Args:
+        schema: The schema.
+        mapping: The table's name mapping; the further names of a field become its aliases, under
+            which records written before a rename still reach it.
+    """
+    names = {} if mapping is None else _names_by_id(mapping.root)
+    return TableSchema(schema.schema_id, tuple(_field(f, names) for f in schema.fields))
+
+
+def _names_by_id(fields: list[MappedField]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for field in fields:
+        if field.field_id is not None:
+            found[field.field_id] = list(field.names)
+        found.update(_names_by_id(field.fields))
+    return found
+
+
+def _field(field: iceberg.NestedField, names: Mapping[int, list[str]]) -> Field:
+    aliases = tuple(n for n in reversed(names.get(field.field_id, [])) if n != field.name)
+    return Field(
+        name=field.name,
+        type=from_iceberg(field.field_type, names),
+        field_id=field.field_id,
+        required=field.required,
+        aliases=aliases,
+        initial_default=field.initial_default,
+        write_default=field.write_default,
+    )
+
+
+def from_iceberg(type_: iceberg.IcebergType, names: Mapping[int, list[str]]) -> Type:
+    """Our form of an Iceberg type; one we cannot read becomes `Unsupported`."""
+    match type_:
+        case iceberg.DecimalType():
+            return types.Decimal(type_.precision, type_.scale)
+        case iceberg.FixedType():
+            return types.Varbinary(len(type_))
+        case iceberg.StructType():
+            return types.Row(tuple(_field(field, names) for field in type_.fields))
+        case iceberg.ListType():
+            return types.Array(
+                from_iceberg(type_.element_type, names), type_.element_id, type_.element_required
+            )
+        case iceberg.MapType():
+            return types.Map(
+                from_iceberg(type_.key_type, names),
+                from_iceberg(type_.value_type, names),
+                type_.key_id,
+                type_.value_id,
+                type_.value_required,
+            )
+        case _:
+            return _SIMPLE.get(type(type_)) or types.Unsupported(str(type_))
+
+
+def to_schema(columns: tuple[Field, ...]) -> Schema:
+    """An Iceberg schema for new columns, with ids given in order: columns first, then inside them.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION for a type that Iceberg or its writer cannot hold.
+    """
+    ids = itertools.count(len(columns) + 1)
+    fields = [
+        iceberg.NestedField(
+            field_id=position,
+            name=column.name,
+            field_type=_to_iceberg(column.type, ids, column.name),
+            required=column.required,
+        )
+        for position, column in enumerate(columns, start=1)
+    ]
+    return Schema(*fields)
+
+
+def _to_iceberg(type_: Type, ids: Any, path: str) -> iceberg.IcebergType:
+    match type_:
+        case types.Decimal(precision, scale):
+            return iceberg.DecimalType(precision, scale)
+        case types.Varbinary(length):
+            return iceberg.BinaryType() if length is None else iceberg.FixedType(length)
+        case types.Array(element):
+            return iceberg.ListType(next(ids), _to_iceberg(element, ids, path), False)
+        case types.Map(key, value):
+            return iceberg.MapType(
+                next(ids),
+                _to_iceberg(key, ids, path),
+                next(ids),
+                _to_iceberg(value, ids, path),
+                False,
+            )
+        case types.Row(fields):
+            return iceberg.StructType(
+                *(
+                    iceberg.NestedField(
+                        next(ids), f.name, _to_iceberg(f.type, ids, f"{path}.{f.name}"), False
+                    )
+                    for f in fields
+                )
+            )
+        case types.TIME:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"{path}: Spark cannot write Iceberg's type time",
+                hint="declare it as varchar, or as bigint (microseconds)",
+            )
+    found = _TO_ICEBERG.get(type_)
+    if found is None:
+        raise SeamlineError(INVALID_TABLE_DEFINITION, f"{path}: Iceberg has no type for {type_}")
+    return found

@@ -1,0 +1,155 @@
+"""One Kafka cluster: its clients, and what its errors mean.
+
+Librdkafka's clients are expensive to make and do not survive a fork, so a `Cluster` makes them when
+first used, pools its consumers, and must be created after any fork. Consumers never join a group:
+they are assigned partitions and offsets, read, and go back to the pool.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from seamline.connectors.base import READ_COMMITTED
+from seamline.sql.errors import (
+    KAFKA_UNAVAILABLE,
+    LOG_TRIMMED,
+    LOG_TRUNCATED,
+    TOPIC_NOT_FOUND,
+    ErrorCode,
+    SeamlineError,
+)
+
+POOL_SIZE_MAX = 16
+_QUEUE_KILOBYTES_MAX = 16_384
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """How to reach a cluster.
+
+    Attributes:
+        name: What the configuration and table properties call it.
+        bootstrap_servers: host:port, comma-separated.
+        properties: Further librdkafka properties (security and the like), from the gateway's
+            configuration only.
+    """
+
+    name: str
+    bootstrap_servers: str
+    properties: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+
+    def client_properties(self) -> dict[str, Any]:
+        """Properties every client of the cluster needs."""
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            "log_level": 0,
+            "reconnect.backoff.max.ms": 1000,
+            **self.properties,
+        }
+
+
+class Cluster:
+    """Clients of one cluster. Safe to share between threads."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self.config = config
+        self._lock = threading.Lock()
+        self._admin: AdminClient | None = None
+        self._idle: dict[str, list[Consumer]] = {}
+        self._closed = False
+
+    @property
+    def admin(self) -> AdminClient:
+        """The admin client, made when first asked for."""
+        with self._lock:
+            if self._admin is None:
+                self._admin = AdminClient(self.config.client_properties())
+            return self._admin
+
+    @contextlib.contextmanager
+    def consumer(self, isolation: str = READ_COMMITTED) -> Iterator[Consumer]:
+        """A consumer with nothing assigned; back in the pool afterwards, closed after an error."""
+        with self._lock:
+            idle = self._idle.setdefault(isolation, [])
+            consumer = idle.pop() if idle else None
+        if consumer is None:
+            consumer = Consumer(self._consumer_properties(isolation))
+        try:
+            yield consumer
+            consumer.unassign()
+        except BaseException:
+            consumer.close()
+            raise
+        with self._lock:
+            if not self._closed and len(idle) < POOL_SIZE_MAX:
+                idle.append(consumer)
+                return
+        consumer.close()
+
+    def close(self) -> None:
+        """Closes idle clients; those in use close when they are given back."""
+        with self._lock:
+            self._closed = True
+            idle = [consumer for consumers in self._idle.values() for consumer in consumers]
+            self._idle.clear()
+            self._admin = None
+        for consumer in idle:
+            consumer.close()
+
+    def _consumer_properties(self, isolation: str) -> dict[str, Any]:
+        return {
+            **self.config.client_properties(),
+            "group.id": "seamline-reader",  # required by the client; never joined
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+            "check.crcs": True,
+            "fetch.wait.max.ms": 50,
+            "fetch.error.backoff.ms": 50,
+            "fetch.queue.backoff.ms": 5,
+            "queued.max.messages.kbytes": _QUEUE_KILOBYTES_MAX,
+        }
+
+
+_UNKNOWN_TOPIC = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.UNKNOWN_TOPIC_ID,
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - librdkafka's name for a local error
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+}
+_OUT_OF_RANGE = {
+    KafkaError.OFFSET_OUT_OF_RANGE,
+    KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
+}
+_TRUNCATED = {KafkaError._LOG_TRUNCATION}  # noqa: SLF001
+
+
+def named_error(error: KafkaError | KafkaException | Exception, what: str) -> SeamlineError:
+    """The error of ours for one of Kafka's.
+
+    Args:
+        error: What the client raised or reported.
+        what: What was being done, such as `topic bids`.
+    """
+    if isinstance(error, SeamlineError):
+        return error
+    cause = error.args[0] if isinstance(error, KafkaException) and error.args else error
+    if not isinstance(cause, KafkaError):
+        return SeamlineError(KAFKA_UNAVAILABLE, f"{what}: {cause}")
+    code: ErrorCode = KAFKA_UNAVAILABLE
+    if cause.code() in _UNKNOWN_TOPIC:
+        code = TOPIC_NOT_FOUND
+    elif cause.code() in _OUT_OF_RANGE:
+        code = LOG_TRIMMED
+    elif cause.code() in _TRUNCATED:
+        code = LOG_TRUNCATED
+    return SeamlineError(code, f"{what}: {cause.str()}")

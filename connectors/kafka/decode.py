@@ -1,0 +1,179 @@
+"""The one decoder: bytes of the log to Arrow rows.
+
+The hot read and the tiering pipeline run this same code, so a row cannot change when it is tiered.
+What a record becomes depends on the record alone, never on the batch it arrives in, on the columns
+a query uses, or on which of a format's code paths handled it. A bad record follows the table's policy:
+`fail` stops with its partition, offset and reason; `null` gives a row of nulls with the reason in
+`_kafka_error`; `skip` leaves it out and counts it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from seamline.connectors.base import RawBatch
+from seamline.connectors.kafka.json_values import JsonValues
+from seamline.connectors.kafka.raw_values import RawValues
+from seamline.sql import columns as names
+from seamline.sql.errors import BAD_RECORD, INVALID_TABLE_DEFINITION, SeamlineError
+from seamline.sql.types import Field, arrow_field, to_arrow
+
+POLICIES = ("fail", "null", "skip")
+
+
+class ValueDecoder(Protocol):
+    """Decodes the values of records in one format into the table's own columns."""
+
+    def decode(
+        self, values: Sequence[bytes | None]
+    ) -> tuple[list[pa.Array], Mapping[int, str]]:
+        """One array per column, a slot per value, and why each bad value (by index) is bad.
+
+        A bad value has nulls in its slots.
+        """
+
+
+FORMATS: Mapping[str, type[JsonValues] | type[RawValues]] = {"json": JsonValues, "raw": RawValues}
+"""Formats of record values by the name `WITH (format = …)` uses."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DecoderSpec:
+    """Everything a decoder needs, in a form that travels to Spark's workers.
+
+    Attributes:
+        topic: Name of the topic, for messages.
+        format: A key of `FORMATS`.
+        on_error: One of `POLICIES`.
+        columns: The table's columns in order, metadata columns included, with their ids.
+    """
+
+    topic: str
+    format: str
+    on_error: str
+    columns: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"format {self.format!r} is not known",
+                hint=f"format is one of: {', '.join(sorted(FORMATS))}",
+            )
+        if self.on_error not in POLICIES:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"on_error {self.on_error!r} is not a policy",
+                hint=f"on_error is one of: {', '.join(POLICIES)}",
+            )
+
+    @property
+    def value_columns(self) -> tuple[Field, ...]:
+        """The columns that come from the record's value."""
+        return tuple(c for c in self.columns if c.name not in names.METADATA_NAMES)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Schema of decoded batches: every column, in table order."""
+        return pa.schema([arrow_field(column) for column in self.columns])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decoded:
+    """Decoded rows, and how many records were left out under the policy `skip`."""
+
+    rows: pa.RecordBatch
+    skipped: int = 0
+
+
+class Decoder:
+    """Decodes batches of one table. Not shared between threads."""
+
+    def __init__(self, spec: DecoderSpec) -> None:
+        self.spec = spec
+        self._schema = spec.arrow_schema
+        self._values: ValueDecoder = FORMATS[spec.format](spec.value_columns)
+        self._value_names = tuple(column.name for column in spec.value_columns)
+
+    def decode(self, batch: RawBatch, batch_mark: int | None = None) -> Decoded:
+        """The rows of a batch.
+
+        Args:
+            batch: Records as the log holds them.
+            batch_mark: Value of `_kafka_batch`, when the rows are being tiered.
+
+        Raises:
+            SeamlineError: BAD_RECORD under the policy `fail`.
+        """
+        arrays, bad = self._values.decode(batch.values)
+        if bad and self.spec.on_error == "fail":
+            raise self._bad_record(batch, bad)
+        by_name = dict(zip(self._value_names, arrays, strict=True))
+        by_name.update(_metadata_arrays(batch, bad, batch_mark))
+        rows = pa.RecordBatch.from_arrays(
+            [by_name[field.name] for field in self._schema], schema=self._schema
+        )
+        if bad and self.spec.on_error == "skip":
+            keep = [index for index in range(len(batch)) if index not in bad]
+            return Decoded(rows.take(pa.array(keep, pa.int64())), len(bad))
+        return Decoded(rows)
+
+    def _bad_record(self, batch: RawBatch, bad: Mapping[int, str]) -> SeamlineError:
+        first = min(bad)
+        partition, offset = int(batch.partitions[first]), int(batch.offsets[first])
+        return SeamlineError(
+            BAD_RECORD,
+            f"record at topic {self.spec.topic}, partition {partition}, offset {offset}: "
+            f"{bad[first]}",
+            details={"topic": self.spec.topic, "partition": partition, "offset": offset},
+        )
+
+
+def _metadata_arrays(
+    batch: RawBatch, bad: Mapping[int, str], batch_mark: int | None
+) -> dict[str, pa.Array]:
+    count = len(batch)
+    errors = (
+        pa.array([bad.get(index) for index in range(count)], pa.string())
+        if bad
+        else pa.nulls(count, pa.string())
+    )
+    mark = (
+        pa.nulls(count, pa.int64())
+        if batch_mark is None
+        else pa.repeat(pa.scalar(batch_mark, pa.int64()), count)
+    )
+    return {
+        names.PARTITION: pa.array(batch.partitions, pa.int32()),
+        names.OFFSET: pa.array(batch.offsets, pa.int64()),
+        names.TIMESTAMP: _timestamps(batch.timestamps_ms),
+        names.KEY: pa.array(batch.keys, pa.binary()),
+        names.HEADERS: _headers(batch.headers),
+        names.ERROR: errors,
+        names.BATCH: mark,
+    }
+
+
+_HEADERS_TYPE = next(to_arrow(f.type) for f in names.METADATA_FIELDS if f.name == names.HEADERS)
+
+
+def _timestamps(timestamps_ms: Sequence[int]) -> pa.Array:
+    """Milliseconds to instants; a record without a time (-1) has null."""
+    times = pa.array(timestamps_ms, pa.int64())
+    known = pa.compute.greater_equal(times, 0)
+    times = pa.compute.if_else(known, times, None)
+    return times.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+
+
+def _headers(headers: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> pa.Array:
+    if not any(headers):
+        return pa.nulls(len(headers), _HEADERS_TYPE)
+    rows = [
+        [{"key": key, "value": value} for key, value in entry] if entry else None
+        for entry in headers
+    ]
+    return pa.array(rows, _HEADERS_TYPE)

@@ -1,0 +1,617 @@
+"""The format `json`: one JSON object a record, its keys matched to columns.
+
+Two code paths, one meaning. The exact path reads record by record and is the definition. The fast
+path hands a whole batch to Arrow's JSON reader and is taken only when it provably gives what the
+exact one would; whenever it objects to anything, the exact path decides. A property test holds the
+two equal.
+
+How JSON becomes a value: numbers for integers (whole, in range), real and double (finite, or the
+bare words NaN, Infinity and -Infinity), decimal (as a number or in a string, never rounded); strings
+for varchar, for date and time (ISO 8601), for uuid and for varbinary (base64); ISO 8601 strings or whole
+milliseconds since the epoch for timestamps, a time zone only where the column has one; objects for
+rows and for maps; arrays for arrays. A key that is absent is null; a key without a column is
+ignored. A tombstone, and the word null, give a row of nulls.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import decimal
+import json
+import math
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pa_json
+
+from seamline.sql import types
+from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
+
+DEPTH_MAX = 200
+"""A record nested deeper is bad: every reader must agree on it whatever stack it has left."""
+
+_BLOCK_SIZE_MIN = 1 << 20
+
+
+class JsonValues:
+    """Decodes JSON objects into columns."""
+
+    def __init__(self, columns: tuple[Field, ...]) -> None:
+        self._columns = columns
+        self._fast = all(
+            column.write_default is None and _type_has_fast_path(column.type) for column in columns
+        )
+
+    def decode(
+        self, values: Sequence[bytes | None]
+    ) -> tuple[list[pa.Array], Mapping[int, str]]:
+        """See `ValueDecoder.decode`."""
+        if self._fast:
+            arrays = self._decode_fast(values)
+            if arrays is not None:
+                return arrays, {}
+        return self._decode_exactly(values, 0)
+
+    # --- The fast path -------------------------------------------------------------------------
+
+    def _decode_fast(self, values: Sequence[bytes | None]) -> list[pa.Array] | None:
+        """The columns, or None when the exact path must decide."""
+        if not values:
+            return None
+        whole = _joined(values)
+        if whole is None:
+            return None
+        sample = _sample(values)
+        parse_schema = pa.schema(
+            [
+                pa.field(name, _carrier(column.type, sample.get(name)))
+                for column in self._columns
+                for name in (column.name, *column.aliases)
+            ]
+        )
+        try:
+            table = pa_json.read_json(
+                pa.BufferReader(whole),
+                read_options=pa_json.ReadOptions(
+                    use_threads=False, block_size=max(_BLOCK_SIZE_MIN, len(whole) + 1)
+                ),
+                parse_options=pa_json.ParseOptions(
+                    explicit_schema=parse_schema, unexpected_field_behavior="ignore"
+                ),
+            )
+            if table.num_rows != len(values):
+                return None
+            return [self._column(table, column) for column in self._columns]
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+            return None
+
+    def _column(self, table: pa.Table, column: Field) -> pa.Array:
+        """One column of a parsed batch; raises ValueError when the exact path must decide."""
+        arrays = []
+        for name in (column.name, *column.aliases):
+            carrier = _one_chunk(table.column(name))
+            carrier.validate(full=True)  # UTF-8 and the precision of decimals
+            if not _finite(carrier):
+                raise ValueError("a number overflowed")
+            arrays.append(_convert(carrier, column.type))
+        array = pc.coalesce(*arrays) if len(arrays) > 1 else arrays[0]
+        if column.required and array.null_count:
+            raise ValueError("null in a required column")
+        return array
+
+    # --- The exact path ------------------------------------------------------------------------
+
+    def _decode_exactly(
+        self, values: Sequence[bytes | None], first_index: int
+    ) -> tuple[list[pa.Array], dict[int, str]]:
+        rows: list[tuple[Any, ...] | None] = []
+        bad: dict[int, str] = {}
+        for index, value in enumerate(values):
+            try:
+                rows.append(self._row(value))
+            except (ValueError, RecursionError) as error:
+                rows.append(None)
+                bad[first_index + index] = str(error)
+        arrays = []
+        for position, column in enumerate(self._columns):
+            slots = [None if row is None else row[position] for row in rows]
+            arrays.append(pa.array(slots, types.to_arrow(column.type)))
+        return arrays, bad
+
+    def _row(self, value: bytes | None) -> tuple[Any, ...] | None:
+        record = None if value is None else _parse(value)
+        if record is None:
+            required = next((c.name for c in self._columns if c.required), None)
+            if required is not None:
+                raise ValueError(f"{required}: null, but the column is required")
+            return None
+        if not isinstance(record, _Object):
+            raise ValueError(f"{_shape(record)} where an object is expected")
+        return tuple(_member(record, column, "") for column in self._columns)
+
+
+# --- Exact values --------------------------------------------------------------------------------
+
+
+class _Number(str):
+    """A JSON number with a fraction or an exponent, as it is written."""
+
+    __slots__ = ()
+
+
+class _Object(dict[str, Any]):
+    """A JSON object that remembers which keys came twice."""
+
+    __slots__ = ("twice",)
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.twice: frozenset[str] = frozenset()
+        if len(self) != len(pairs):
+            keys = [key for key, _ in pairs]
+            self.twice = frozenset(key for key in self if keys.count(key) > 1)
+
+
+def _parse(value: bytes) -> Any:
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}") from None
+    if _too_deep(value):
+        raise ValueError(f"nested deeper than {DEPTH_MAX} levels")
+    try:
+        return json.loads(text, object_pairs_hook=_Object, parse_float=_Number)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos}") from None
+
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+
+
+def _too_deep(value: bytes) -> bool:
+    if value.count(b"[") + value.count(b"{") <= DEPTH_MAX:
+        return False
+    depth = 0
+    for byte in _STRING.sub(b"", value):
+        if byte in b"[{":
+            depth += 1
+            if depth > DEPTH_MAX:
+                return True
+        elif byte in b"]}":
+            depth -= 1
+    return False
+
+
+def _member(record: _Object, field: Field, path: str) -> Any:
+    """The value of a field in a record: of its names, newest first, the first with a value."""
+    here = f"{path}{field.name}"
+    present = [name for name in (field.name, *field.aliases) if name in record]
+    for name in present:
+        if name in record.twice:
+            raise ValueError(f"{path}{name}: appears twice")
+        if record[name] is not None:
+            return _exact(record[name], field.type, here)
+    if not present and field.write_default is not None:
+        return field.write_default
+    if field.required:
+        raise ValueError(f"{here}: null, but the column is required")
+    return None
+
+
+def _exact(value: Any, type_: Type, path: str) -> Any:
+    """The Python value of a JSON value, as Arrow's constructors take it.
+
+    Raises:
+        ValueError: naming the path and what was found there.
+    """
+    if value is None:
+        return None
+    if isinstance(type_, Row):
+        if not isinstance(value, _Object):
+            raise _unlike(value, type_, path)
+        return {field.name: _member(value, field, f"{path}.") for field in type_.fields}
+    if isinstance(type_, Array):
+        if not isinstance(value, list):
+            raise _unlike(value, type_, path)
+        return [_exact(item, type_.element, f"{path}[{i}]") for i, item in enumerate(value)]
+    if isinstance(type_, Map):
+        return _exact_map(value, type_, path)
+    return _EXACT[type(type_) if isinstance(type_, Decimal | Varbinary) else type_](
+        value, type_, path
+    )
+
+
+def _exact_map(value: Any, type_: Map, path: str) -> list[tuple[Any, Any]]:
+    if not isinstance(value, _Object):
+        raise _unlike(value, type_, path)
+    if value.twice:
+        raise ValueError(f"{path}: the key {min(value.twice)!r} appears twice")
+    return [
+        (_map_key(key, type_.key, path), _exact(item, type_.value, f"{path}[{key!r}]"))
+        for key, item in value.items()
+    ]
+
+
+def _map_key(key: str, type_: Type, path: str) -> Any:
+    """Keys of JSON objects are strings; other key types are written as their JSON text."""
+    if isinstance(type_, Varbinary) or type_ in _KEYS_IN_STRINGS:
+        return _exact(key, type_, f"{path} key")
+    try:
+        parsed = json.loads(key, parse_float=_Number)
+    except (json.JSONDecodeError, RecursionError):
+        parsed = key
+    return _exact(parsed, type_, f"{path} key")
+
+
+def _boolean(value: Any, type_: Type, path: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise _unlike(value, type_, path)
+
+
+_RANGES = {types.INTEGER: (-(2**31), 2**31 - 1), types.BIGINT: (-(2**63), 2**63 - 1)}
+
+
+def _integer(value: Any, type_: Type, path: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _unlike(value, type_, path)
+    low, high = _RANGES[type_]
+    if not low <= value <= high:
+        raise ValueError(f"{path}: {value} is out of range for {type_}")
+    return value
+
+
+def _double(value: Any, type_: Type, path: str) -> float:
+    if isinstance(value, float):  # the bare words NaN, Infinity, -Infinity
+        return value
+    if not isinstance(value, int | _Number) or isinstance(value, bool):
+        raise _unlike(value, type_, path)
+    number = pa.scalar(str(value)).cast(types.to_arrow(type_)).as_py()
+    if math.isinf(number):
+        raise ValueError(f"{path}: {value} is out of range for {type_}")
+    return float(number)
+
+
+_DECIMAL_TEXT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+
+
+def _decimal(value: Any, type_: Type, path: str) -> decimal.Decimal:
+    assert isinstance(type_, Decimal)
+    is_number = isinstance(value, int | str) and not isinstance(value, bool)
+    if not is_number or not _DECIMAL_TEXT.fullmatch(str(value)):
+        raise _unlike(value, type_, path)
+    with decimal.localcontext(_DECIMALS):
+        number = decimal.Decimal(str(value))
+        exact = number.quantize(decimal.Decimal(1).scaleb(-type_.scale))
+    if exact != number:
+        raise ValueError(f"{path}: {value} has more than {type_.scale} digits after the point")
+    if len(exact.as_tuple().digits) > type_.precision and exact:
+        raise ValueError(f"{path}: {value} is out of range for {type_}")
+    return exact
+
+
+_DECIMALS = decimal.Context(prec=20_000, Emax=100_000, Emin=-100_000)
+
+
+def _string(value: Any, type_: Type, path: str) -> str:
+    if not isinstance(value, str) or isinstance(value, _Number):
+        raise _unlike(value, type_, path)
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError(f"{path}: half of a surrogate pair") from None
+    return value
+
+
+def _bytes(value: Any, type_: Type, path: str) -> bytes:
+    assert isinstance(type_, Varbinary)
+    text = _string(value, type_, path)
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError(f"{path}: not base64") from None
+    if type_.length is not None and len(raw) != type_.length:
+        raise ValueError(f"{path}: {len(raw)} bytes where {type_.length} are expected")
+    return raw
+
+
+_UUID_TEXT = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
+
+
+def _uuid(value: Any, type_: Type, path: str) -> str:
+    text = _string(value, type_, path)
+    if not _UUID_TEXT.fullmatch(text):
+        raise ValueError(f"{path}: {text!r} is not a uuid")
+    return str(uuid.UUID(text))
+
+
+_TIMESTAMP_TEXT = re.compile(
+    r"(\d{4}-\d{2}-\d{2})"
+    r"(?:[T ](\d{2})(?::?(\d{2})(?::?(\d{2})(?:[.,](\d{1,9}))?)?)?)?"
+    r"\s?(Z|[+-]\d{2}(?::?\d{2})?)?",
+    re.ASCII,
+)
+_MICROS_MAX = 253_402_300_799_999_999
+_MICROS_MIN = -62_135_596_800_000_000
+
+
+def _timestamp(value: Any, type_: Type, path: str) -> int:
+    """Microseconds since the epoch. Digits beyond microseconds are dropped."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not _MICROS_MIN <= value * 1000 <= _MICROS_MAX:
+            raise ValueError(f"{path}: {value} milliseconds is out of range for {type_}")
+        return value * 1000
+    text = _string(value, type_, path)
+    match = _TIMESTAMP_TEXT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{path}: {text!r} is not an ISO 8601 timestamp")
+    day, hour, minute, second, fraction, zone = match.groups()
+    if zone is not None and type_ == types.TIMESTAMP:
+        raise ValueError(f"{path}: {text!r} has a time zone, the column has none")
+    micros = _days(day, text, path) * 86_400_000_000
+    hours, minutes, seconds = int(hour or 0), int(minute or 0), int(second or 0)
+    if hours > 23 or minutes > 59 or seconds > 59:  # noqa: PLR2004 - a clock's own numbers
+        raise ValueError(f"{path}: {text!r} is not a time of day")
+    micros += ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
+    micros += int((fraction or "")[:6].ljust(6, "0"))
+    micros -= _zone_micros(zone, text, path)
+    if not _MICROS_MIN <= micros <= _MICROS_MAX:
+        raise ValueError(f"{path}: {text!r} is out of range for {type_}")
+    return micros
+
+
+def _zone_micros(zone: str | None, text: str, path: str) -> int:
+    if zone is None or zone == "Z":
+        return 0
+    hours, minutes = int(zone[1:3]), int(zone[-2:]) if len(zone) > 3 else 0  # noqa: PLR2004
+    if hours > 23 or minutes > 59:  # noqa: PLR2004 - a clock's own numbers
+        raise ValueError(f"{path}: {text!r} has no valid time zone")
+    micros = (hours * 60 + minutes) * 60_000_000
+    return -micros if zone[0] == "-" else micros
+
+
+_DATE_TEXT = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+
+
+def _date(value: Any, type_: Type, path: str) -> int:
+    """Days since the epoch."""
+    return _days(_string(value, type_, path), str(value), path)
+
+
+def _days(day: str, text: str, path: str) -> int:
+    if not _DATE_TEXT.fullmatch(day) or day.startswith("0000"):
+        raise ValueError(f"{path}: {text!r} is not a date")
+    try:
+        return int(pa.scalar(day).cast(pa.date32()).value)
+    except pa.ArrowInvalid:
+        raise ValueError(f"{path}: {text!r} is not a date") from None
+
+
+_TIME_TEXT = re.compile(r"(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?", re.ASCII)
+
+
+def _time(value: Any, type_: Type, path: str) -> int:
+    """Microseconds since midnight."""
+    text = _string(value, type_, path)
+    match = _TIME_TEXT.fullmatch(text)
+    if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:  # noqa: PLR2004
+        raise ValueError(f"{path}: {text!r} is not a time of day")
+    seconds = (int(match[1]) * 60 + int(match[2])) * 60 + int(match[3] or 0)
+    return seconds * 1_000_000 + int((match[4] or "")[:6].ljust(6, "0"))
+
+
+_EXACT: dict[Any, Callable[[Any, Type, str], Any]] = {
+    types.BOOLEAN: _boolean,
+    types.INTEGER: _integer,
+    types.BIGINT: _integer,
+    types.REAL: _double,
+    types.DOUBLE: _double,
+    types.VARCHAR: _string,
+    types.DATE: _date,
+    types.TIME: _time,
+    types.TIMESTAMP: _timestamp,
+    types.TIMESTAMP_TZ: _timestamp,
+    types.UUID: _uuid,
+    Decimal: _decimal,
+    Varbinary: _bytes,
+}
+_KEYS_IN_STRINGS = frozenset(
+    {types.VARCHAR, types.UUID, types.DATE, types.TIME, types.TIMESTAMP, types.TIMESTAMP_TZ}
+)
+
+
+def _unlike(value: Any, type_: Type, path: str) -> ValueError:
+    return ValueError(f"{path}: {_shape(value)} where {type_} is expected")
+
+
+def _shape(value: Any) -> str:
+    match value:
+        case bool():
+            return f"the word {str(value).lower()}"
+        case int() | _Number() | float():
+            return f"the number {str(value)[:40]}"
+        case str():
+            return f"the string {value[:40]!r}"
+        case list():
+            return "an array"
+        case None:
+            return "null"
+        case _:
+            return "an object"
+
+
+# --- Fast values ---------------------------------------------------------------------------------
+
+_CARRIED_AS_ITSELF = frozenset(
+    {types.BOOLEAN, types.INTEGER, types.BIGINT, types.DOUBLE, types.REAL, types.VARCHAR}
+)
+_CARRIED_IN_STRINGS = frozenset({types.DATE, types.UUID})
+_TIMESTAMPS = frozenset({types.TIMESTAMP, types.TIMESTAMP_TZ})
+
+
+def _type_has_fast_path(type_: Type) -> bool:
+    """Whether Arrow's reader alone can decide what a value of that type is."""
+    match type_:
+        case Row(fields):
+            return all(
+                _type_has_fast_path(f.type)
+                and not (f.aliases or f.required or f.write_default is not None)
+                for f in fields
+            )
+        case Array(element):
+            return _type_has_fast_path(element)
+        case Decimal() | Varbinary():
+            return True
+        case _:
+            return (
+                type_ in _CARRIED_AS_ITSELF or type_ in _CARRIED_IN_STRINGS or type_ in _TIMESTAMPS
+            )
+
+
+def _joined(values: Sequence[bytes | None]) -> bytes | None:
+    """The records as lines, when each line is sure to hold whole JSON objects and nothing else.
+
+    A line that starts with `{` and ends with `}` cannot run into the next one: `}` and `{` with only
+    a line break between them are two values, at the top level, in any JSON text, and strings cannot
+    hold a raw line break. So as many rows as lines means one object a line.
+    """
+    try:
+        whole = b"\n".join(values)  # type: ignore[arg-type]
+    except TypeError:  # a tombstone is as good as an empty object
+        return _joined([b"{}" if value is None else value for value in values])
+    boundaries = len(values) - 1
+    if not (whole.startswith(b"{") and whole.endswith(b"}")):
+        return None
+    if whole.count(b"}\n{") != boundaries or whole.count(b"\n") != boundaries:
+        return None
+    if max(map(len, values)) > DEPTH_MAX and any(  # type: ignore[arg-type]
+        len(value) > DEPTH_MAX and _too_deep(value)  # type: ignore[arg-type]
+        for value in values
+    ):
+        return None
+    if (b"NaN" in whole or b"Inf" in whole) and _BARE_WORD.search(whole):
+        return None
+    return whole
+
+
+_BARE_WORD = re.compile(rb"[:,\[]\s*-?(?:NaN|Inf)")
+
+
+def _sample(values: Sequence[bytes | None]) -> Mapping[str, Any]:
+    """The first record, to see whether timestamps come as text or as numbers."""
+    first = next((value for value in values if value is not None), None)
+    if first is None:
+        return {}
+    try:
+        record = _parse(first)
+    except ValueError:
+        return {}
+    return record if isinstance(record, _Object) else {}
+
+
+def _carrier(type_: Type, sample: Any) -> pa.DataType:
+    """The Arrow type to parse into, from which `_convert` makes the column's own."""
+    match type_:
+        case Row(fields):
+            members = sample if isinstance(sample, _Object) else {}
+            return pa.struct(
+                [pa.field(f.name, _carrier(f.type, members.get(f.name))) for f in fields]
+            )
+        case Array(element):
+            first = sample[0] if isinstance(sample, list) and sample else None
+            return pa.list_(_carrier(element, first))
+        case Decimal():
+            return types.to_arrow(type_)
+        case Varbinary():
+            return pa.string()
+        case _ if type_ in _TIMESTAMPS:
+            return pa.int64() if isinstance(sample, int) else pa.string()
+        case _ if type_ in _CARRIED_AS_ITSELF:
+            return types.to_arrow(type_)
+        case _:
+            return pa.string()
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _finite(array: pa.Array) -> bool:
+    """Whether no floating value in it overflowed; such records are the exact path's."""
+    if pa.types.is_floating(array.type):
+        return bool(pc.all(pc.is_finite(array)).as_py() is not False)
+    if pa.types.is_struct(array.type):
+        return all(_finite(child) for child in array.flatten())
+    if pa.types.is_list(array.type):
+        return _finite(array.flatten())
+    return True
+
+
+def _convert(array: pa.Array, type_: Type) -> pa.Array:
+    """The column's values from their carriers.
+
+    Raises:
+        ValueError: (Arrow's errors are among them) when the exact path must decide.
+    """
+    wanted = types.to_arrow(type_)
+    match type_:
+        case Row(fields):
+            arrays = [_convert(array.field(i), f.type) for i, f in enumerate(fields)]
+            mask = array.is_null() if array.null_count else None
+            return pa.StructArray.from_arrays(arrays, fields=list(wanted), mask=mask)
+        case Array(element):
+            items = _convert(array.values, element)
+            mask = array.is_null() if array.null_count else None
+            return pa.ListArray.from_arrays(array.offsets, items, type=wanted, mask=mask)
+        case Varbinary():
+            return _each(array, lambda text: _bytes(text, type_, ""), wanted)
+        case types.UUID:
+            return _each(array, lambda text: _uuid(text, type_, ""), wanted)
+        case types.DATE:
+            _check_all(array, _DATE_PATTERN)
+            return array.cast(wanted)
+        case _ if type_ in _TIMESTAMPS:
+            return _convert_timestamps(array, type_)
+        case _:
+            return array
+
+
+_DATE_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_MOMENT_PATTERN = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
+)
+
+
+def _convert_timestamps(array: pa.Array, type_: Type) -> pa.Array:
+    wanted = types.to_arrow(type_)
+    if pa.types.is_integer(array.type):
+        low = _MICROS_MIN // 1000
+        outside = pc.any(pc.or_(pc.less(array, low), pc.greater(array, _MICROS_MAX // 1000)))
+        if outside.as_py():
+            raise ValueError("out of range")
+        return pc.multiply(array, 1000).cast(wanted)
+    if type_ == types.TIMESTAMP:
+        _check_all(array, _MOMENT_PATTERN + "$")
+        return array.cast(wanted)
+    _check_all(array, _MOMENT_PATTERN + r"(Z|[+-][0-9]{2}:[0-9]{2})$")
+    return array.cast(wanted)
+
+
+def _check_all(array: pa.Array, pattern: str) -> None:
+    """The plain forms only, and no year 0000: what Arrow and the exact path read alike."""
+    same = pc.and_(
+        pc.match_substring_regex(array, pattern), pc.invert(pc.starts_with(array, "0000"))
+    )
+    if pc.all(same).as_py() is False:
+        raise ValueError("not in the plain form")
+
+
+def _each(array: pa.Array, convert: Callable[[Any], Any], wanted: pa.DataType) -> pa.Array:
+    return pa.array(
+        [None if text is None else convert(text) for text in array.to_pylist()], wanted
+    )

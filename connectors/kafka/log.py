@@ -1,0 +1,314 @@
+"""Kafka as a `HotLog`: bounds in a few small requests, and exact reads of ranges of offsets.
+
+Bounds are read ends first. A topic's incarnation is told by its id, which is read after the ends:
+if the topic is recreated in between, the id is the new one and no longer matches the table's.
+Reads end by position. A message at or past the end, or the end of the partition as the isolation
+shows it, closes a range; control markers, aborted and compacted records never count.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import OffsetSpec
+
+from seamline.connectors.base import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Deadline,
+    LogBounds,
+    OffsetRange,
+    Offsets,
+    RawBatch,
+)
+from seamline.connectors.kafka.cluster import Cluster, named_error
+from seamline.sql.errors import KAFKA_UNAVAILABLE, LOG_TRUNCATED, SeamlineError
+
+FETCH_MESSAGES_MAX = 20_000
+_POLL_S = 0.02
+_REQUEST_S_MAX = 10.0
+_ISOLATION = {
+    READ_COMMITTED: IsolationLevel.READ_COMMITTED,
+    READ_UNCOMMITTED: IsolationLevel.READ_UNCOMMITTED,
+}
+
+
+class KafkaLog:
+    """The topics of one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._partitions: dict[str, tuple[int, ...]] = {}
+        self._cluster_ids: dict[str, str] = {}
+
+    def topics(self, deadline: Deadline) -> list[str]:
+        """Names of the topics that are not Kafka's own."""
+        try:
+            listing = self._cluster.admin.list_topics(timeout=_seconds(deadline))
+        except KafkaException as error:
+            raise named_error(error, "listing topics") from error
+        return sorted(name for name in listing.topics if not name.startswith("__"))
+
+    def bounds(
+        self, topics: Sequence[str], isolation: str, deadline: Deadline
+    ) -> dict[str, LogBounds]:
+        """See `HotLog.bounds`."""
+        known = {topic: self._partitions.get(topic, ()) for topic in topics}
+        if not all(known.values()):
+            known = {name: _partitions(t) for name, t in self._describe(topics, deadline).items()}
+        while True:
+            offsets = self._offsets(known, isolation, deadline)
+            described = self._describe(topics, deadline)
+            found = {name: _partitions(topic) for name, topic in described.items()}
+            self._partitions.update(found)
+            if all(set(found[name]) <= set(known[name]) for name in topics):
+                break
+            known = found  # partitions were added: their records count, too
+        return {
+            topic: LogBounds(
+                topic=topic,
+                topic_id=str(described[topic].topic_id),
+                cluster_id=self._cluster_id(str(described[topic].topic_id), deadline),
+                start=_of(offsets["start"], topic),
+                end=_of(offsets["end"], topic),
+                high_watermark=_of(offsets["high_watermark"], topic),
+                isolation=isolation,
+            )
+            for topic in topics
+        }
+
+    def offsets_at(self, topic: str, timestamp_ms: int, deadline: Deadline) -> Offsets:
+        """See `HotLog.offsets_at`."""
+        bounds = self.bounds([topic], READ_COMMITTED, deadline)[topic]
+        spec = OffsetSpec.for_timestamp(timestamp_ms)
+        request = {TopicPartition(topic, partition): spec for partition in bounds.end}
+        answer = self._list_offsets(request, READ_COMMITTED, deadline)
+        found = _of(answer, topic)
+        return Offsets({p: found[p] if found[p] >= 0 else end for p, end in bounds.end.items()})
+
+    def read(
+        self,
+        topic: str,
+        ranges: Sequence[OffsetRange],
+        isolation: str,
+        deadline: Deadline,
+        *,
+        max_records: int | None = None,
+    ) -> Iterator[RawBatch]:
+        """See `HotLog.read`."""
+        wanted = [r for r in ranges if len(r)]
+        if not wanted:
+            return
+        with self._cluster.consumer(isolation) as consumer:
+            reader = _RangeReader(consumer, topic, wanted)
+            left = max_records
+            while not reader.done:
+                deadline.check()
+                batch = reader.poll(FETCH_MESSAGES_MAX if left is None else left)
+                if reader.stalled:
+                    self._check_not_truncated(topic, reader.open_ranges, isolation, deadline)
+                if len(batch):
+                    yield batch
+                if left is not None:
+                    left -= len(batch)
+                    if left <= 0:
+                        return
+
+    def _check_not_truncated(
+        self, topic: str, ranges: Mapping[int, int], isolation: str, deadline: Deadline
+    ) -> None:
+        """A range that does not fill up must at least still be there to be read."""
+        bounds = self.bounds([topic], isolation, deadline)[topic]
+        for partition, end in ranges.items():
+            if bounds.high_watermark.get(partition, 0) < end:
+                raise SeamlineError(
+                    LOG_TRUNCATED,
+                    f"partition {partition} of topic {topic} now ends at "
+                    f"{bounds.high_watermark.get(partition, 0)}, before {end}",
+                    details={"partition": partition, "wanted": end},
+                )
+
+    def _offsets(
+        self, partitions: Mapping[str, Sequence[int]], isolation: str, deadline: Deadline
+    ) -> dict[str, Mapping[TopicPartition, int]]:
+        """Stable ends, high watermarks and starts, asked for together, ends first."""
+        pairs = [TopicPartition(t, p) for t, numbers in partitions.items() for p in numbers]
+        asks = [("end", OffsetSpec.latest(), isolation)]
+        if isolation == READ_COMMITTED:
+            asks.append(("high_watermark", OffsetSpec.latest(), READ_UNCOMMITTED))
+        asks.append(("start", OffsetSpec.earliest(), isolation))
+        pending = {
+            label: self._ask_offsets({pair: spec for pair in pairs}, level, deadline)
+            for label, spec, level in asks
+        }
+        answers = {label: _results(futures, deadline) for label, futures in pending.items()}
+        answers.setdefault("high_watermark", answers["end"])
+        return answers
+
+    def _list_offsets(
+        self, request: Mapping[TopicPartition, OffsetSpec], isolation: str, deadline: Deadline
+    ) -> Mapping[TopicPartition, int]:
+        return _results(self._ask_offsets(request, isolation, deadline), deadline)
+
+    def _ask_offsets(
+        self, request: Mapping[TopicPartition, OffsetSpec], isolation: str, deadline: Deadline
+    ) -> Mapping[TopicPartition, concurrent.futures.Future[Any]]:
+        futures: Mapping[TopicPartition, concurrent.futures.Future[Any]]
+        futures = self._cluster.admin.list_offsets(
+            dict(request),
+            isolation_level=_ISOLATION[isolation],
+            request_timeout=_seconds(deadline),
+        )
+        return futures
+
+    def _describe(self, topics: Sequence[str], deadline: Deadline) -> dict[str, Any]:
+        futures = self._cluster.admin.describe_topics(
+            TopicCollection(list(topics)), request_timeout=_seconds(deadline)
+        )
+        return {topic: _result(future, f"topic {topic}") for topic, future in futures.items()}
+
+    def _cluster_id(self, topic_id: str, deadline: Deadline) -> str:
+        """The cluster's id; asked for once per topic, since a topic never moves to another."""
+        if topic_id not in self._cluster_ids:
+            future = self._cluster.admin.describe_cluster(request_timeout=_seconds(deadline))
+            self._cluster_ids[topic_id] = str(_result(future, "the cluster").cluster_id)
+        return self._cluster_ids[topic_id]
+
+
+class _RangeReader:
+    """Reads ranges of one topic with an assigned consumer, and knows when each has ended."""
+
+    def __init__(self, consumer: Consumer, topic: str, ranges: Sequence[OffsetRange]) -> None:
+        self._consumer = consumer
+        self._topic = topic
+        self._ends = {r.partition: r.end_exclusive for r in ranges}
+        self._positions = {r.partition: r.start for r in ranges}
+        self.open_ranges = dict(self._ends)
+        self._last_progress = time.monotonic()
+        consumer.assign([TopicPartition(topic, r.partition, r.start) for r in ranges])
+
+    @property
+    def done(self) -> bool:
+        """Whether every range has been read to its end."""
+        return not self.open_ranges
+
+    @property
+    def stalled(self) -> bool:
+        """Whether a second has passed without a record; asking resets the second."""
+        if time.monotonic() - self._last_progress < 1.0:
+            return False
+        self._last_progress = time.monotonic()
+        return True
+
+    def poll(self, messages_max: int) -> RawBatch:
+        """The next records that lie in the ranges; empty when none came within the poll time."""
+        # `consume` waits until it has as many as it is asked for: never ask for more than is left.
+        left = sum(end - self._positions[p] for p, end in self.open_ranges.items())
+        try:
+            messages = self._consumer.consume(min(left, messages_max, FETCH_MESSAGES_MAX), _POLL_S)
+        except KafkaException as error:
+            raise named_error(error, f"topic {self._topic}") from error
+        events = [m for m in messages if m.error() is not None]
+        if events:
+            messages = [m for m in messages if m.error() is None]
+        if messages:
+            self._last_progress = time.monotonic()
+        partitions = [m.partition() for m in messages]
+        offsets = [m.offset() for m in messages]
+        if self._close_ranges(partitions, offsets):
+            ends = self._ends
+            messages = [m for m in messages if m.offset() < ends[m.partition()]]
+            partitions = [m.partition() for m in messages]
+            offsets = [m.offset() for m in messages]
+        for event in events:
+            self._take_event(event)
+        return RawBatch(
+            partitions,
+            offsets,
+            [m.timestamp()[1] for m in messages],
+            [m.key() for m in messages],
+            [m.value() for m in messages],
+            [m.headers() for m in messages],
+        )
+
+    def _close_ranges(self, partitions: Sequence[int], offsets: Sequence[int]) -> bool:
+        """Closes ranges that these messages complete; whether any message lies past its range."""
+        past = False
+        last = dict(zip(partitions, offsets, strict=True))  # offsets ascend within a partition
+        for partition, offset in last.items():
+            end = self._ends[partition]
+            self._positions[partition] = offset + 1
+            if offset >= end - 1:
+                past = past or offset >= end
+                self._close(partition)
+        return past
+
+    def _take_event(self, event: Message) -> None:
+        error = event.error()
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
+            partition = event.partition()
+            if partition in self.open_ranges and event.offset() >= self._ends[partition]:
+                self._close(partition)
+            return
+        if error.retriable() or not error.fatal() and error.code() in _PASSING:
+            return
+        where = f"partition {event.partition()} of topic {self._topic} at {event.offset()}"
+        raise named_error(error, where)
+
+    def _close(self, partition: int) -> None:
+        if self.open_ranges.pop(partition, None) is not None and self.open_ranges:
+            self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+
+
+_PASSING = {
+    KafkaError._TRANSPORT,  # noqa: SLF001
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+    KafkaError._RESOLVE,  # noqa: SLF001
+}
+"""Errors after which the client goes on by itself; the deadline bounds the wait."""
+
+
+def _partitions(topic: Any) -> tuple[int, ...]:
+    return tuple(sorted(partition.id for partition in topic.partitions))
+
+
+def _of(answers: Mapping[TopicPartition, int], topic: str) -> Offsets:
+    return Offsets({pair.partition: offset for pair, offset in answers.items() if pair.topic == topic})
+
+
+def _seconds(deadline: Deadline) -> float:
+    """Time for one request: what the deadline leaves, within reason."""
+    deadline.check()
+    return max(0.1, min(_REQUEST_S_MAX, deadline.remaining_s()))
+
+
+def _results(
+    futures: Mapping[TopicPartition, concurrent.futures.Future[Any]], deadline: Deadline
+) -> dict[TopicPartition, int]:
+    deadline.check()
+    return {
+        pair: int(_result(future, f"topic {pair.topic}").offset)
+        for pair, future in futures.items()
+    }
+
+
+def _result(future: concurrent.futures.Future[Any], what: str) -> Any:
+    try:
+        return future.result(timeout=_REQUEST_S_MAX + 1)
+    except KafkaException as error:
+        raise named_error(error, what) from error
+    except concurrent.futures.TimeoutError as error:
+        raise SeamlineError(KAFKA_UNAVAILABLE, f"{what}: no answer") from error

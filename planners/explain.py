@@ -1,0 +1,113 @@
+"""A physical plan as a picture in text: the seam of each table, what was pruned, and the engine.
+
+A partition is drawn as a bar: what the snapshot holds, the boundary, what is read of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from seamline.connectors.base import ColdPlan
+from seamline.planners.logical import Scan
+from seamline.planners.physical import PhysicalPlan
+from seamline.planners.seam import Seam
+from seamline.sql import predicates
+
+PARTITIONS_SHOWN_MAX = 16
+_BAR_WIDTH = 24
+
+
+def explain(plan: PhysicalPlan) -> list[str]:
+    """The picture, line by line."""
+    lines = [f"Engine: {plan.route.engine} ({plan.route.reason})"]
+    columns = ", ".join(f"{c.name} {c.type}" for c in plan.logical.query.output)
+    lines.append(f"Output: {columns}")
+    seen: dict[tuple[str, ...], None] = {}
+    for scan in plan.logical.scans:
+        lines.append("")
+        lines.extend(_scan(plan, scan, repeated=scan.seam.table in seen))
+        seen[scan.seam.table] = None
+    return lines
+
+
+def _scan(plan: PhysicalPlan, scan: Scan, *, repeated: bool) -> Iterator[str]:
+    kind = {"unified": "", "hot": " (log only)", "cold": " (snapshot only)"}.get(
+        scan.facts.kind, " (system)"
+    )
+    yield f"{scan.scan_id}: {scan.seam.display_name}{kind}"
+    if scan.columns:
+        yield f"├─ columns    {', '.join(c.name for c in scan.columns)}"
+    if scan.predicate is not None:
+        yield f"├─ filter     {predicates.describe(scan.predicate)}"
+    if scan.facts.kind == "system":
+        yield "└─ rows       from the gateway"
+        return
+    cold = plan.cold.get(scan.scan_id)
+    if cold is not None:
+        yield f"├─ cold       {_cold(cold)}"
+    if scan.reads_hot:
+        yield f"├─ hot        {_hot(scan)}"
+    if repeated:
+        yield "└─ seam       as above"
+        return
+    yield from _seam(scan.seam, scan)
+
+
+def _cold(plan: ColdPlan) -> str:
+    deletes = sum(len(file.deletes) for file in plan.files)
+    skipped = plan.total_files - len(plan.files)
+    text = (
+        f"snapshot {plan.snapshot_id}: {len(plan.files)} of {plan.total_files} files, "
+        f"{plan.rows:,} of {plan.total_rows:,} rows"
+    )
+    if skipped:
+        text += f", {skipped} files pruned"
+    if deletes:
+        text += f", {deletes} delete files applied"
+    if plan.unsupported:
+        text += f" [{plan.unsupported}]"
+    return text
+
+
+def _hot(scan: Scan) -> str:
+    wanted = sum(len(r) for r in scan.hot_ranges)
+    tail = sum(len(r) for r in scan.seam.hot_ranges)
+    text = f"{wanted:,} of {tail:,} offsets in {len(scan.hot_ranges)} partitions"
+    if scan.pruned_by:
+        text += f", pruned by {', '.join(scan.pruned_by)}"
+    return text
+
+
+def _seam(seam: Seam, scan: Scan) -> Iterator[str]:
+    if not seam.topic:
+        yield f"└─ seam       snapshot {seam.snapshot_id} is everything"
+        return
+    yield (
+        f"└─ seam       topic {seam.topic} ({seam.isolation}), snapshot "
+        f"{seam.snapshot_id if seam.snapshot_id is not None else 'none'}"
+    )
+    wanted = {r.partition: r for r in scan.hot_ranges}
+    shown = list(seam.end.items())[:PARTITIONS_SHOWN_MAX]
+    width = max((len(f"{end:,}") for _, end in shown), default=1)
+    for partition, end in shown:
+        start = seam.boundary[partition]
+        reads = wanted.get(partition)
+        note = f"reads [{reads.start:,}, {reads.end_exclusive:,})" if reads else "nothing to read"
+        yield (
+            f"     p{partition:<4} {_bar(start, end)}  boundary {start:>{width},}  "
+            f"end {end:>{width},}  {note}"
+        )
+    if len(seam.end) > PARTITIONS_SHOWN_MAX:
+        yield f"     … and {len(seam.end) - PARTITIONS_SHOWN_MAX} more partitions"
+    if seam.pending:
+        yield f"     {seam.pending:,} offsets past the end belong to open transactions"
+
+
+def _bar(boundary: int, end: int) -> str:
+    """The snapshot's part, the boundary, and the tail, to scale."""
+    if end <= 0:
+        return "│".ljust(_BAR_WIDTH + 1)
+    cold = min(_BAR_WIDTH, round(_BAR_WIDTH * boundary / end))
+    if boundary < end:
+        cold = min(cold, _BAR_WIDTH - 1)
+    return "█" * cold + "│" + "░" * (_BAR_WIDTH - cold)

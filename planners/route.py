@@ -1,0 +1,91 @@
+"""Which engine runs a plan, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from seamline.connectors.base import ColdPlan
+from seamline.planners.estimate import Estimate
+from seamline.sql.errors import NOT_SUPPORTED, TAIL_TOO_LARGE, SeamlineError
+
+AUTO = "auto"
+DUCKDB = "duckdb"
+SPARK = "spark"
+ENGINES = (AUTO, DUCKDB, SPARK)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """From which size on a read is large.
+
+    Attributes:
+        duckdb_cold_bytes_max: Files larger than this together go to Spark.
+        duckdb_tail_rows_max: A longer tail goes to Spark, whose executors read it themselves.
+        spark: Whether there is a Spark to go to.
+    """
+
+    duckdb_cold_bytes_max: int
+    duckdb_tail_rows_max: int
+    spark: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Route:
+    """The engine, and the reason as EXPLAIN and the receipt give it."""
+
+    engine: str
+    reason: str
+
+
+def route(
+    asked: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: Limits
+) -> Route:
+    """Chooses the engine.
+
+    Args:
+        asked: What the request asks for: `auto`, `duckdb` or `spark`.
+        estimate: What the plan reads.
+        cold: Files by scan id.
+        limits: What is large.
+
+    Raises:
+        SeamlineError: when the engine asked for cannot read the plan exactly, or the only one that can
+            is not there.
+    """
+    unsupported = next((p.unsupported for p in cold.values() if p.unsupported), None)
+    if asked == SPARK:
+        return _spark("asked for", limits)
+    if unsupported is not None:
+        if asked == DUCKDB:
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"DuckDB cannot read {unsupported} exactly",
+                hint="Leave the engine open, or ask for 'spark'.",
+            )
+        return _spark(f"{unsupported}, which DuckDB cannot read exactly", limits)
+    if estimate.hot_rows > limits.duckdb_tail_rows_max:
+        reason = f"{estimate.hot_rows:,} offsets of tail, over {limits.duckdb_tail_rows_max:,}"
+        if asked == DUCKDB or not limits.spark:
+            raise SeamlineError(TAIL_TOO_LARGE, reason)
+        return _spark(reason, limits)
+    if asked == DUCKDB:
+        return Route(DUCKDB, "asked for")
+    if estimate.cold_bytes > limits.duckdb_cold_bytes_max and limits.spark:
+        return _spark(
+            f"{estimate.cold_bytes:,} bytes of files, over {limits.duckdb_cold_bytes_max:,}", limits
+        )
+    return Route(
+        DUCKDB,
+        f"small: {estimate.cold_bytes:,} bytes of files, {estimate.hot_rows:,} offsets of tail",
+    )
+
+
+def _spark(reason: str, limits: Limits) -> Route:
+    if not limits.spark:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"this needs Spark ({reason}), and the gateway has none",
+            hint="Install the extra seamline[spark], or set spark.remote.",
+        )
+    return Route(SPARK, reason)

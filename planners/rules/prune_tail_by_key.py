@@ -1,0 +1,100 @@
+"""Equality on the key column cuts the tail to the partitions its hash can lie in.
+
+Only on the owner's word (`seamline.key-partitioner`), and only while the topic has as many partitions as
+when the word was given: after a change, older records lie where the old count put them.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Mapping
+
+from seamline.connectors.base import TopicBinding
+from seamline.planners.logical import LogicalPlan, Scan
+from seamline.planners.tail import EVERYTHING, NOTHING, Interval, Leaf, narrow
+from seamline.sql.predicates import Comparison, In, Value
+
+
+def prune_tail_by_key(plan: LogicalPlan) -> LogicalPlan:
+    """See the module's docstring."""
+    return narrow(plan, _interval, "key")
+
+
+def _interval(scan: Scan, leaf: Leaf, partition: int) -> Interval:
+    binding = scan.facts.binding
+    if binding is None or not _is_usable(binding, len(scan.seam.end)):
+        return EVERYTHING
+    values: tuple[Value, ...]
+    match leaf:
+        case Comparison(column, "=", value) if column == binding.key:
+            values = (value,)
+        case In(column, values) if column == binding.key:
+            pass
+        case _:
+            return EVERYTHING
+    for value in values:
+        key = key_bytes(value, binding.key_format)
+        if key is None or partition_of(key, binding) == partition:
+            return EVERYTHING
+    return NOTHING
+
+
+def _is_usable(binding: TopicBinding, partition_count: int) -> bool:
+    return (
+        binding.key is not None
+        and binding.key_partitioner in PARTITIONERS
+        and binding.key_partitions == partition_count
+    )
+
+
+def partition_of(key: bytes, binding: TopicBinding) -> int:
+    """The partition that the topic's partitioner gives a key."""
+    assert binding.key_partitioner is not None
+    assert binding.key_partitions is not None
+    return PARTITIONERS[binding.key_partitioner](key) % binding.key_partitions
+
+
+def key_bytes(value: Value, key_format: str) -> bytes | None:
+    """The record key that a value of the key column is written as; None when that is not known."""
+    match key_format, value:
+        case "string", str():
+            return value.encode()
+        case "string", bool():
+            return str(value).lower().encode()
+        case "string", int():
+            return str(value).encode()
+        case "json", str() | bool() | int():
+            return json.dumps(value, ensure_ascii=False).encode()
+        case "int32", int() if -(2**31) <= value < 2**31:
+            return value.to_bytes(4, "big", signed=True)
+        case "int64", int() if -(2**63) <= value < 2**63:
+            return value.to_bytes(8, "big", signed=True)
+        case "bytes", bytes():
+            return value
+    return None
+
+
+def murmur2(key: bytes) -> int:
+    """The hash of Kafka's Java client, as a number that is not negative."""
+    multiplier, length = 0x5BD1E995, len(key)
+    mixed = 0x9747B28C ^ length
+    whole = length // 4 * 4
+    for at in range(0, whole, 4):
+        word = int.from_bytes(key[at : at + 4], "little") * multiplier & 0xFFFFFFFF
+        word = (word ^ word >> 24) * multiplier & 0xFFFFFFFF
+        mixed = (mixed * multiplier & 0xFFFFFFFF) ^ word
+    rest = key[whole:]
+    if rest:
+        mixed ^= int.from_bytes(rest, "little")
+        mixed = mixed * multiplier & 0xFFFFFFFF
+    mixed = (mixed ^ mixed >> 13) * multiplier & 0xFFFFFFFF
+    return (mixed ^ mixed >> 15) & 0x7FFFFFFF
+
+
+PARTITIONERS: Mapping[str, Callable[[bytes], int]] = {
+    "murmur2": murmur2,
+    "crc32": zlib.crc32,
+}
+"""`murmur2`: Kafka's Java client, and librdkafka's of that name. `crc32`: librdkafka's default for
+records that have a key."""

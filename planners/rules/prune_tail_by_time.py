@@ -1,0 +1,65 @@
+"""Lower bounds on `_kafka_timestamp` cut the start of the tail.
+
+Every record before the first one at or after a moment is earlier than it, whatever the order of
+times in the log, so a lower bound is always safe. An upper bound is not: a late record may carry an early
+time. The offsets of the moments are facts, which `moments` asks for.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+
+from seamline.planners.logical import LogicalPlan, Scan
+from seamline.planners.tail import EVERYTHING, Interval, Leaf, narrow
+from seamline.sql.columns import TIMESTAMP
+from seamline.sql.predicates import And, Comparison, In, Or, Predicate
+
+_LOWER_BOUNDS = frozenset({"=", ">", ">="})
+
+
+def moments(scan: Scan) -> frozenset[int]:
+    """The moments, in milliseconds since the epoch, whose offsets would help this scan."""
+    if scan.predicate is None or not scan.hot_ranges:
+        return frozenset()
+    return frozenset(_moments(scan.predicate))
+
+
+def prune_tail_by_time(plan: LogicalPlan) -> LogicalPlan:
+    """See the module's docstring."""
+    return narrow(plan, _interval, "time")
+
+
+def _moments(predicate: Predicate) -> Iterator[int]:
+    match predicate:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _moments(part)
+        case Comparison() | In():
+            moment = _lower_bound_ms(predicate)
+            if moment is not None:
+                yield moment
+
+
+def _lower_bound_ms(leaf: Leaf) -> int | None:
+    """No record that satisfies the comparison is earlier than this."""
+    match leaf:
+        case Comparison(column, sign, datetime.datetime() as value) if (
+            column == TIMESTAMP and sign in _LOWER_BOUNDS
+        ):
+            return _milliseconds(value)
+        case In(column, values) if column == TIMESTAMP and values:
+            found = [_milliseconds(v) for v in values if isinstance(v, datetime.datetime)]
+            return min(found) if len(found) == len(values) else None
+    return None
+
+
+def _milliseconds(moment: datetime.datetime) -> int:
+    return max(0, int(moment.timestamp() * 1000) - 1)
+
+
+def _interval(scan: Scan, leaf: Leaf, partition: int) -> Interval:
+    moment = _lower_bound_ms(leaf)
+    if moment is None or moment not in scan.facts.offsets_at:
+        return EVERYTHING
+    return scan.facts.offsets_at[moment].get(partition, 0), EVERYTHING[1]

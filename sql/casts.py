@@ -1,0 +1,207 @@
+"""CAST and TRY_CAST: which conversions there are, and how each engine is told to do them.
+
+Trino's rules, where the engines' own casts are looser or round otherwise: text must be exactly a
+number, a date or a timestamp; a double becomes an integer by rounding half away from zero. What cannot
+be made the same on both engines is refused.
+"""
+
+from __future__ import annotations
+
+
+from seamline.sql import types
+from seamline.sql.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.sql.functions import Overload, Template
+from seamline.sql.types import Array, Decimal, Map, Row, Type, Varbinary
+
+_INTEGER = "[+-]?[0-9]+"
+_NUMBER = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
+_FLOATING = rf"{_NUMBER}|NaN|[+-]?Infinity"
+_DATE = "[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}"
+_TIMESTAMP = rf"{_DATE}([ T][0-9]{{{{2}}}}:[0-9]{{{{2}}}}:[0-9]{{{{2}}}}([.][0-9]{{{{1,6}}}})?)?"
+_INSTANT = rf"{_TIMESTAMP}(Z| UTC|[+-][0-9]{{{{2}}}}:[0-9]{{{{2}}}})?"
+_UUID = "[0-9a-fA-F]{{8}}(-[0-9a-fA-F]{{4}}){{3}}-[0-9a-fA-F]{{12}}"
+
+
+def overload(source: Type, target: Type, *, safe: bool) -> Overload:
+    """The conversion from one type to another, as a function of one argument.
+
+    Args:
+        source: Type of the value.
+        target: Type wanted.
+        safe: Whether a value that cannot be converted gives null (TRY_CAST).
+
+    Raises:
+        SeamlineError: TYPE_MISMATCH when Trino has no such cast, NOT_SUPPORTED when the engines
+            differ in it.
+    """
+    duckdb, spark = _templates(source, target, safe=safe)
+    return Overload(
+        name="try_cast" if safe else "cast",
+        kind="scalar",
+        parameters=(str(source),),
+        variadic=False,
+        returns=lambda _: target,
+        duckdb=duckdb,
+        spark=spark,
+    )
+
+
+def _templates(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template]:
+    if source == target:
+        return "{0}", "{0}"
+    if types.UNKNOWN in (source, target):
+        return _plain(safe=safe)
+    if isinstance(source, Varbinary) or isinstance(target, Varbinary):
+        return _binary(source, target)
+    if source == types.VARCHAR:
+        return _from_text(target, safe=safe)
+    if target == types.VARCHAR:
+        return _to_text(source)
+    if types.is_numeric(source) and types.is_numeric(target):
+        return _number(source, target, safe=safe)
+    times = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ)
+    if source in times and target in times:
+        return _plain(safe=safe)
+    if source == types.BOOLEAN and target in types.INTEGERS:
+        return _plain(safe=safe)
+    nested = _nested(source, target, safe=safe)
+    if nested is not None:
+        return nested
+    raise SeamlineError(TYPE_MISMATCH, f"{source} cannot be cast to {target}", hint="")
+
+
+def _plain(*, safe: bool) -> tuple[Template, Template]:
+    cast = "TRY_CAST" if safe else "CAST"
+    return f"{cast}({{0}} AS {{type}})", f"{cast}({{0}} AS {{type}})"
+
+
+def _nested(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template] | None:
+    """Containers convert when what is inside does by a plain cast, field names unchanged."""
+    match source, target:
+        case Array(one), Array(other):
+            inside = [(one, other)]
+        case Map(key, value), Map(other_key, other_value):
+            inside = [(key, other_key), (value, other_value)]
+        case Row(fields), Row(others) if [f.name for f in fields] == [f.name for f in others]:
+            inside = [(f.type, o.type) for f, o in zip(fields, others, strict=True)]
+        case _:
+            return None
+    plain = _plain(safe=safe)
+    for one, other in inside:
+        if _templates(one, other, safe=safe) not in (plain, ("{0}", "{0}")):
+            raise SeamlineError(
+                NOT_SUPPORTED, f"{source} cannot be cast to {target} alike on both engines"
+            )
+    return plain
+
+
+def _binary(source: Type, target: Type) -> tuple[Template, Template]:
+    if isinstance(source, Varbinary) and isinstance(target, Varbinary):
+        return "{0}", "{0}"
+    if source == types.VARCHAR:
+        return "encode({0})", "encode({0}, 'UTF-8')"
+    raise SeamlineError(
+        TYPE_MISMATCH,
+        f"{source} cannot be cast to {target}",
+        hint="from_utf8(x) reads bytes as text, to_hex(x) shows them.",
+    )
+
+
+def _number(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template]:
+    cast = "TRY_CAST" if safe else "CAST"
+    if source in types.FLOATS and isinstance(target, Decimal):
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"{source} cannot be cast to {target} alike on both engines",
+            hint="round(x, digits) rounds a double.",
+        )
+    if source in types.FLOATS and target in types.INTEGERS:
+        if safe:
+            guard = "(CASE WHEN isnan({0}) THEN NULL ELSE "
+            return (
+                guard + "TRY_CAST(round({0}) AS {type}) END)",
+                guard + "(CASE WHEN abs({0}) < 9.3e18D THEN TRY_CAST(round({0}) AS {type}) END) END)",
+            )
+        return "CAST(round({0}) AS {type})", "CAST(round({0}) AS {type})"
+    if isinstance(source, Decimal) and target in types.INTEGERS:
+        return f"{cast}(round({{0}}) AS {{type}})", f"{cast}(round({{0}}) AS {{type}})"
+    return _plain(safe=safe)
+
+
+def _to_text(source: Type) -> tuple[Template, Template]:
+    if source in (*types.INTEGERS, types.BOOLEAN, types.DATE) or isinstance(source, Decimal):
+        return "CAST({0} AS VARCHAR)", "CAST({0} AS STRING)"
+    if source == types.UUID:
+        return "{0}", "{0}"
+    if source == types.TIMESTAMP:
+        return (
+            "strftime({0}, '%Y-%m-%d %H:%M:%S.%f')",
+            "date_format({0}, 'yyyy-MM-dd HH:mm:ss.SSSSSS')",
+        )
+    if source == types.TIMESTAMP_TZ:
+        return (
+            "strftime(CAST({0} AS TIMESTAMP), '%Y-%m-%d %H:%M:%S.%f UTC')",
+            "date_format({0}, \"yyyy-MM-dd HH:mm:ss.SSSSSS 'UTC'\")",
+        )
+    raise SeamlineError(
+        NOT_SUPPORTED,
+        f"{source} cannot be cast to varchar alike on both engines",
+        hint="The engines write floating numbers differently; format them in the client."
+        if source in types.FLOATS
+        else "Take the fields or elements apart first.",
+    )
+
+
+def _from_text(target: Type, *, safe: bool) -> tuple[Template, Template]:
+    if target in types.INTEGERS:
+        return _matching(_INTEGER, target, safe=safe)
+    if target in types.FLOATS:
+        return _matching(_FLOATING, target, safe=safe)
+    if isinstance(target, Decimal):
+        return _matching(_NUMBER, target, safe=safe)
+    if target == types.DATE:
+        return _matching(_DATE, target, safe=safe)
+    if target == types.TIMESTAMP:
+        return _matching(_TIMESTAMP, target, safe=safe)
+    if target == types.TIMESTAMP_TZ:
+        return _matching(_INSTANT, target, safe=safe)
+    if target == types.UUID:
+        return _matching(_UUID, target, safe=safe, convert="lower({0})")
+    if target == types.BOOLEAN:
+        return _boolean(safe=safe)
+    raise SeamlineError(TYPE_MISMATCH, f"varchar cannot be cast to {target}", hint="")
+
+
+def _matching(
+    pattern: str, target: Type, *, safe: bool, convert: str | None = None
+) -> tuple[Template, Template]:
+    """Converts text of exactly that form; anything else is null or an error."""
+    cast = convert or ("TRY_CAST({0} AS {type})" if safe else "CAST({0} AS {type})")
+    message = f"'INVALID_CAST: ''' || {{0}} || ''' is not a value of type {target}'"
+    duckdb_else = "NULL" if safe else f"error({message})"
+    spark_else = (
+        "NULL"
+        if safe
+        else f"raise_error(concat('INVALID_CAST: \"', {{0}}, '\" is not a value of type {target}'))"
+    )
+    return (
+        f"(CASE WHEN {{0}} IS NULL THEN NULL WHEN regexp_full_match({{0}}, '{pattern}')"
+        f" THEN {cast} ELSE {duckdb_else} END)",
+        f"(CASE WHEN {{0}} IS NULL THEN NULL WHEN {{0}} RLIKE '^({pattern})$'"
+        f" THEN {cast} ELSE {spark_else} END)",
+    )
+
+
+def _boolean(*, safe: bool) -> tuple[Template, Template]:
+    def template(failure: str) -> str:
+        return (
+            "(CASE WHEN {0} IS NULL THEN NULL WHEN lower({0}) IN ('t', 'true', '1') THEN TRUE"
+            f" WHEN lower({{0}}) IN ('f', 'false', '0') THEN FALSE ELSE {failure} END)"
+        )
+
+    if safe:
+        return template("NULL"), template("NULL")
+    message = "'INVALID_CAST: a text is not a value of type boolean'"
+    return template(f"error({message})"), template(f"raise_error({message})")
+
+

@@ -1,0 +1,76 @@
+"""Which types turn into which without being asked, as in Trino.
+
+Every implicit conversion that a statement relies on becomes an explicit cast in its tree, so that
+neither engine applies rules of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seamline.sql import types
+from seamline.sql.types import Array, Decimal, Map, Row, Type, Varbinary
+
+_INTEGER_DIGITS = {types.TINYINT: 3, types.SMALLINT: 5, types.INTEGER: 10, types.BIGINT: 19}
+
+
+def as_decimal(type_: Type) -> Decimal | None:
+    """The decimal that holds every value of an exact numeric type."""
+    if isinstance(type_, Decimal):
+        return type_
+    digits = _INTEGER_DIGITS.get(type_)
+    return None if digits is None else Decimal(digits, 0)
+
+
+def common_type(left: Type, right: Type) -> Type | None:
+    """The type both sides of a comparison, set operation or CASE take; None when there is none."""
+    if left == right or right == types.UNKNOWN:
+        return left
+    if left == types.UNKNOWN:
+        return right
+    if types.is_numeric(left) and types.is_numeric(right):
+        return _common_number(left, right)
+    ladder = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ)
+    if left in ladder and right in ladder:
+        return max(left, right, key=ladder.index)
+    match left, right:
+        case Varbinary(), Varbinary():
+            return left
+        case Array(one), Array(other):
+            element = common_type(one, other)
+            return None if element is None else Array(element)
+        case Map(key, value), Map(other_key, other_value):
+            keys, values = common_type(key, other_key), common_type(value, other_value)
+            return None if keys is None or values is None else Map(keys, values)
+        case Row(fields), Row(others) if len(fields) == len(others):
+            return left if left == right else None
+    return None
+
+
+def common_type_of(all_types: Sequence[Type]) -> Type | None:
+    """The common type of several; None when there is none."""
+    result: Type | None = types.UNKNOWN
+    for type_ in all_types:
+        result = None if result is None else common_type(result, type_)
+    return result
+
+
+def can_coerce(source: Type, target: Type) -> bool:
+    """Whether a value of `source` may stand where `target` is wanted."""
+    return common_type(source, target) == target
+
+
+def _common_number(left: Type, right: Type) -> Type | None:
+    for approximate in (types.DOUBLE, types.REAL):
+        if approximate in (left, right):
+            return approximate
+    if left in types.INTEGERS and right in types.INTEGERS:
+        return max(left, right, key=types.INTEGERS.index)
+    one, other = as_decimal(left), as_decimal(right)
+    assert one is not None
+    assert other is not None
+    scale = max(one.scale, other.scale)
+    whole = max(one.precision - one.scale, other.precision - other.scale)
+    if whole + scale > types.MAX_DECIMAL_PRECISION:
+        return None
+    return Decimal(whole + scale, scale)

@@ -1,0 +1,160 @@
+"""Parameters of a statement: Python values as literal nodes in place of placeholders.
+
+Values never become text that is parsed again. `?` takes values in order, `:name` by name; a
+statement uses one of the two.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import math
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from seamline.sql.errors import INVALID_PARAMETERS, SeamlineError
+
+
+def bind(tree: exp.Expression, values: Sequence[Any] | Mapping[str, Any]) -> exp.Expression:
+    """The tree with each placeholder replaced by a literal.
+
+    Raises:
+        SeamlineError: INVALID_PARAMETERS when values and placeholders do not match one to one.
+    """
+    tree = tree.copy()
+    placeholders = list(tree.find_all(exp.Placeholder, bfs=False))
+    named = [node for node in placeholders if node.this]
+    if named and len(named) < len(placeholders):
+        raise SeamlineError(INVALID_PARAMETERS, "the statement mixes ? and :name placeholders")
+    if isinstance(values, Mapping):
+        _check_names({str(node.this) for node in named}, values, bool(placeholders))
+        chosen = [values[str(node.this)] for node in placeholders]
+    else:
+        if named:
+            raise SeamlineError(
+                INVALID_PARAMETERS, "the statement has :name placeholders but values have no names"
+            )
+        if len(values) != len(placeholders):
+            raise SeamlineError(
+                INVALID_PARAMETERS,
+                f"the statement has {len(placeholders)} placeholders, {len(values)} values came",
+            )
+        chosen = list(values)
+    for node, value in zip(placeholders, chosen, strict=True):
+        node.replace(literal(value))
+    return tree
+
+
+def _check_names(wanted: set[str], values: Mapping[str, Any], any_placeholder: bool) -> None:
+    if any_placeholder and not wanted:
+        raise SeamlineError(
+            INVALID_PARAMETERS, "the statement has ? placeholders but values have names"
+        )
+    missing, unknown = sorted(wanted - set(values)), sorted(set(values) - wanted)
+    if missing:
+        raise SeamlineError(INVALID_PARAMETERS, f"no value for :{missing[0]}")
+    if unknown:
+        raise SeamlineError(INVALID_PARAMETERS, f"the statement has no placeholder :{unknown[0]}")
+
+
+def literal(value: Any) -> exp.Expression:
+    """A Python value as a node.
+
+    Raises:
+        SeamlineError: INVALID_PARAMETERS for a type without a literal.
+    """
+    match value:
+        case None:
+            return exp.Null()
+        case bool():
+            return exp.Boolean(this=value)
+        case int():
+            return _signed(exp.Literal.number(abs(value)), negative=value < 0)
+        case float():
+            return _double(value)
+        case decimal.Decimal() if value.is_finite():
+            text = format(abs(value), "f")
+            digits = text if "." in text else text + "."
+            return _signed(exp.Literal.number(digits), negative=value < 0)
+        case str():
+            return exp.Literal.string(value)
+        case uuid.UUID():
+            return _cast(str(value), "uuid")
+        case bytes() | bytearray() | memoryview():
+            return exp.HexString(this=bytes(value).hex())
+        case datetime.datetime():
+            if value.tzinfo is None:
+                return _cast(value.isoformat(" "), "timestamp(6)")
+            moment = value.astimezone(datetime.UTC).replace(tzinfo=None)
+            return _cast(moment.isoformat(" ") + " UTC", "timestamp(6) with time zone")
+        case datetime.date():
+            return _cast(value.isoformat(), "date")
+        case list() | tuple():
+            return exp.Array(expressions=[literal(item) for item in value])
+    raise SeamlineError(
+        INVALID_PARAMETERS,
+        f"a value of type {type(value).__name__} cannot be a parameter",
+        hint="None, bool, int, float, Decimal, str, bytes, UUID, date, datetime and lists can.",
+    )
+
+
+def _double(value: float) -> exp.Expression:
+    if math.isnan(value):
+        return exp.Anonymous(this="nan")
+    if math.isinf(value):
+        return _signed(exp.Anonymous(this="infinity"), negative=value < 0)
+    mantissa = repr(abs(value))
+    text = mantissa if "e" in mantissa else f"{mantissa}e0"
+    return _signed(exp.Literal.number(text), negative=math.copysign(1.0, value) < 0)
+
+
+def _signed(node: exp.Expression, *, negative: bool) -> exp.Expression:
+    return exp.Paren(this=exp.Neg(this=node)) if negative else node
+
+
+def _cast(text: str, type_: str) -> exp.Expression:
+    return exp.Cast(
+        this=exp.Literal.string(text), to=exp.DataType.build(type_, dialect="trino")
+    )
+
+
+def from_json(body: Any) -> Any:
+    """A parameter as JSON carries it, as a Python value.
+
+    JSON's own types stand for themselves; anything else is `{"type": "decimal", "value": "1.50"}`
+    with a type of date, timestamp, timestamp with time zone, decimal, varbinary (base64) or uuid.
+
+    Raises:
+        SeamlineError: INVALID_PARAMETERS.
+    """
+    if not isinstance(body, Mapping):
+        return [from_json(item) for item in body] if isinstance(body, list) else body
+    kind, value = body.get("type"), body.get("value")
+    try:
+        match kind, value:
+            case _, None:
+                return None
+            case "decimal", str():
+                return decimal.Decimal(value)
+            case "date", str():
+                return datetime.date.fromisoformat(value)
+            case "timestamp", str():
+                return datetime.datetime.fromisoformat(value)
+            case "timestamp with time zone", str():
+                moment = datetime.datetime.fromisoformat(value)
+                return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+            case "varbinary", str():
+                return base64.b64decode(value, validate=True)
+            case "uuid", str():
+                return uuid.UUID(value)
+            case "double", _:
+                return float(value)
+    except (ValueError, decimal.InvalidOperation) as error:
+        raise SeamlineError(
+            INVALID_PARAMETERS, f"{value!r} is not a value of type {kind}"
+        ) from error
+    raise SeamlineError(INVALID_PARAMETERS, f"a parameter of type {kind!r} is not known")

@@ -1,0 +1,171 @@
+"""Predicates on the columns of one table: what a scan may use to leave rows out.
+
+A small language of its own, because tiers prune with it in different ways: Iceberg by partition and file
+statistics, the log by partition, offset, time and key. A predicate keeps a row when it is true;
+false and unknown both drop it. It is always an addition to the statement's own filter, so a tier may use
+as much of it as it can guarantee and ignore the rest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+from collections.abc import Iterator
+from typing import TypeAlias
+
+Value: TypeAlias = (
+    bool
+    | int
+    | float
+    | str
+    | bytes
+    | decimal.Decimal
+    | datetime.date
+    | datetime.time
+    | datetime.datetime
+)
+"""A literal, already of the column's type. Datetimes with a zone are instants in UTC."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Comparison:
+    """`column operator value`; the operator is one of `= <> < <= > >=`."""
+
+    column: str
+    operator: str
+    value: Value
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class In:
+    """`column IN (values)`; values hold no null."""
+
+    column: str
+    values: tuple[Value, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IsNull:
+    """`column IS NULL`, or `IS NOT NULL` when negated."""
+
+    column: str
+    negated: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StartsWith:
+    """`column LIKE 'prefix%'`."""
+
+    column: str
+    prefix: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class And:
+    """Every part holds; no parts means true."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Or:
+    """Some part holds; no parts means false."""
+
+    parts: tuple[Predicate, ...]
+
+
+Predicate: TypeAlias = Comparison | In | IsNull | StartsWith | And | Or
+
+TRUE = And(())
+FALSE = Or(())
+
+
+def conjunction(*parts: Predicate | None) -> Predicate:
+    """All of them, nested conjunctions flattened; parts that are None say nothing."""
+    flat: list[Predicate] = []
+    for part in parts:
+        if part is not None:
+            flat.extend(part.parts if isinstance(part, And) else (part,))
+    unique = tuple(dict.fromkeys(flat))
+    return unique[0] if len(unique) == 1 else And(unique)
+
+
+def conjuncts(predicate: Predicate | None) -> Iterator[Predicate]:
+    """The parts that must all hold."""
+    if isinstance(predicate, And):
+        yield from predicate.parts
+    elif predicate is not None:
+        yield predicate
+
+
+def columns(predicate: Predicate | None) -> frozenset[str]:
+    """The columns it speaks of."""
+    match predicate:
+        case None:
+            return frozenset()
+        case And(parts) | Or(parts):
+            return frozenset().union(*(columns(part) for part in parts))
+        case _:
+            return frozenset({predicate.column})
+
+
+_NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+def negation(predicate: Predicate) -> Predicate | None:
+    """A predicate that is true where this one is false, None when there is none in the language."""
+    match predicate:
+        case Comparison(column, operator, value):
+            return Comparison(column, _NEGATED[operator], value)
+        case In(column, values):
+            return And(tuple(Comparison(column, "<>", value) for value in values))
+        case IsNull(column, negated):
+            return IsNull(column, not negated)
+        case And(parts) | Or(parts):
+            negated_parts = [negation(part) for part in parts]
+            if any(part is None for part in negated_parts):
+                return None
+            flipped = tuple(part for part in negated_parts if part is not None)
+            return Or(flipped) if isinstance(predicate, And) else And(flipped)
+        case _:
+            return None
+
+
+def describe(predicate: Predicate | None) -> str:
+    """The predicate as people write it, for EXPLAIN."""
+    match predicate:
+        case None | And(()):
+            return "true"
+        case Or(()):
+            return "false"
+        case Comparison(column, operator, value):
+            return f"{column} {operator} {_describe_value(value)}"
+        case In(column, values):
+            return f"{column} IN ({', '.join(_describe_value(value) for value in values)})"
+        case IsNull(column, negated):
+            return f"{column} IS {'NOT ' if negated else ''}NULL"
+        case StartsWith(column, prefix):
+            return f"{column} LIKE {_describe_value(prefix + '%')}"
+        case And(parts):
+            return " AND ".join(_describe_part(part) for part in parts)
+        case Or(parts):
+            return " OR ".join(_describe_part(part) for part in parts)
+
+
+def _describe_part(part: Predicate) -> str:
+    return f"({describe(part)})" if isinstance(part, And | Or) else describe(part)
+
+
+def _describe_value(value: Value) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case bytes():
+            return f"X'{value.hex().upper()}'"
+        case datetime.date() | datetime.time():
+            return f"'{value}'"
+        case _:
+            return str(value)

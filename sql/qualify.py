@@ -1,0 +1,334 @@
+"""Names, types and functions of a query resolved against the tables it reads.
+
+`references` says which tables a parsed query names; whoever knows them supplies their columns as
+`Relation`s; `qualify` then gives a `BoundQuery`, in which every column belongs to a relation, every
+conversion is explicit and every function is one of the verified ones. Identifiers ignore case, as in Trino;
+the columns of the result keep the case they were declared or written with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+from sqlglot.errors import OptimizeError, SqlglotError
+from sqlglot.optimizer.qualify import qualify as sqlglot_qualify
+from sqlglot.schema import MappingSchema
+
+from seamline.sql import parse
+from seamline.sql.errors import (
+    COLUMN_AMBIGUOUS,
+    NOT_SUPPORTED,
+    SYNTAX_ERROR,
+    Location,
+    SeamlineError,
+)
+from seamline.sql.typer import Output, Typer
+from seamline.sql.types import Field
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableVersion:
+    """FOR VERSION AS OF or FOR TIMESTAMP AS OF.
+
+    Attributes:
+        kind: `version` (a snapshot id, a tag or a branch) or `timestamp`.
+        value: An int, a str, or an aware datetime.
+    """
+
+    kind: str
+    value: int | str | datetime.datetime
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableReference:
+    """One place where a query names a table.
+
+    Attributes:
+        name: The parts as written.
+        version: Time travel, if asked for.
+        location: Where in the statement.
+    """
+
+    name: tuple[str, ...]
+    version: TableVersion | None = None
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Relation:
+    """The columns behind a reference.
+
+    Attributes:
+        columns: Every column, hidden ones included, as declared.
+        hidden: Names that `SELECT *` leaves out.
+    """
+
+    columns: tuple[Field, ...]
+    hidden: frozenset[str] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BoundScan:
+    """One reference of a bound query.
+
+    Attributes:
+        scan_id: Name of the relation in the bound tree: `scan_0`, `scan_1`, …
+        reference: What the statement said.
+        columns: The columns the query uses, as declared, in declared order.
+    """
+
+    scan_id: str
+    reference: TableReference
+    columns: tuple[Field, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BoundQuery:
+    """A query whose every name, type and function is settled.
+
+    Attributes:
+        tree: The tree; tables are scans by id, columns are lower-case; never changed in place.
+        scans: The references, in the order of the text.
+        output: Name and type of each column of the result.
+    """
+
+    tree: exp.Expression
+    scans: tuple[BoundScan, ...]
+    output: tuple[Output, ...]
+
+
+def references(tree: exp.Expression) -> list[TableReference]:
+    """The tables a query names, in the order of the text; common table expressions are not."""
+    return [_reference(table) for table in _tables(tree)]
+
+
+def qualify(
+    tree: exp.Expression, relations: Sequence[Relation], *, now: datetime.datetime
+) -> BoundQuery:
+    """Binds a query.
+
+    Args:
+        tree: As parsed, parameters already filled in.
+        relations: What `references(tree)` stand for, in the same order.
+        now: The moment the statement was asked, for CURRENT_TIMESTAMP and its kin; aware.
+
+    Raises:
+        SeamlineError: COLUMN_NOT_FOUND, COLUMN_AMBIGUOUS, TYPE_MISMATCH, FUNCTION_NOT_FOUND,
+            NOT_SUPPORTED, GROUPING_ERROR and the like.
+    """
+    tree = tree.copy()
+    written = _written_names(tree)
+    natural = next((j for j in tree.find_all(exp.Join) if j.method), None)
+    if natural is not None:
+        raise SeamlineError(
+            NOT_SUPPORTED, f"{natural.method} JOIN is not supported", hint="Use JOIN … USING."
+        )
+    by_id: dict[str, Relation] = {}
+    found: list[tuple[str, TableReference]] = []
+    for number, table in enumerate(_tables(tree)):
+        scan_id = f"scan_{number}"
+        found.append((scan_id, _reference(table)))
+        by_id[scan_id] = relations[number]
+        _rename(table, scan_id)
+    fields = {scan_id: _fields(relation) for scan_id, relation in by_id.items()}
+    try:
+        tree = _qualify_names(tree, by_id, fields)
+        typer = Typer({s: {n: f.type for n, f in own.items()} for s, own in fields.items()}, now)
+        tree, output = typer.query(tree)
+    except RecursionError as error:
+        raise SeamlineError(NOT_SUPPORTED, "the statement is nested too deeply") from error
+    declared = {name: f.name for own in fields.values() for name, f in own.items()}
+    return BoundQuery(
+        tree=tree,
+        scans=tuple(
+            BoundScan(
+                scan_id,
+                reference,
+                tuple(f for n, f in fields[scan_id].items() if (scan_id, n) in typer.used),
+            )
+            for scan_id, reference in found
+        ),
+        output=tuple(
+            Output(name, column.type)
+            for name, column in zip(_output_names(output, written, declared), output, strict=True)
+        ),
+    )
+
+
+def _qualify_names(
+    tree: exp.Expression, by_id: Mapping[str, Relation], fields: Mapping[str, Mapping[str, Field]]
+) -> exp.Expression:
+    schema = MappingSchema(
+        {scan_id: dict.fromkeys(own, "unknown") for scan_id, own in fields.items()},
+        visible={
+            scan_id: [n for n, f in own.items() if f.name not in by_id[scan_id].hidden]
+            for scan_id, own in fields.items()
+        },
+        normalize=False,
+    )
+    if not by_id:
+        schema = MappingSchema({"_": {"_": "unknown"}}, normalize=False)
+    try:
+        qualified: exp.Expression = sqlglot_qualify(
+            tree,
+            schema=schema,
+            dialect="seamlinedialect, normalization_strategy=case_insensitive",
+            validate_qualify_columns=False,
+            quote_identifiers=False,
+            identify=False,
+        )
+    except OptimizeError as error:
+        text = str(error).split("\n", maxsplit=1)[0]
+        code = COLUMN_AMBIGUOUS if "mbiguous" in text else SYNTAX_ERROR
+        raise SeamlineError(code, text.rstrip(".")) from error
+    except SqlglotError as error:
+        raise SeamlineError(SYNTAX_ERROR, str(error).split("\n", maxsplit=1)[0]) from error
+    return qualified
+
+
+def _fields(relation: Relation) -> dict[str, Field]:
+    fields: dict[str, Field] = {}
+    for field in relation.columns:
+        if field.name.lower() in fields:
+            raise SeamlineError(
+                COLUMN_AMBIGUOUS,
+                f"the columns {fields[field.name.lower()].name!r} and {field.name!r} differ only "
+                "in case",
+                hint="SQL identifiers ignore case: rename one of them.",
+            )
+        fields[field.name.lower()] = field
+    return fields
+
+
+def _tables(tree: exp.Expression) -> list[exp.Table]:
+    """The table nodes that are not common table expressions, in the order of the text."""
+    return [
+        table
+        for table in tree.find_all(exp.Table, bfs=False)
+        if isinstance(table.this, exp.Identifier) and not _is_cte(table)
+    ]
+
+
+def _is_cte(table: exp.Table) -> bool:
+    """Whether a WITH that reaches the table defines its name; a CTE sees only earlier ones."""
+    if table.args.get("db") is not None:
+        return False
+    name = table.name.lower()
+    below: exp.Expression = table
+    above = table.parent
+    while above is not None:
+        with_ = above.args.get("with_") if not isinstance(above, exp.With) else None
+        definitions = with_.expressions if with_ is not None and below is not with_ else ()
+        if isinstance(above, exp.With):
+            position = next(i for i, cte in enumerate(above.expressions) if cte is below)
+            definitions = above.expressions[:position]
+        if any(cte.alias.lower() == name for cte in definitions):
+            return True
+        below, above = above, above.parent
+    return False
+
+
+def _reference(table: exp.Table) -> TableReference:
+    identifier = table.this
+    meta = identifier.meta
+    location = Location(meta["line"], _column(meta)) if "line" in meta else None
+    for argument in ("sample", "pivots", "hints", "only", "ordinality", "when", "changes"):
+        if table.args.get(argument):
+            raise SeamlineError(
+                NOT_SUPPORTED, f"{argument} on a table is not supported", location=location
+            )
+    return TableReference(parse.table_name(table), _version(table), location)
+
+
+def _column(meta: Mapping[str, int]) -> int:
+    return max(1, meta["col"] - (meta["end"] - meta["start"]))
+
+
+def _version(table: exp.Table) -> TableVersion | None:
+    version = table.args.get("version")
+    if version is None:
+        return None
+    value = version.expression
+    if version.name.upper() == "VERSION":
+        if isinstance(value, exp.Literal):
+            return TableVersion("version", value.name if value.is_string else int(value.name))
+    elif isinstance(value, exp.Cast) and isinstance(value.this, exp.Literal):
+        text = value.this.name.strip()
+        if text.upper().endswith(" UTC"):
+            text = text[:-4] + "+00:00"
+        try:
+            moment = datetime.datetime.fromisoformat(text)
+        except ValueError as error:
+            raise SeamlineError(
+                SYNTAX_ERROR, f"{value.this.name!r} is not a timestamp"
+            ) from error
+        return TableVersion(
+            "timestamp", moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+        )
+    raise SeamlineError(
+        NOT_SUPPORTED,
+        "a version must be written out",
+        hint="FOR VERSION AS OF 123, FOR VERSION AS OF 'tag', FOR TIMESTAMP AS OF TIMESTAMP '…'.",
+    )
+
+
+def _rename(table: exp.Table, scan_id: str) -> None:
+    """The reference becomes its scan; what the statement called it stays as its alias."""
+    if not table.alias:
+        alias = table.args.get("alias")
+        columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
+        table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name), columns=columns))
+    table.set("this", exp.to_identifier(scan_id))
+    for argument in ("db", "catalog", "version"):
+        table.set(argument, None)
+
+
+def _written_names(tree: exp.Expression) -> list[str | exp.Star | exp.Identifier | None]:
+    """What the statement calls its columns: an alias as text, a column as its identifier, a star,
+    or None for an expression without a name."""
+    select = tree
+    while isinstance(select, exp.SetOperation | exp.Subquery):
+        select = select.this
+    names: list[str | exp.Star | exp.Identifier | None] = []
+    for projection in select.expressions if isinstance(select, exp.Select) else ():
+        match projection:
+            case exp.Star() | exp.Column(this=exp.Star()):
+                names.append(exp.Star())
+            case exp.Alias():
+                names.append(projection.alias)
+            case exp.Column():
+                names.append(projection.this)
+            case exp.Dot():
+                names.append(projection.expression)
+            case _:
+                names.append(None)
+    return names
+
+
+def _output_names(
+    output: Sequence[Output],
+    written: Sequence[str | exp.Star | exp.Identifier | None],
+    declared: Mapping[str, str],
+) -> list[str]:
+    """Columns are called as declared, aliases as written, and nameless ones as Trino calls them."""
+    stars = sum(isinstance(name, exp.Star) for name in written)
+    from_star = len(output) - len(written) + stars
+    names: list[str] = []
+    for name in written:
+        match name:
+            case exp.Star():
+                count = from_star if stars == 1 else 0
+                found = output[len(names) : len(names) + count]
+                names.extend(declared.get(column.name, column.name) for column in found)
+            case exp.Identifier():
+                names.append(declared.get(name.name.lower(), name.name))
+            case None:
+                names.append(f"_col{len(names)}")
+            case _:
+                names.append(name)
+    if len(names) != len(output):  # several stars: aliases lose their case
+        return [declared.get(column.name, column.name) for column in output]
+    return names

@@ -1,0 +1,111 @@
+"""A bound tree as the SQL of one engine.
+
+The text is generated from our tree, never taken from the user's. Everything whose meaning could differ
+is a `Call` with a template per engine; what is left (clauses, comparisons, boolean logic, joins) means
+the same in both, and sqlglot's generators write it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.dialects.spark import Spark
+
+from seamline.sql.calls import Call
+from seamline.sql.functions import rendered
+
+DUCKDB = "duckdb"
+SPARK = "spark"
+
+
+def _call(generator: Any, node: Call, over: str = "", nulls: str = "") -> str:
+    spec = node.spec
+    engine = generator.dialect.engine
+    arguments = [_argument(generator, argument) for argument in node.expressions]
+    if node.args.get("distinct"):
+        arguments[0] = f"DISTINCT {arguments[0]}"
+    template = getattr(spec.overload, engine)
+    return rendered(
+        template, arguments, spec.parameters, spec.returns, engine, over=over, nulls=nulls
+    )
+
+
+def _argument(generator: Any, node: exp.Expression) -> str:
+    """An argument, in brackets unless nothing around it could bind tighter."""
+    text: str = generator.sql(node)
+    plain = exp.Column | exp.Literal | Call | exp.Paren | exp.Null | exp.Boolean
+    return text if isinstance(node, plain) else f"({text})"
+
+
+def _over(generator: Any, node: exp.Expression) -> str:
+    """A call with FILTER, IGNORE NULLS or OVER: these go where the call's template wants them."""
+    over = nulls = ""
+    inner = node
+    while not isinstance(inner, Call):
+        match inner:
+            case exp.Window():
+                shell = inner.copy()
+                shell.set("this", exp.Var(this="_"))
+                over = generator.window_sql(shell)[1:] + over
+            case exp.Filter():
+                over = f" FILTER({generator.sql(inner, 'expression').strip()})" + over
+            case exp.IgnoreNulls():
+                nulls = " IGNORE NULLS"
+            case exp.RespectNulls():
+                nulls = " RESPECT NULLS"
+        inner = inner.this
+    return _call(generator, inner, over, nulls)
+
+
+_OURS = {
+    Call: _call,
+    exp.Filter: _over,
+    exp.IgnoreNulls: _over,
+    exp.RespectNulls: _over,
+}
+
+
+class _SeamlineDuckDB(DuckDB):
+    engine = DUCKDB
+
+    class Generator(DuckDB.Generator):
+        TRANSFORMS = {**DuckDB.Generator.TRANSFORMS, **_OURS}  # noqa: RUF012
+
+        def window_sql(self, expression: exp.Window) -> str:
+            return _window(self, super().window_sql, expression)
+
+
+class _SeamlineSpark(Spark):
+    engine = SPARK
+
+    class Generator(Spark.Generator):
+        TRANSFORMS = {**Spark.Generator.TRANSFORMS, **_OURS}  # noqa: RUF012
+
+        def window_sql(self, expression: exp.Window) -> str:
+            return _window(self, super().window_sql, expression)
+
+
+def _window(generator: Any, plain: Any, node: exp.Window) -> str:
+    """A window over a call is `_over`'s; what is left is its shell, or a named definition."""
+    if isinstance(node.this, exp.Var | exp.Identifier):
+        text: str = plain(node)
+        return text
+    return _over(generator, node)
+
+
+def to_duckdb(tree: exp.Expression) -> str:
+    """The tree as DuckDB's SQL."""
+    return tree.sql(dialect=_SeamlineDuckDB, identify=True)
+
+
+def to_spark(tree: exp.Expression) -> str:
+    """The tree as Spark's SQL; LIKE gets an escape character, since Spark's default is not Trino's."""
+    return tree.transform(_spark_like).sql(dialect=_SeamlineSpark, identify=True)
+
+
+def _spark_like(node: exp.Expression) -> exp.Expression:
+    if isinstance(node, exp.Like) and not isinstance(node.parent, exp.Escape):
+        return exp.Escape(this=node, expression=exp.Literal.string("\x01"))
+    return node

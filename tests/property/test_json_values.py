@@ -1,0 +1,244 @@
+"""The fast JSON path gives what the exact one gives, or hands over to it.
+
+Method: random schemas, and records that are mostly right and often nearly right (wrong shapes, odd
+numbers, odd texts, broken JSON). A batch is decoded by both paths; where the fast path answers at
+all, arrays must be equal and the exact path must have found no bad record.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from seamline.connectors.kafka.json_values import JsonValues
+from seamline.sql import types
+from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
+
+SCALARS: tuple[Type, ...] = (
+    types.BOOLEAN,
+    types.INTEGER,
+    types.BIGINT,
+    types.REAL,
+    types.DOUBLE,
+    types.VARCHAR,
+    types.DATE,
+    types.TIMESTAMP,
+    types.TIMESTAMP_TZ,
+    types.UUID,
+    Varbinary(),
+    Varbinary(2),
+    Decimal(9, 2),
+    Decimal(38, 10),
+    Decimal(3, 3),
+    types.TIME,
+)
+
+
+
+def nested(inner: st.SearchStrategy[Type]) -> st.SearchStrategy[Type]:
+    """Arrays and rows of what `inner` gives."""
+    return inner.map(Array) | st.lists(inner, min_size=1, max_size=3).map(
+        lambda members: Row(tuple(Field(f"f{i}", t) for i, t in enumerate(members)))
+    )
+
+
+FAST_TYPES = st.recursive(
+    st.sampled_from([t for t in SCALARS if t != types.TIME]), nested, max_leaves=4
+)
+TYPES = FAST_TYPES | st.recursive(
+    st.sampled_from(SCALARS),
+    lambda inner: nested(inner) | inner.map(lambda value: Map(types.VARCHAR, value)),
+    max_leaves=4,
+)
+
+ODD = st.sampled_from(
+    [
+        '1', '-0', '0', '-0.0', '1.0', '1.5', '1e3', '1E-2', '2147483648', '9223372036854775808',
+        '-9223372036854775808', '1e400', '-1e39', '3.4028236e38', '1e-400', '0.30000000000000004',
+        '0.1', '1.500', '123456789012345678901234567890.5', '999', '1000', '0.999', '1.0001',
+        'NaN', 'Infinity', '-Infinity', 'Inf', '-NaN', 'true', 'false', 'null', 'tru', '01', '+1',
+        '""', '"1.5"', '"1e2"', '" 1"', '"+1"', '"1_0"', '".5"', '"5."', '"NaN"', '"abc"', '"\\u00e9"',
+        '"\\ud800"', '"\\ud83d\\ude00"', '"\\u0000"', '"a\\nb"', '"AAA="', '"AA=="', '"AAAA"', '"!"',
+        '"2024-02-29"', '"2023-02-29"', '"0000-01-01"', '"9999-12-31"', '"2024-02-29T01:02:03"',
+        '"2024-02-29 01:02:03.123456"', '"2024-02-29T01:02:03.123456789"', '"2024-02-29T01:02"',
+        '"2024-02-29T01:02:03Z"', '"2024-02-29T01:02:03+02:00"', '"2024-02-29T01:02:03+0200"',
+        '"2024-02-29T24:00:00"', '"2024-02-29T01:02:60"', '"2024-02-29T01:02:03+25:00"',
+        '"0001-01-01T00:00:00+12:00"', '"9999-12-31T23:59:59.999999"', '"01:02:03"', '"1:2:3"',
+        '1700000000000', '-1', '253402300799999', '253402300800000', '99999999999999999',
+        '[]', '[1]', '[null]', '["a",1]', '{}', '{"f0":1}', '{"f0":1,"f0":2}', '{"f1":null}', '{"k":1}',
+        '{"x":{"y":[[[]]]}}', '"' + str(uuid.UUID(int=5)) + '"', '"' + str(uuid.UUID(int=5)).upper() + '"',
+    ]
+)  # fmt: skip
+
+GAPS = st.sampled_from(["", " ", "\t", "\n", "\r"])
+
+
+def right(type_: Type) -> st.SearchStrategy[Any]:
+    """JSON values that the column takes."""
+    match type_:
+        case types.BOOLEAN:
+            return st.booleans()
+        case types.INTEGER:
+            return st.integers(-(2**31), 2**31 - 1)
+        case types.BIGINT:
+            return st.integers(-(2**63), 2**63 - 1)
+        case types.REAL:
+            return st.floats(width=32, allow_nan=False, allow_infinity=False)
+        case types.DOUBLE:
+            return st.floats(allow_nan=False, allow_infinity=False)
+        case types.VARCHAR:
+            return st.text(max_size=8)
+        case types.DATE:
+            return st.dates().map(str)
+        case types.TIMESTAMP:
+            return st.datetimes().map(lambda moment: moment.isoformat())
+        case types.TIMESTAMP_TZ:
+            return st.datetimes().map(lambda moment: moment.isoformat() + "Z")
+        case types.TIME:
+            return st.times().map(str)
+        case types.UUID:
+            return st.uuids().map(str)
+        case Varbinary(length):
+            size = length if length is not None else 3
+            return st.binary(min_size=size, max_size=size).map(
+                lambda raw: base64.b64encode(raw).decode()
+            )
+        case Decimal(precision, scale):
+            return st.integers(-(10**precision) + 1, 10**precision - 1).map(
+                lambda digits: f"{digits // 10**scale}.{digits % 10**scale:0{scale}}"
+                if digits >= 0
+                else str(0)
+            )
+        case Array(element):
+            return st.lists(st.none() | right(element), max_size=3)
+        case Map(_, value):
+            return st.dictionaries(st.text(max_size=3), st.none() | right(value), max_size=3)
+        case Row(fields):
+            return st.fixed_dictionaries({f.name: st.none() | right(f.type) for f in fields})
+    raise AssertionError(type_)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[tuple[Field, ...], list[bytes | None]]:
+    """A schema and a batch of records for it."""
+    columns = tuple(
+        Field(
+            f"c{i}",
+            draw(TYPES),
+            required=draw(st.integers(0, 19)) == 19,
+            aliases=("old", "older")[: max(0, draw(st.integers(0, 20)) - 18)] if i == 0 else (),
+        )
+        for i in range(draw(st.integers(1, 3)))
+    )
+    nearly_right = draw(st.booleans())
+    gap = GAPS if draw(st.integers(0, 3)) == 3 else st.just("")
+    records: list[bytes | None] = []
+    for _ in range(draw(st.integers(1, 5))):
+        if draw(st.integers(0, 19)) == 19:
+            records.append(draw(st.sampled_from([None, b"null", b"", b"[]", b"1", b"{", b"}"])))
+            continue
+        members = []
+        named = [(name, column) for column in columns for name in (column.name, *column.aliases)]
+        for name, column in named:
+            choice = draw(st.integers(0, 9))
+            if choice == 9 and nearly_right:
+                text = draw(ODD)
+            elif choice == 8:
+                continue
+            else:
+                text = json.dumps(draw(right(column.type)), ensure_ascii=draw(st.booleans()))
+            members.append(f'{draw(gap)}"{name}"{draw(gap)}:{draw(gap)}{text}')
+        if nearly_right and draw(st.integers(0, 9)) == 9:
+            members.append(f'"zz":{draw(ODD)}')
+        if nearly_right and members and draw(st.integers(0, 19)) == 19:
+            members.append(members[0])
+        text = draw(gap) + "{" + ",".join(members) + draw(gap) + "}" + draw(gap)
+        raw = text.encode("utf-8", "surrogatepass")
+        if nearly_right and draw(st.integers(0, 29)) == 29:
+            at = draw(st.integers(0, len(raw)))
+            raw = raw[:at] + draw(st.binary(max_size=2)) + raw[at + 1 :]
+        records.append(raw)
+    return columns, records
+
+
+ANSWERED = {"fast": 0, "exact": 0}
+
+
+@settings(
+    max_examples=1500,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(batches())
+@example(((Field("a", types.BIGINT),), [b'{"a":', b'{"b":1}} {"a":5}']))
+@example(((Field("a", types.BIGINT),), [b'{"a":{}', b'{"b":1}} {"a":5}']))
+@example(((Field("a", types.BIGINT),), [b"null"]))
+@example(((Field("a", types.BIGINT),), [b'{"a":1}', b"null", b'{"a":2}']))
+@example(((Field("a", Decimal(5, 2)),), [b'{"a":12345}']))
+@example(((Field("a", types.VARCHAR),), [b'{"a":"\xff"}']))
+@example(((Field("a", types.BIGINT),), [b'{"b":' + b"[" * 300 + b"]" * 300 + b',"a":1}']))
+@example(((Field("a", types.BIGINT),), [b'{"b":' + b'{"x":' * 300 + b"1" + b"}" * 300 + b"}"]))
+@example(((Field("a", types.BIGINT),), [b'{"b":Inf,"a":1}']))
+@example(((Field("a", types.BIGINT),), [b'{"b":1,"b":2,"a":1}']))
+@example(((Field("a", types.BIGINT),), [b'\xef\xbb\xbf{"a":1}']))
+def test_fast_equals_exact(case: tuple[tuple[Field, ...], list[bytes | None]]) -> None:
+    columns, values = case
+    decoder = JsonValues(columns)
+    exact, bad = decoder._decode_exactly(values, 0)
+    for array in exact:
+        array.validate(full=True)
+    fast = decoder._decode_fast(values) if decoder._fast else None
+    ANSWERED["exact" if fast is None else "fast"] += 1
+    if fast is not None:
+        assert not bad, bad
+        for column, got, wanted in zip(columns, fast, exact, strict=True):
+            assert got.type == types.to_arrow(column.type)
+            assert same(got, wanted), (column, got, wanted)
+
+
+def test_both_paths_were_taken() -> None:
+    if not sum(ANSWERED.values()):
+        test_fast_equals_exact()
+    assert min(ANSWERED.values()) > 200, ANSWERED
+
+
+def same(left: pa.Array, right_: pa.Array) -> bool:
+    """Equal, the sign of zero included."""
+    return bool(left.equals(right_)) and str(left.to_pylist()) == str(right_.to_pylist())
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(batches())
+def test_a_record_does_not_depend_on_its_batch(
+    case: tuple[tuple[Field, ...], list[bytes | None]],
+) -> None:
+    columns, values = case
+    decoder = JsonValues(columns)
+    together, bad = decoder.decode(values)
+    for index, value in enumerate(values):
+        alone, alone_bad = decoder.decode([value])
+        assert (0 in alone_bad) == (index in bad)
+        for whole, single in zip(together, alone, strict=True):
+            assert same(whole.slice(index, 1), single)
+
+
+@pytest.mark.parametrize("type_", SCALARS, ids=str)
+def test_right_values_are_accepted(type_: Type) -> None:
+    column = Field("c", type_)
+
+    @settings(max_examples=60, deadline=None, derandomize=True)
+    @given(right(type_))
+    def check(value: Any) -> None:
+        arrays, bad = JsonValues((column,)).decode([json.dumps({"c": value}).encode()])
+        assert not bad
+        assert arrays[0].null_count == 0
+
+    check()
