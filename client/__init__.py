@@ -1,1 +1,45 @@
-"""Seamline: a Kafka topic and its Iceberg copy as one table."""
+"""Seamline: a Kafka topic and its Iceberg copy as one table.
+
+The client: `seamline.connect(url)` gives a DB-API 2.0 connection to a gateway. This package is
+light; the gateway, Spark and everything else are loaded only by the commands that need them.
+"""
+
+from seamline.connection import Connection, connect
+from seamline.cursor import Cursor
+from seamline.errors import (
+    DatabaseError,
+    DataError,
+    Error,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+    Warning,  # noqa: A004 - the DB-API's name
+)
+from seamline.version import VERSION as __version__  # noqa: N811 - PEP 8's own name for it
+
+apilevel = "2.0"
+threadsafety = 2
+paramstyle = "qmark"
+
+__all__ = [
+    "Connection",
+    "Cursor",
+    "DataError",
+    "DatabaseError",
+    "Error",
+    "IntegrityError",
+    "InterfaceError",
+    "InternalError",
+    "NotSupportedError",
+    "OperationalError",
+    "ProgrammingError",
+    "Warning",
+    "__version__",
+    "apilevel",
+    "connect",
+    "paramstyle",
+    "threadsafety",
+]

@@ -151,6 +151,13 @@ class Deadline(Protocol):
     def remaining_s(self) -> float:
         """Seconds left; never negative."""
 
+    def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
+        """Calls `stop` once the deadline has passed or the statement was canceled.
+
+        Returns:
+            A function that takes the registration back.
+        """
+
 
 class HotLog(Protocol):
     """A Kafka cluster, or anything that keeps records by topic, partition and offset."""
@@ -338,7 +345,8 @@ class TableState:
         snapshots: The snapshots that have not expired, by id.
         refs: Branches and tags; `main` is the table's own line.
         current_snapshot_id: Head of `main`, None before the first commit.
-        snapshot_log: (timestamp_ms, snapshot_id) each time the head of `main` changed, oldest first.
+        snapshot_log: (timestamp_ms, snapshot_id) each time the head of `main` changed, oldest
+            first.
         location: Where the table's files lie.
         metadata_location: The file this state was read from; changes with every commit.
         format_version: 1, 2 or 3.
@@ -432,6 +440,8 @@ class DataFile:
     deletes: tuple[DeleteFile, ...] = ()
     partition: tuple[tuple[int, Any], ...] = ()
     """Identity-partition values by source field id, for files that do not store the column."""
+    physical: pa.Schema | None = dataclasses.field(default=None, compare=False)
+    """Schema the file itself has, with field ids in its metadata, once `inspect` has read it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -477,6 +487,19 @@ class ColdTable(Protocol):
             SeamlineError: SNAPSHOT_GONE, STORAGE_UNAVAILABLE, COLD_FILE_MISSING.
         """
 
+    def inspect(self, plan: ColdPlan) -> ColdPlan:
+        """The plan with each file's own schema, as DuckDB needs it; says what it cannot read.
+
+        Raises:
+            SeamlineError: COLD_FILE_MISSING, COLD_FILE_INVALID, STORAGE_UNAVAILABLE.
+        """
+
+    def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:
+        """Columns `path` and `position` (counted from 0) of the rows deleted from the plan's files.
+
+        None when no file has deletes.
+        """
+
 
 class Catalog(Protocol):
     """An Iceberg catalog. Names are (namespace…, table), without the catalog's own."""
@@ -501,6 +524,71 @@ class Catalog(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class TailSource:
+    """A tail that has not been read: for an engine whose workers read the log themselves.
+
+    Attributes:
+        cluster: Name of the cluster.
+        topic: Name of the topic.
+        ranges: What to read.
+        isolation: What to read it under.
+        decoder: A `DecoderSpec`, opaque here.
+    """
+
+    cluster: str
+    topic: str
+    ranges: tuple[OffsetRange, ...]
+    isolation: str
+    decoder: Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EngineScan:
+    """One relation of a query, with everything that is needed to read it exactly.
+
+    Attributes:
+        scan_id: The relation's name in the query's tree.
+        table: Full name of the table, catalog first.
+        columns: The columns the query uses, as the schema of the seam declares them.
+        snapshot_id: The cold snapshot.
+        stored: Columns of the schema that snapshot was written with.
+        cold: Its files, None without a cold side.
+        cold_end: When set, cold rows at or past these offsets are left out.
+        deletes: `ColdTable.deleted_rows` of the plan.
+        tail: Key into the query's tails, None without a hot side.
+        rows: The rows themselves, for tables made of the gateway's own knowledge.
+    """
+
+    scan_id: str
+    table: tuple[str, ...]
+    columns: tuple[Field, ...]
+    snapshot_id: int | None = None
+    stored: tuple[Field, ...] = ()
+    cold: ColdPlan | None = None
+    cold_end: Offsets | None = None
+    deletes: pa.Table | None = None
+    tail: str | None = None
+    rows: pa.Table | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EngineQuery:
+    """What an engine runs.
+
+    Attributes:
+        tree: The bound tree; its tables are scan ids.
+        schema: Arrow schema of the result; batches come back in it exactly.
+        scans: The relations.
+        tails: Decoded tails, or sources of tails too large to ship, by key.
+    """
+
+    tree: Any
+    schema: pa.Schema
+    scans: tuple[EngineScan, ...]
+    tails: Mapping[str, pa.Table | TailSource] = dataclasses.field(hash=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ResultStream:
     """A result as it arrives: its schema, then batches, then whatever must be released."""
 
@@ -510,12 +598,12 @@ class ResultStream:
 
 
 class Engine(Protocol):
-    """Something that runs a physical plan's SQL over bound relations."""
+    """Something that computes a query over exact inputs."""
 
     name: str
 
-    def run(self, plan: Any, inputs: Any, deadline: Deadline) -> ResultStream:
-        """Runs the plan.
+    def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
+        """Starts the query.
 
         Raises:
             SeamlineError: named after the cause; nothing else leaves an engine.

@@ -1,7 +1,7 @@
 """The logical plan: a bound query whose every scan is pinned to its seam.
 
-Frozen values. Rules take a plan and give an equivalent one that reads less; what a rule cannot prove
-stays as it is, and the query keeps its own filters whatever a scan has pushed.
+Frozen values. Rules take a plan and give an equivalent one that reads less; what a rule cannot
+prove stays as it is, and the query keeps its own filters whatever a scan has pushed.
 """
 
 from __future__ import annotations

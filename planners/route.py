@@ -38,9 +38,7 @@ class Route:
     reason: str
 
 
-def route(
-    asked: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: Limits
-) -> Route:
+def route(asked: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: Limits) -> Route:
     """Chooses the engine.
 
     Args:
@@ -50,8 +48,8 @@ def route(
         limits: What is large.
 
     Raises:
-        SeamlineError: when the engine asked for cannot read the plan exactly, or the only one that can
-            is not there.
+        SeamlineError: when the engine asked for cannot read the plan exactly, or the only one that
+            can is not there.
     """
     unsupported = next((p.unsupported for p in cold.values() if p.unsupported), None)
     if asked == SPARK:

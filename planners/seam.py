@@ -15,8 +15,10 @@ from collections.abc import Mapping
 
 from seamline.connectors.base import Boundary, LogBounds, OffsetRange, Offsets, TableState
 from seamline.sql.errors import (
+    HISTORY_CHANGED,
     LOG_TRIMMED,
     LOG_TRUNCATED,
+    TOKEN_EXPIRED,
     TOPIC_RECREATED,
     SeamlineError,
 )
@@ -186,9 +188,7 @@ def check_after_read(seam: Seam, bounds: LogBounds, read: Mapping[int, int]) -> 
             )
 
 
-def hot_only(
-    name: tuple[str, ...], bounds: LogBounds, *, cluster: str, schema_id: int = 0
-) -> Seam:
+def hot_only(name: tuple[str, ...], bounds: LogBounds, *, cluster: str, schema_id: int = 0) -> Seam:
     """The seam of a topic without a table: everything the log holds is the tail."""
     return Seam(
         table=name,
@@ -212,4 +212,72 @@ def cold_only(state: TableState, snapshot_id: int | None, *, schema_id: int | No
         table_uuid=state.uuid,
         snapshot_id=snapshot_id,
         schema_id=state.current_schema_id if schema_id is None else schema_id,
+    )
+
+
+def repeat(
+    state: TableState,
+    boundary: Boundary | None,
+    bounds: LogBounds,
+    *,
+    cluster: str,
+    snapshot_id: int | None,
+    schema_id: int,
+    table_uuid: str,
+    topic_id: str,
+    end: Offsets,
+) -> Seam:
+    """Places a seam again, as a token remembers it.
+
+    Args:
+        state: The table's metadata now.
+        boundary: The boundary at the token's snapshot, None when that snapshot has expired.
+        bounds: What the log holds now.
+        cluster: Name of the cluster in the configuration.
+        snapshot_id: The token's snapshot.
+        schema_id: The schema it was read with.
+        table_uuid: The table it was read from.
+        topic_id: The topic it was read from.
+        end: Exclusive ends of the reading.
+
+    Raises:
+        SeamlineError: HISTORY_CHANGED when table or topic are no longer the same, TOKEN_EXPIRED
+            when rows the token stands for are no longer kept.
+    """
+    if state.uuid != table_uuid:
+        raise SeamlineError(
+            HISTORY_CHANGED, f"table {state.display_name} was dropped and created again"
+        )
+    if bounds.topic_id != topic_id:
+        raise SeamlineError(HISTORY_CHANGED, f"topic {bounds.topic} was created again")
+    if boundary is None:
+        raise SeamlineError(
+            TOKEN_EXPIRED, f"snapshot {snapshot_id} of {state.display_name} has expired"
+        )
+    starts: dict[int, int] = {}
+    for partition, stop in end.items():
+        start = min(stop, boundary.next.get(partition, 0))
+        starts[partition] = start
+        if stop > bounds.high_watermark.get(partition, 0):
+            raise SeamlineError(
+                HISTORY_CHANGED,
+                f"partition {partition} of topic {bounds.topic} lost records the token stands for",
+            )
+        if start < stop and bounds.start.get(partition, 0) > start:
+            raise SeamlineError(
+                TOKEN_EXPIRED,
+                f"partition {partition} of topic {bounds.topic} was trimmed past offset {start}",
+            )
+    return Seam(
+        table=state.name,
+        table_uuid=state.uuid,
+        snapshot_id=snapshot_id,
+        schema_id=schema_id,
+        cluster=cluster,
+        topic=bounds.topic,
+        topic_id=bounds.topic_id,
+        isolation=bounds.isolation,
+        boundary=Offsets(starts),
+        end=end,
+        skipped=boundary.skipped,
     )

@@ -19,7 +19,8 @@ EVERYTHING: Interval = (0, 2**63)
 NOTHING: Interval = (0, 0)
 
 Narrower = Callable[[Scan, Leaf, int], Interval]
-"""(scan, comparison, partition) to the offsets that may satisfy it; EVERYTHING when it says nothing."""
+"""(scan, comparison, partition) to the offsets that may satisfy it; EVERYTHING when it says
+nothing."""
 
 
 def narrow(plan: LogicalPlan, narrower: Narrower, rule: str) -> LogicalPlan:
@@ -40,9 +41,7 @@ def _narrow_scan(scan: Scan, narrower: Narrower, rule: str) -> Scan:
             ranges.append(OffsetRange(current.partition, start, end))
     if tuple(ranges) == scan.hot_ranges:
         return scan
-    return dataclasses.replace(
-        scan, hot_ranges=tuple(ranges), pruned_by=(*scan.pruned_by, rule)
-    )
+    return dataclasses.replace(scan, hot_ranges=tuple(ranges), pruned_by=(*scan.pruned_by, rule))
 
 
 def _interval(scan: Scan, predicate: Predicate, partition: int, narrower: Narrower) -> Interval:

@@ -37,10 +37,10 @@ class CallSpec:
 
 
 class Call(exp.Expression, exp.Func):
-    """A call. `expressions` are the arguments, `spec` is a `CallSpec`, `distinct` is for aggregates."""
+    """A call: `expressions` are its arguments, `spec` its `CallSpec`, `distinct` for aggregates."""
 
     arg_types = {"expressions": False, "spec": True, "distinct": False}  # noqa: RUF012
-    _sql_names = ("SEAMLINE_CALL",)
+    _sql_names = ["SEAMLINE_CALL"]  # noqa: RUF012
 
     @property
     def spec(self) -> CallSpec:
@@ -49,6 +49,6 @@ class Call(exp.Expression, exp.Func):
         return spec
 
 
-def call(spec: CallSpec, arguments: Sequence[exp.Expression], **options: Any) -> Call:
+def call(spec: CallSpec, arguments: Sequence[exp.Expr], **options: Any) -> Call:
     """A `Call` node."""
     return Call(expressions=list(arguments), spec=spec, **options)

@@ -1,12 +1,11 @@
 """CAST and TRY_CAST: which conversions there are, and how each engine is told to do them.
 
 Trino's rules, where the engines' own casts are looser or round otherwise: text must be exactly a
-number, a date or a timestamp; a double becomes an integer by rounding half away from zero. What cannot
-be made the same on both engines is refused.
+number, a date or a timestamp; a double becomes an integer by rounding half away from zero. What
+cannot be made the same on both engines is refused.
 """
 
 from __future__ import annotations
-
 
 from seamline.sql import types
 from seamline.sql.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
@@ -120,7 +119,8 @@ def _number(source: Type, target: Type, *, safe: bool) -> tuple[Template, Templa
             guard = "(CASE WHEN isnan({0}) THEN NULL ELSE "
             return (
                 guard + "TRY_CAST(round({0}) AS {type}) END)",
-                guard + "(CASE WHEN abs({0}) < 9.3e18D THEN TRY_CAST(round({0}) AS {type}) END) END)",
+                guard
+                + "(CASE WHEN abs({0}) < 9.3e18D THEN TRY_CAST(round({0}) AS {type}) END) END)",
             )
         return "CAST(round({0}) AS {type})", "CAST(round({0}) AS {type})"
     if isinstance(source, Decimal) and target in types.INTEGERS:
@@ -203,5 +203,3 @@ def _boolean(*, safe: bool) -> tuple[Template, Template]:
         return template("NULL"), template("NULL")
     message = "'INVALID_CAST: a text is not a value of type boolean'"
     return template(f"error({message})"), template(f"raise_error({message})")
-
-

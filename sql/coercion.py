@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Map, Row, Type, Varbinary
 
-_INTEGER_DIGITS = {types.TINYINT: 3, types.SMALLINT: 5, types.INTEGER: 10, types.BIGINT: 19}
+_INTEGER_DIGITS: dict[Type, int] = {
+    types.TINYINT: 3,
+    types.SMALLINT: 5,
+    types.INTEGER: 10,
+    types.BIGINT: 19,
+}
 
 
 def as_decimal(type_: Type) -> Decimal | None:

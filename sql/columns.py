@@ -35,14 +35,23 @@ METADATA_FIELDS: tuple[Field, ...] = (
 )
 """In the order they stand in a table, after its own columns.
 
-`_kafka_error` is the reason a bad record became a row of nulls (policy `null`). `_kafka_batch` names
-the tiering batch that wrote the row, the sum of its start offsets, and is null while a row is hot.
+`_kafka_error` is the reason a bad record became a row of nulls (policy `null`). `_kafka_batch`
+names the tiering batch that wrote the row, the sum of its start offsets, and is null while a row
+is hot.
 """
 
 METADATA_NAMES = frozenset(field.name for field in METADATA_FIELDS)
 
 RESERVED_PREFIX = "_kafka_"
 RESERVED_BY_ICEBERG = frozenset(
-    {"_partition", "_pos", "_file", "_deleted", "_spec_id", "_row_id", "_last_updated_sequence_number"}
+    {
+        "_partition",
+        "_pos",
+        "_file",
+        "_deleted",
+        "_spec_id",
+        "_row_id",
+        "_last_updated_sequence_number",
+    }
 )
 """A table with such a column cannot be compacted."""

@@ -226,15 +226,14 @@ DIVISION_BY_ZERO = _declare(
 INVALID_CAST = _declare(
     "INVALID_CAST", 17, _USER, "TRY_CAST answers NULL where a value cannot be converted."
 )
-NUMERIC_OVERFLOW = _declare(
-    "NUMERIC_OVERFLOW", 18, _USER, "CAST to a wider type before computing."
-)
+NUMERIC_OVERFLOW = _declare("NUMERIC_OVERFLOW", 18, _USER, "CAST to a wider type before computing.")
 SUBQUERY_MULTIPLE_ROWS = _declare(
-    "SUBQUERY_MULTIPLE_ROWS", 19, _USER, "A scalar subquery must give one row: aggregate or LIMIT 1."
+    "SUBQUERY_MULTIPLE_ROWS",
+    19,
+    _USER,
+    "A scalar subquery must give one row: aggregate or LIMIT 1.",
 )
-INVALID_ARGUMENT = _declare(
-    "INVALID_ARGUMENT", 20, _USER, "Correct the argument and try again."
-)
+INVALID_ARGUMENT = _declare("INVALID_ARGUMENT", 20, _USER, "Correct the argument and try again.")
 EVALUATION_FAILED = _declare(
     "EVALUATION_FAILED", 21, _USER, "A row holds a value that the expression cannot take."
 )
@@ -251,13 +250,16 @@ INVALID_TABLE_DEFINITION = _declare(
     "INVALID_TABLE_DEFINITION", 42, _USER, "Correct the definition; docs/tables.md lists its parts."
 )
 INFERENCE_FAILED = _declare(
-    "INFERENCE_FAILED", 43, _USER, "Produce sample records first, or state the columns with --schema."
+    "INFERENCE_FAILED",
+    43,
+    _USER,
+    "Produce sample records first, or state the columns with --schema.",
 )
 NOT_A_UNIFIED_TABLE = _declare(
     "NOT_A_UNIFIED_TABLE",
     44,
     _USER,
-    "Only a table with the property seamline.topic can be tiered; `seamline table list` shows them.",
+    "Only tables with the property seamline.topic can be tiered; see `seamline table list`.",
 )
 
 # --- Requests ----------------------------------------------------------------------------------
@@ -479,9 +481,7 @@ JARS_UNAVAILABLE = _declare(
 LOCAL_STACK_FAILED = _declare(
     "LOCAL_STACK_FAILED", 106, _EXTERNAL, "The log named in the message says why."
 )
-LOCAL_STACK_DOWN = _declare(
-    "LOCAL_STACK_DOWN", 107, _USER, "Start it with `seamline local up`."
-)
+LOCAL_STACK_DOWN = _declare("LOCAL_STACK_DOWN", 107, _USER, "Start it with `seamline local up`.")
 
 # --- Limits ---------------------------------------------------------------------------------------
 
@@ -518,5 +518,8 @@ SHUTTING_DOWN = _declare(
 # --- Ours -----------------------------------------------------------------------------------------
 
 INTERNAL_ERROR = _declare(
-    "INTERNAL_ERROR", 1, ErrorKind.INTERNAL, "This is a fault in Seamline; the gateway's log has more."
+    "INTERNAL_ERROR",
+    1,
+    ErrorKind.INTERNAL,
+    "This is a fault in Seamline; the gateway's log has more.",
 )

@@ -121,7 +121,7 @@ def resolve(name: str, arguments: Sequence[Type]) -> Resolved:
     """
     overloads = FUNCTIONS.get(name.lower())
     if overloads is None:
-        _refuse(name)
+        raise _refused(name)
     found = [r for o in overloads if (r := _match(o, arguments)) is not None]
     if not found:
         given = ", ".join(str(type_) for type_ in arguments)
@@ -227,15 +227,13 @@ _REASONS = {
 }
 
 
-def _refuse(name: str) -> None:
+def _refused(name: str) -> SeamlineError:
     folded = name.lower()
     if folded in _REASONS:
-        raise SeamlineError(
-            NOT_SUPPORTED, f"{folded} is not offered", hint=_REASONS[folded] + "."
-        )
+        return SeamlineError(NOT_SUPPORTED, f"{folded} is not offered", hint=_REASONS[folded] + ".")
     near = [n for n in FUNCTIONS if n.startswith(folded[:3]) and not n.startswith("$")][:4]
     hint = f"Near it: {', '.join(sorted(near))}." if near else None
-    raise SeamlineError(FUNCTION_NOT_FOUND, f"there is no function {folded}", hint=hint)
+    return SeamlineError(FUNCTION_NOT_FOUND, f"there is no function {folded}", hint=hint)
 
 
 # --- Helpers for templates -----------------------------------------------------------------------
@@ -278,7 +276,7 @@ def _unless_zero(operation: str, failure: str) -> Template:
     return render
 
 
-# --- Operators, by names that cannot be written ----------------------------------------------------
+# --- Operators, by names that cannot be written ---------------------------------------------------
 
 
 def _sum_type(arguments: Sequence[Type]) -> Type:
@@ -367,7 +365,7 @@ scalar("$concat", "varchar, varchar -> varchar", "({0} || {1})", "concat({0}, {1
 scalar("$concat", "array(E), array(E) -> array(E)", "list_concat({0}, {1})", "concat({0}, {1})")
 
 
-# --- Conditionals ----------------------------------------------------------------------------------
+# --- Conditionals ---------------------------------------------------------------------------------
 
 scalar("coalesce", "T... -> T", "coalesce({args})")
 scalar("nullif", "T, T -> T", "nullif({0}, {1})")
@@ -388,7 +386,7 @@ def _null_if_any(function: str) -> Template:
 scalar("greatest", "O... -> O", _null_if_any("greatest"))
 scalar("least", "O... -> O", _null_if_any("least"))
 
-# --- Numbers ---------------------------------------------------------------------------------------
+# --- Numbers --------------------------------------------------------------------------------------
 
 for _type in (*types.INTEGERS, *types.FLOATS):
     scalar("abs", f"{_type} -> {_type}", "abs({0})")
@@ -478,7 +476,7 @@ scalar("nan", "-> double", "'NaN'::DOUBLE", "double('NaN')")
 scalar("infinity", "-> double", "'Infinity'::DOUBLE", "double('Infinity')")
 scalar("pi", "-> double", "pi()")
 
-# --- Text ------------------------------------------------------------------------------------------
+# --- Text -----------------------------------------------------------------------------------------
 
 _BLANKS_DUCKDB = "(chr(32) || chr(9) || chr(10) || chr(11) || chr(12) || chr(13))"
 _BLANKS_SPARK = "concat(char(32), char(9), char(10), char(11), char(12), char(13))"
@@ -487,7 +485,9 @@ scalar("length", "varchar -> bigint", "length({0})", "CAST(char_length({0}) AS B
 scalar("length", "varbinary -> bigint", "octet_length({0})", "CAST(octet_length({0}) AS BIGINT)")
 scalar("lower", "varchar -> varchar", "lower({0})")
 scalar("upper", "varchar -> varchar", "upper({0})")
-scalar("concat", "varchar... -> varchar", lambda a, _, __: "(" + " || ".join(a) + ")", "concat({args})")
+scalar(
+    "concat", "varchar... -> varchar", lambda a, _, __: "(" + " || ".join(a) + ")", "concat({args})"
+)
 scalar("$trim", "varchar, varchar -> varchar", "trim({0}, {1})", "trim(BOTH {1} FROM {0})")
 scalar("$ltrim", "varchar, varchar -> varchar", "ltrim({0}, {1})", "trim(LEADING {1} FROM {0})")
 scalar("$rtrim", "varchar, varchar -> varchar", "rtrim({0}, {1})", "trim(TRAILING {1} FROM {0})")
@@ -503,8 +503,7 @@ for _name in ("substr", "substring"):
         _name,
         "varchar, bigint -> varchar",
         "(CASE WHEN {1} = 0 OR -{1} > length({0}) THEN '' ELSE substr({0}, {1}) END)",
-        "(CASE WHEN {1} = 0 OR -{1} > length({0}) THEN '' ELSE"
-        " substr({0}, CAST({1} AS INT)) END)",
+        "(CASE WHEN {1} = 0 OR -{1} > length({0}) THEN '' ELSE substr({0}, CAST({1} AS INT)) END)",
     )
     scalar(
         _name,
@@ -521,7 +520,9 @@ for _name, _order in (("strpos", ("{0}", "{1}")), ("$position", ("{1}", "{0}")))
         f"CAST(strpos({_order[0]}, {_order[1]}) AS BIGINT)",
         f"CAST(locate({_order[1]}, {_order[0]}) AS BIGINT)",
     )
-scalar("starts_with", "varchar, varchar -> boolean", "starts_with({0}, {1})", "startswith({0}, {1})")
+scalar(
+    "starts_with", "varchar, varchar -> boolean", "starts_with({0}, {1})", "startswith({0}, {1})"
+)
 for _replacement, _signature in (
     ("''", "varchar, varchar -> varchar"),
     ("{2}", "varchar, varchar, varchar -> varchar"),
@@ -559,7 +560,7 @@ scalar("from_utf8", "varbinary -> varchar", "decode({0})", "decode({0}, 'UTF-8')
 scalar("md5", "varbinary -> varbinary", "unhex(md5({0}))", "unhex(md5({0}))")
 scalar("sha256", "varbinary -> varbinary", "unhex(sha256({0}))", "unhex(sha2({0}, 256))")
 
-# --- Time ------------------------------------------------------------------------------------------
+# --- Time -----------------------------------------------------------------------------------------
 
 _TIMES = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ)
 _PARTS = {
@@ -639,7 +640,12 @@ for _type in (types.TIMESTAMP, types.TIMESTAMP_TZ):
             f"((unix_micros(CAST({{1}} AS TIMESTAMP)) - unix_micros(CAST({{0}} AS TIMESTAMP)))"
             f" div {_micros})",
         )
-scalar("$date_diff_day", "date, date -> bigint", "CAST({1} - {0} AS BIGINT)", "CAST(datediff({1}, {0}) AS BIGINT)")
+scalar(
+    "$date_diff_day",
+    "date, date -> bigint",
+    "CAST({1} - {0} AS BIGINT)",
+    "CAST(datediff({1}, {0}) AS BIGINT)",
+)
 scalar(
     "$date_diff_week",
     "date, date -> bigint",
@@ -678,7 +684,12 @@ for _type in _TIMES:
             _months_between("duckdb", _months),
             _months_between("spark", _months),
         )
-scalar("to_unixtime", "timestamp with time zone -> double", "(epoch_us({0}) / 1000000.0::DOUBLE)", "(unix_micros({0}) / 1000000D)")
+scalar(
+    "to_unixtime",
+    "timestamp with time zone -> double",
+    "(epoch_us({0}) / 1000000.0::DOUBLE)",
+    "(unix_micros({0}) / 1000000D)",
+)
 scalar(
     "from_unixtime",
     "double -> timestamp with time zone",
@@ -687,10 +698,15 @@ scalar(
 )
 scalar("last_day_of_month", "date -> date", "last_day({0})")
 
-# --- Arrays, maps, rows ----------------------------------------------------------------------------
+# --- Arrays, maps, rows ---------------------------------------------------------------------------
 
 scalar("cardinality", "array(E) -> bigint", "len({0})", "CAST(size({0}) AS BIGINT)")
-scalar("cardinality", "map(K, E) -> bigint", "CAST(cardinality({0}) AS BIGINT)", "CAST(size({0}) AS BIGINT)")
+scalar(
+    "cardinality",
+    "map(K, E) -> bigint",
+    "CAST(cardinality({0}) AS BIGINT)",
+    "CAST(size({0}) AS BIGINT)",
+)
 scalar(
     "contains",
     "array(E), E -> boolean",
@@ -727,15 +743,22 @@ scalar(
 )
 scalar("map_keys", "map(K, E) -> array(K)", "map_keys({0})")
 scalar("map_values", "map(K, E) -> array(E)", "map_values({0})")
-scalar("array_join", "array(O), varchar -> varchar", "array_to_string({0}, {1})", "array_join({0}, {1})")
+scalar(
+    "array_join",
+    "array(O), varchar -> varchar",
+    "array_to_string({0}, {1})",
+    "array_join({0}, {1})",
+)
 
-# --- Aggregates ------------------------------------------------------------------------------------
+# --- Aggregates -----------------------------------------------------------------------------------
 
 aggregate("count", "-> bigint", "count(*)")
 aggregate("count", "T -> bigint", "count({0})")
 aggregate("count_if", "boolean -> bigint", "CAST(count_if({0}){over} AS BIGINT)")
 for _type in (types.TINYINT, types.SMALLINT, types.INTEGER, types.BIGINT):
-    aggregate("sum", f"{_type} -> bigint", "CAST(sum({0}){over} AS BIGINT)", "sum(CAST({0} AS BIGINT))")
+    aggregate(
+        "sum", f"{_type} -> bigint", "CAST(sum({0}){over} AS BIGINT)", "sum(CAST({0} AS BIGINT))"
+    )
 aggregate("sum", "double -> double", "sum({0})")
 aggregate("sum", "real -> real", "CAST(sum(CAST({0} AS DOUBLE)){over} AS FLOAT)")
 
@@ -754,6 +777,8 @@ _define(
     "sum(CAST({0} AS {type}))",
     _sum_of_decimals,
 )
+
+
 def _no_decimal_average(_: Sequence[Type]) -> Type:
     raise SeamlineError(
         NOT_SUPPORTED,
@@ -778,10 +803,10 @@ for _name, _function in (("max_by", "max"), ("min_by", "min")):
     aggregate(
         _name,
         "K, O -> K",
-        f"({_function}(CASE WHEN {{1}} IS NOT NULL THEN {{{{'a': {{1}}, 'b': CASE WHEN {{0}} IS NOT NULL"
-        f" THEN {_present} END, 'c': {{0}}}}}} END){{over}}).c",
-        f"({_function}(CASE WHEN {{1}} IS NOT NULL THEN named_struct('a', {{1}}, 'b', CASE WHEN {{0}} IS"
-        f" NOT NULL THEN {_present} END, 'c', {{0}}) END){{over}}).c",
+        f"({_function}(CASE WHEN {{1}} IS NOT NULL THEN {{{{'a': {{1}}, 'b': CASE WHEN {{0}} IS NOT"
+        f" NULL THEN {_present} END, 'c': {{0}}}}}} END){{over}}).c",
+        f"({_function}(CASE WHEN {{1}} IS NOT NULL THEN named_struct('a', {{1}}, 'b', CASE WHEN"
+        f" {{0}} IS NOT NULL THEN {_present} END, 'c', {{0}}) END){{over}}).c",
     )
 for _name, _function in (
     ("stddev", "stddev_samp"),
@@ -795,7 +820,7 @@ for _name, _function in (
 for _name in ("corr", "covar_samp", "covar_pop"):
     aggregate(_name, "double, double -> double", f"{_name}({{0}}, {{1}})")
 
-# --- Windows ---------------------------------------------------------------------------------------
+# --- Windows --------------------------------------------------------------------------------------
 
 for _name in ("row_number", "rank", "dense_rank"):
     window(_name, "-> bigint", f"{_name}()", f"{_name}()")

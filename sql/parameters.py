@@ -19,7 +19,7 @@ from sqlglot import exp
 from seamline.sql.errors import INVALID_PARAMETERS, SeamlineError
 
 
-def bind(tree: exp.Expression, values: Sequence[Any] | Mapping[str, Any]) -> exp.Expression:
+def bind(tree: exp.Expr, values: Sequence[Any] | Mapping[str, Any]) -> exp.Expr:
     """The tree with each placeholder replaced by a literal.
 
     Raises:
@@ -61,7 +61,7 @@ def _check_names(wanted: set[str], values: Mapping[str, Any], any_placeholder: b
         raise SeamlineError(INVALID_PARAMETERS, f"the statement has no placeholder :{unknown[0]}")
 
 
-def literal(value: Any) -> exp.Expression:
+def literal(value: Any) -> exp.Expr:
     """A Python value as a node.
 
     Raises:
@@ -102,7 +102,7 @@ def literal(value: Any) -> exp.Expression:
     )
 
 
-def _double(value: float) -> exp.Expression:
+def _double(value: float) -> exp.Expr:
     if math.isnan(value):
         return exp.Anonymous(this="nan")
     if math.isinf(value):
@@ -112,14 +112,12 @@ def _double(value: float) -> exp.Expression:
     return _signed(exp.Literal.number(text), negative=math.copysign(1.0, value) < 0)
 
 
-def _signed(node: exp.Expression, *, negative: bool) -> exp.Expression:
+def _signed(node: exp.Expr, *, negative: bool) -> exp.Expr:
     return exp.Paren(this=exp.Neg(this=node)) if negative else node
 
 
-def _cast(text: str, type_: str) -> exp.Expression:
-    return exp.Cast(
-        this=exp.Literal.string(text), to=exp.DataType.build(type_, dialect="trino")
-    )
+def _cast(text: str, type_: str) -> exp.Expr:
+    return exp.Cast(this=exp.Literal.string(text), to=exp.DataType.build(type_, dialect="trino"))
 
 
 def from_json(body: Any) -> Any:

@@ -17,7 +17,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.trino import Trino
 from sqlglot.errors import ParseError, SqlglotError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from seamline.sql.errors import (
     INVALID_ARGUMENT,
@@ -47,10 +47,10 @@ class SeamlineDialect(Trino):
 
         COMMANDS = set()  # noqa: RUF012 - sqlglot's way of configuring a tokenizer
 
-    class Parser(Trino.Parser):
+    class Parser(Trino.Parser):  # type: ignore[valid-type, misc]
         """Trino's parser without its table of functions."""
 
-        FUNCTIONS = {}  # noqa: RUF012 - sqlglot's way of configuring a parser
+        FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012 - sqlglot's way of configuring a parser
         FUNCTION_PARSERS = {  # noqa: RUF012
             name: parser
             for name, parser in Trino.Parser.FUNCTION_PARSERS.items()
@@ -133,8 +133,8 @@ def parse(sql: str, *, dialect: str | None = None) -> Statement:
         dialect: Name of another dialect that sqlglot reads; a query is translated from it first.
 
     Raises:
-        SeamlineError: SYNTAX_ERROR, MULTIPLE_STATEMENTS, STATEMENT_NOT_ALLOWED, STATEMENT_TOO_LARGE,
-            NOT_SUPPORTED.
+        SeamlineError: SYNTAX_ERROR, MULTIPLE_STATEMENTS, STATEMENT_NOT_ALLOWED,
+            STATEMENT_TOO_LARGE, NOT_SUPPORTED.
     """
     if len(sql) > LENGTH_MAX:
         raise SeamlineError(
@@ -238,9 +238,7 @@ def _query(sql: str, tokens: list[Token]) -> Query:
         tokens = tokens[:-3]
     tree = _parse_tree(sql, tokens)
     if not isinstance(tree, exp.Query | exp.Values | exp.Subquery):
-        raise SeamlineError(
-            STATEMENT_NOT_ALLOWED, f"{tokens[0].text.upper()} is not allowed here"
-        )
+        raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{tokens[0].text.upper()} is not allowed here")
     if isinstance(tree, exp.Values):
         tree = exp.select("*").from_(_aliased(tree))
     return Query(tree, token)
@@ -253,7 +251,7 @@ def _aliased(values: exp.Values) -> exp.Values:
     return values
 
 
-def _parse_tree(sql: str, tokens: Sequence[Token]) -> exp.Expression:
+def _parse_tree(sql: str, tokens: Sequence[Token]) -> exp.Expr:
     try:
         trees = SeamlineDialect().parser().parse(list(tokens), sql)
     except ParseError as error:
@@ -262,7 +260,7 @@ def _parse_tree(sql: str, tokens: Sequence[Token]) -> exp.Expression:
         raise SeamlineError(SYNTAX_ERROR, _first_line(str(error))) from error
     if len(trees) != 1 or trees[0] is None:
         raise SeamlineError(SYNTAX_ERROR, "the statement cannot be read")
-    tree: exp.Expression = trees[0]
+    tree: exp.Expr = trees[0]
     return tree
 
 
@@ -346,9 +344,7 @@ class _Words:
         return self._tokens[self._at - 1]
 
     def _unexpected(self, token: Token) -> SeamlineError:
-        return SeamlineError(
-            SYNTAX_ERROR, f"unexpected {token.text!r}", location=_location(token)
-        )
+        return SeamlineError(SYNTAX_ERROR, f"unexpected {token.text!r}", location=_location(token))
 
 
 def _show(words: _Words) -> Show:
@@ -405,7 +401,7 @@ def _create_table(sql: str, tokens: list[Token]) -> CreateTable:
             "only CREATE TABLE name (columns) WITH (topic = …) is allowed",
         )
     target = tree.this
-    definitions: list[exp.Expression] = []
+    definitions: list[exp.Expr] = []
     if isinstance(target, exp.Schema):
         definitions, target = target.expressions, target.this
     properties = tree.args.get("properties")
@@ -428,7 +424,7 @@ def parse_columns(text: str) -> tuple[tuple[str, exp.DataType, bool], ...]:
     return statement.columns
 
 
-def table_name(table: exp.Expression) -> tuple[str, ...]:
+def table_name(table: exp.Expr) -> tuple[str, ...]:
     """The parts of a table's name as written, at most three.
 
     Raises:
@@ -436,7 +432,7 @@ def table_name(table: exp.Expression) -> tuple[str, ...]:
     """
     parts = table.parts if isinstance(table, exp.Table) else []
     names = tuple(part.name for part in parts)
-    if not 1 <= len(names) <= 3 or not all(isinstance(p, exp.Identifier) for p in parts):  # noqa: PLR2004
+    if not 1 <= len(names) <= 3 or not all(isinstance(p, exp.Identifier) for p in parts):
         raise SeamlineError(
             SYNTAX_ERROR,
             f"{table.sql('trino')} is not the name of a table",
@@ -445,7 +441,7 @@ def table_name(table: exp.Expression) -> tuple[str, ...]:
     return names
 
 
-def _column(definition: exp.Expression) -> tuple[str, exp.DataType, bool]:
+def _column(definition: exp.Expr) -> tuple[str, exp.DataType, bool]:
     if not isinstance(definition, exp.ColumnDef) or not isinstance(definition.kind, exp.DataType):
         raise SeamlineError(
             SYNTAX_ERROR, f"{definition.sql('trino')} is not a column", hint="write: name type, …"
@@ -463,7 +459,7 @@ def _column(definition: exp.Expression) -> tuple[str, exp.DataType, bool]:
     return definition.name, definition.kind, required
 
 
-def _property(node: exp.Expression) -> tuple[str, Any]:
+def _property(node: exp.Expr) -> tuple[str, Any]:
     if isinstance(node, exp.SchemaCommentProperty):
         return "comment", node.this.name
     if isinstance(node, exp.FileFormatProperty):
@@ -475,7 +471,7 @@ def _property(node: exp.Expression) -> tuple[str, Any]:
     return node.name.lower(), _property_value(node.args["value"])
 
 
-def _property_value(value: exp.Expression) -> Any:
+def _property_value(value: exp.Expr) -> Any:
     match value:
         case exp.Literal() if value.is_string:
             return value.name
@@ -487,9 +483,7 @@ def _property_value(value: exp.Expression) -> Any:
             return tuple(_property_value(item) for item in value.expressions)
         case exp.Identifier() | exp.Column() | exp.Var():
             return value.name
-    raise SeamlineError(
-        INVALID_ARGUMENT, f"{value.sql('trino')} is not the value of a property"
-    )
+    raise SeamlineError(INVALID_ARGUMENT, f"{value.sql('trino')} is not the value of a property")
 
 
 # --- Other dialects ----------------------------------------------------------------------------
@@ -502,9 +496,7 @@ def _translate(sql: str, dialect: str) -> str:
     except ValueError as error:
         if isinstance(error, ParseError):
             raise _syntax_error(error) from error
-        raise SeamlineError(
-            INVALID_ARGUMENT, f"the dialect {dialect!r} is not known"
-        ) from error
+        raise SeamlineError(INVALID_ARGUMENT, f"the dialect {dialect!r} is not known") from error
     except SqlglotError as error:
         raise SeamlineError(SYNTAX_ERROR, _first_line(str(error))) from error
     except RecursionError as error:

@@ -1,9 +1,9 @@
 """Predicates on the columns of one table: what a scan may use to leave rows out.
 
-A small language of its own, because tiers prune with it in different ways: Iceberg by partition and file
-statistics, the log by partition, offset, time and key. A predicate keeps a row when it is true;
-false and unknown both drop it. It is always an addition to the statement's own filter, so a tier may use
-as much of it as it can guarantee and ignore the rest.
+A small language of its own, because tiers prune with it in different ways: Iceberg by partition
+and file statistics, the log by partition, offset, time and key. A predicate keeps a row when it is
+true; false and unknown both drop it. It is always an addition to the statement's own filter, so a
+tier may use as much of it as it can guarantee and ignore the rest.
 """
 
 from __future__ import annotations

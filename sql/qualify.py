@@ -2,8 +2,8 @@
 
 `references` says which tables a parsed query names; whoever knows them supplies their columns as
 `Relation`s; `qualify` then gives a `BoundQuery`, in which every column belongs to a relation, every
-conversion is explicit and every function is one of the verified ones. Identifiers ignore case, as in Trino;
-the columns of the result keep the case they were declared or written with.
+conversion is explicit and every function is one of the verified ones. Identifiers ignore case, as
+in Trino; the columns of the result keep the case they were declared or written with.
 """
 
 from __future__ import annotations
@@ -95,19 +95,17 @@ class BoundQuery:
         output: Name and type of each column of the result.
     """
 
-    tree: exp.Expression
+    tree: exp.Expr
     scans: tuple[BoundScan, ...]
     output: tuple[Output, ...]
 
 
-def references(tree: exp.Expression) -> list[TableReference]:
+def references(tree: exp.Expr) -> list[TableReference]:
     """The tables a query names, in the order of the text; common table expressions are not."""
     return [_reference(table) for table in _tables(tree)]
 
 
-def qualify(
-    tree: exp.Expression, relations: Sequence[Relation], *, now: datetime.datetime
-) -> BoundQuery:
+def qualify(tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.datetime) -> BoundQuery:
     """Binds a query.
 
     Args:
@@ -159,8 +157,8 @@ def qualify(
 
 
 def _qualify_names(
-    tree: exp.Expression, by_id: Mapping[str, Relation], fields: Mapping[str, Mapping[str, Field]]
-) -> exp.Expression:
+    tree: exp.Expr, by_id: Mapping[str, Relation], fields: Mapping[str, Mapping[str, Field]]
+) -> exp.Expr:
     schema = MappingSchema(
         {scan_id: dict.fromkeys(own, "unknown") for scan_id, own in fields.items()},
         visible={
@@ -172,7 +170,7 @@ def _qualify_names(
     if not by_id:
         schema = MappingSchema({"_": {"_": "unknown"}}, normalize=False)
     try:
-        qualified: exp.Expression = sqlglot_qualify(
+        qualified: exp.Expr = sqlglot_qualify(
             tree,
             schema=schema,
             dialect="seamlinedialect, normalization_strategy=case_insensitive",
@@ -203,7 +201,7 @@ def _fields(relation: Relation) -> dict[str, Field]:
     return fields
 
 
-def _tables(tree: exp.Expression) -> list[exp.Table]:
+def _tables(tree: exp.Expr) -> list[exp.Table]:
     """The table nodes that are not common table expressions, in the order of the text."""
     return [
         table
@@ -217,7 +215,7 @@ def _is_cte(table: exp.Table) -> bool:
     if table.args.get("db") is not None:
         return False
     name = table.name.lower()
-    below: exp.Expression = table
+    below: exp.Expr = table
     above = table.parent
     while above is not None:
         with_ = above.args.get("with_") if not isinstance(above, exp.With) else None
@@ -262,9 +260,7 @@ def _version(table: exp.Table) -> TableVersion | None:
         try:
             moment = datetime.datetime.fromisoformat(text)
         except ValueError as error:
-            raise SeamlineError(
-                SYNTAX_ERROR, f"{value.this.name!r} is not a timestamp"
-            ) from error
+            raise SeamlineError(SYNTAX_ERROR, f"{value.this.name!r} is not a timestamp") from error
         return TableVersion(
             "timestamp", moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
         )
@@ -286,9 +282,8 @@ def _rename(table: exp.Table, scan_id: str) -> None:
         table.set(argument, None)
 
 
-def _written_names(tree: exp.Expression) -> list[str | exp.Star | exp.Identifier | None]:
-    """What the statement calls its columns: an alias as text, a column as its identifier, a star,
-    or None for an expression without a name."""
+def _written_names(tree: exp.Expr) -> list[str | exp.Star | exp.Identifier | None]:
+    """What a statement calls its columns: alias, column's identifier, star, or None for none."""
     select = tree
     while isinstance(select, exp.SetOperation | exp.Subquery):
         select = select.this

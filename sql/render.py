@@ -1,12 +1,13 @@
 """A bound tree as the SQL of one engine.
 
-The text is generated from our tree, never taken from the user's. Everything whose meaning could differ
-is a `Call` with a template per engine; what is left (clauses, comparisons, boolean logic, joins) means
-the same in both, and sqlglot's generators write it.
+The text is generated from our tree, never taken from the user's. Everything whose meaning could
+differ is a `Call` with a template per engine; what is left (clauses, comparisons, boolean logic,
+joins) means the same in both, and sqlglot's generators write it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlglot import exp
@@ -32,14 +33,14 @@ def _call(generator: Any, node: Call, over: str = "", nulls: str = "") -> str:
     )
 
 
-def _argument(generator: Any, node: exp.Expression) -> str:
+def _argument(generator: Any, node: exp.Expr) -> str:
     """An argument, in brackets unless nothing around it could bind tighter."""
     text: str = generator.sql(node)
     plain = exp.Column | exp.Literal | Call | exp.Paren | exp.Null | exp.Boolean
     return text if isinstance(node, plain) else f"({text})"
 
 
-def _over(generator: Any, node: exp.Expression) -> str:
+def _over(generator: Any, node: exp.Expr) -> str:
     """A call with FILTER, IGNORE NULLS or OVER: these go where the call's template wants them."""
     over = nulls = ""
     inner = node
@@ -59,18 +60,29 @@ def _over(generator: Any, node: exp.Expression) -> str:
     return _call(generator, inner, over, nulls)
 
 
-_OURS = {
+class _Inline(exp.Expression):
+    """A relation written out in place: `this` is its SELECT, `alias` its name in the query."""
+
+    arg_types = {"this": True, "alias": True}  # noqa: RUF012
+
+
+def _inline(generator: Any, node: _Inline) -> str:
+    return f"({node.args['this']}) AS {generator.sql(exp.to_identifier(node.args['alias']))}"
+
+
+_OURS: dict[Any, Any] = {
     Call: _call,
     exp.Filter: _over,
     exp.IgnoreNulls: _over,
     exp.RespectNulls: _over,
+    _Inline: _inline,
 }
 
 
 class _SeamlineDuckDB(DuckDB):
     engine = DUCKDB
 
-    class Generator(DuckDB.Generator):
+    class Generator(DuckDB.Generator):  # type: ignore[valid-type, misc]
         TRANSFORMS = {**DuckDB.Generator.TRANSFORMS, **_OURS}  # noqa: RUF012
 
         def window_sql(self, expression: exp.Window) -> str:
@@ -80,7 +92,7 @@ class _SeamlineDuckDB(DuckDB):
 class _SeamlineSpark(Spark):
     engine = SPARK
 
-    class Generator(Spark.Generator):
+    class Generator(Spark.Generator):  # type: ignore[valid-type, misc]
         TRANSFORMS = {**Spark.Generator.TRANSFORMS, **_OURS}  # noqa: RUF012
 
         def window_sql(self, expression: exp.Window) -> str:
@@ -95,17 +107,28 @@ def _window(generator: Any, plain: Any, node: exp.Window) -> str:
     return _over(generator, node)
 
 
-def to_duckdb(tree: exp.Expression) -> str:
-    """The tree as DuckDB's SQL."""
-    return tree.sql(dialect=_SeamlineDuckDB, identify=True)
+def to_duckdb(tree: exp.Expr, relations: Mapping[str, str] | None = None) -> str:
+    """The tree as DuckDB's SQL.
+
+    Args:
+        tree: A bound tree.
+        relations: By scan id the SELECT that gives its rows, put in the place of its table.
+    """
+
+    def replace(node: exp.Expr) -> exp.Expr:
+        if relations and isinstance(node, exp.Table) and node.name in relations:
+            return _Inline(this=relations[node.name], alias=node.alias_or_name)
+        return node
+
+    return tree.transform(replace).sql(dialect=_SeamlineDuckDB, identify=True)
 
 
-def to_spark(tree: exp.Expression) -> str:
-    """The tree as Spark's SQL; LIKE gets an escape character, since Spark's default is not Trino's."""
+def to_spark(tree: exp.Expr) -> str:
+    """The tree as Spark's SQL; LIKE gets an escape character that occurs in no pattern."""
     return tree.transform(_spark_like).sql(dialect=_SeamlineSpark, identify=True)
 
 
-def _spark_like(node: exp.Expression) -> exp.Expression:
+def _spark_like(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.Like) and not isinstance(node.parent, exp.Escape):
         return exp.Escape(this=node, expression=exp.Literal.string("\x01"))
     return node

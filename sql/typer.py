@@ -1,9 +1,9 @@
 """Types of a qualified query, and its canonical form.
 
-Goes through the tree once, from the inside out. Each expression comes back with its type, in a form that
-both engines read alike: conversions explicit, functions and ambiguous operators as `Call`s, moments like
-CURRENT_TIMESTAMP as literals. A node that is not named here is refused, so that nothing reaches
-an engine whose meaning has not been settled.
+Goes through the tree once, from the inside out. Each expression comes back with its type, in a
+form that both engines read alike: conversions explicit, functions and ambiguous operators as
+`Call`s, moments like CURRENT_TIMESTAMP as literals. A node that is not named here is refused, so
+that nothing reaches an engine whose meaning has not been settled.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from seamline.sql.errors import (
 from seamline.sql.functions import Overload
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type
 
-Typed = tuple[exp.Expression, Type]
+Typed = tuple[exp.Expr, Type]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,25 +69,23 @@ class Typer:
         used: (scan id, column) pairs that the query reads.
     """
 
-    def __init__(
-        self, relations: Mapping[str, Mapping[str, Type]], now: datetime.datetime
-    ) -> None:
+    def __init__(self, relations: Mapping[str, Mapping[str, Type]], now: datetime.datetime) -> None:
         self._relations = relations
         self._now = now.astimezone(datetime.UTC)
         self.used: set[tuple[str, str]] = set()
 
     # --- Queries -------------------------------------------------------------------------------
 
-    def query(self, tree: exp.Expression) -> tuple[exp.Expression, list[Output]]:
+    def query(self, tree: exp.Expr) -> tuple[exp.Expr, list[Output]]:
         """The query in canonical form, and its columns."""
         return self._query(tree, None, {})
 
     def _query(
         self,
-        node: exp.Expression,
+        node: exp.Expr,
         outer: _Scope | None,
         ctes: Mapping[str, Sequence[Output]],
-    ) -> tuple[exp.Expression, list[Output]]:
+    ) -> tuple[exp.Expr, list[Output]]:
         ctes = self._with(node, outer, ctes)
         match node:
             case exp.Select():
@@ -103,7 +101,7 @@ class Typer:
 
     def _with(
         self,
-        node: exp.Expression,
+        node: exp.Expr,
         outer: _Scope | None,
         ctes: Mapping[str, Sequence[Output]],
     ) -> Mapping[str, Sequence[Output]]:
@@ -121,7 +119,7 @@ class Typer:
 
     def _select(
         self, node: exp.Select, outer: _Scope | None, ctes: Mapping[str, Sequence[Output]]
-    ) -> tuple[exp.Expression, list[Output]]:
+    ) -> tuple[exp.Expr, list[Output]]:
         _check_clauses(node)
         scope = _Scope(outer, ctes)
         if from_ := node.args.get("from_"):
@@ -160,7 +158,7 @@ class Typer:
 
     def _set_operation(
         self, node: exp.SetOperation, outer: _Scope | None, ctes: Mapping[str, Sequence[Output]]
-    ) -> tuple[exp.Expression, list[Output]]:
+    ) -> tuple[exp.Expr, list[Output]]:
         left, left_output = self._query(node.this, outer, ctes)
         right, right_output = self._query(node.expression, outer, ctes)
         if len(left_output) != len(right_output):
@@ -187,7 +185,7 @@ class Typer:
         self._order_by_outputs(node, output)
         return node, output
 
-    def _order_by_outputs(self, node: exp.Expression, output: Sequence[Output]) -> None:
+    def _order_by_outputs(self, node: exp.Expr, output: Sequence[Output]) -> None:
         """ORDER BY and LIMIT of a combination speak only of its columns."""
         scope = _Scope(None, {})
         scope.aliases = {column.name: column.type for column in output}
@@ -196,7 +194,7 @@ class Typer:
 
     # --- Clauses -------------------------------------------------------------------------------
 
-    def _source(self, node: exp.Expression, scope: _Scope) -> exp.Expression:
+    def _source(self, node: exp.Expr, scope: _Scope) -> exp.Expr:
         name = node.alias_or_name
         match node:
             case exp.Table():
@@ -305,7 +303,7 @@ class Typer:
         elif side:
             raise SeamlineError(NOT_SUPPORTED, f"{side} JOIN needs ON or USING", hint="")
 
-    def _condition(self, node: exp.Expression, clause: str, scope: _Scope) -> None:
+    def _condition(self, node: exp.Expr, clause: str, scope: _Scope) -> None:
         found = node.args.get(clause)
         if found is not None:
             found.set("this", self._boolean(found.this, scope, clause.upper()))
@@ -320,10 +318,10 @@ class Typer:
         group.set("expressions", [self._group_item(e, scope) for e in group.expressions])
         for key in ("grouping_sets", "cube", "rollup"):
             for item in group.args.get(key) or ():
-                if isinstance(item, exp.Expression):
+                if isinstance(item, exp.Expr):
                     self._group_item(item, scope)
 
-    def _group_item(self, node: exp.Expression, scope: _Scope) -> exp.Expression:
+    def _group_item(self, node: exp.Expr, scope: _Scope) -> exp.Expr:
         if isinstance(node, exp.Tuple | exp.Rollup | exp.Cube | exp.GroupingSets):
             node.set("expressions", [self._group_item(e, scope) for e in node.expressions])
             return node
@@ -334,7 +332,7 @@ class Typer:
         _require_comparable(type_, "GROUP BY")
         return inner
 
-    def _order(self, node: exp.Expression, scope: _Scope) -> None:
+    def _order(self, node: exp.Expr, scope: _Scope) -> None:
         order = node.args.get("order")
         if order is None:
             return
@@ -347,11 +345,13 @@ class Typer:
                 raise SeamlineError(NOT_SUPPORTED, "WITH FILL is not supported")
             ordered.set("nulls_first", bool(ordered.args.get("nulls_first")))
 
-    def _limits(self, node: exp.Expression) -> None:
+    def _limits(self, node: exp.Expr) -> None:
         limit = node.args.get("limit")
         if isinstance(limit, exp.Fetch):
             options = limit.args.get("limit_options")
-            if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+            if options is not None and (
+                options.args.get("percent") or options.args.get("with_ties")
+            ):
                 raise SeamlineError(NOT_SUPPORTED, "FETCH … WITH TIES or PERCENT is not supported")
             count = limit.args.get("count") or exp.Literal.number(1)
             node.set("limit", exp.Limit(expression=_row_count(count)))
@@ -366,7 +366,7 @@ class Typer:
 
     # --- Expressions ---------------------------------------------------------------------------
 
-    def _boolean(self, node: exp.Expression, scope: _Scope, where: str) -> exp.Expression:
+    def _boolean(self, node: exp.Expr, scope: _Scope, where: str) -> exp.Expr:
         inner, type_ = self._expression(node, scope)
         if not coercion.can_coerce(type_, types.BOOLEAN):
             raise SeamlineError(TYPE_MISMATCH, f"{where} needs a boolean, not {type_}", hint="")
@@ -379,7 +379,7 @@ class Typer:
             raise SeamlineError(TYPE_MISMATCH, f"{what} mixes {listed}")
         return common
 
-    def _expression(self, node: exp.Expression, scope: _Scope) -> Typed:
+    def _expression(self, node: exp.Expr, scope: _Scope) -> Typed:
         for class_ in type(node).__mro__:
             handler = _HANDLERS.get(class_)
             if handler is not None:
@@ -409,7 +409,7 @@ class Typer:
         inner, type_ = self._expression(node.this, scope)
         name = node.expression.name
         field = type_.field(name) if isinstance(type_, Row) else None
-        if field is None:
+        if field is None or not isinstance(type_, Row):
             raise SeamlineError(
                 COLUMN_NOT_FOUND,
                 f"{type_} has no field {name}",
@@ -647,9 +647,7 @@ class Typer:
                 raise SeamlineError(TYPE_MISMATCH, f"arithmetic needs numbers, not {type_}")
         return self._call(name, _numbers_alike(operands), scope)
 
-    def _move(
-        self, node: exp.Expression, interval: exp.Interval, scope: _Scope, *, back: bool
-    ) -> Typed:
+    def _move(self, node: exp.Expr, interval: exp.Interval, scope: _Scope, *, back: bool) -> Typed:
         count, unit = _interval(interval)
         time = self._expression(node, scope)
         amount = (_typed_number(-count if back else count), types.BIGINT)
@@ -662,7 +660,7 @@ class Typer:
                 return _typed_number(-(2**63)), types.BIGINT
         return self._call("$negate", [self._expression(node.this, scope)], scope)
 
-    def _concat(self, node: exp.Expression, scope: _Scope) -> Typed:
+    def _concat(self, node: exp.Expr, scope: _Scope) -> Typed:
         if isinstance(node, exp.Concat):
             parts = [self._expression(part, scope) for part in node.expressions]
             return self._call("concat", parts, scope)
@@ -703,7 +701,10 @@ class Typer:
     def _bracket(self, node: exp.Bracket, scope: _Scope) -> Typed:
         if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
             raise _unsupported(node)
-        operands = [self._expression(node.this, scope), self._expression(node.expressions[0], scope)]
+        operands = [
+            self._expression(node.this, scope),
+            self._expression(node.expressions[0], scope),
+        ]
         return self._call("$subscript", operands, scope)
 
     def _array(self, node: exp.Array, scope: _Scope) -> Typed:
@@ -714,7 +715,7 @@ class Typer:
         spec = CallSpec(overload, (common,) * len(items), returns)
         return call(spec, [_cast(*item, common) for item in items]), returns
 
-    def _now_literal(self, node: exp.Expression, _: _Scope) -> Typed:
+    def _now_literal(self, node: exp.Expr, _: _Scope) -> Typed:
         moment = self._now.replace(tzinfo=None)
         if isinstance(node, exp.CurrentDate):
             return _moment(moment.date(), types.DATE)
@@ -795,7 +796,7 @@ class Typer:
                 hint="Units are second, minute, hour, day, week, month, quarter and year.",
             )
         arguments = [self._expression(argument, scope) for argument in node.expressions[1:]]
-        if name == "date_diff" and len(arguments) == 2:  # noqa: PLR2004
+        if name == "date_diff" and len(arguments) == 2:
             common = self._common([type_ for _, type_ in arguments], "date_diff")
             arguments = [(_cast(*argument, common), common) for argument in arguments]
         return self._call(full_name, arguments, scope)
@@ -811,13 +812,13 @@ class Typer:
         match found:
             case [Array(key), Array(value)]:
                 type_ = Map(key, value)
-                overload = _constructor(
-                    "$map", "map({0}, {1})", "map_from_arrays({0}, {1})"
-                )
-                return call(CallSpec(overload, tuple(found), type_), [a for a, _ in arguments]), type_
+                overload = _constructor("$map", "map({0}, {1})", "map_from_arrays({0}, {1})")
+                return call(
+                    CallSpec(overload, tuple(found), type_), [a for a, _ in arguments]
+                ), type_
         raise SeamlineError(TYPE_MISMATCH, "MAP needs two arrays", hint="MAP(ARRAY[…], ARRAY[…]).")
 
-    # --- Aggregates and windows --------------------------------------------------------------------
+    # --- Aggregates and windows -------------------------------------------------------------------
 
     def _filter(self, node: exp.Filter, scope: _Scope) -> Typed:
         inner, type_ = self._expression(node.this, scope)
@@ -828,9 +829,15 @@ class Typer:
 
     def _window(self, node: exp.Window, scope: _Scope) -> Typed:
         inner, type_ = self._expression(node.this, scope)
-        function = inner.this if isinstance(inner, exp.Filter | exp.IgnoreNulls | exp.RespectNulls) else inner
+        function = (
+            inner.this
+            if isinstance(inner, exp.Filter | exp.IgnoreNulls | exp.RespectNulls)
+            else inner
+        )
         if not isinstance(function, Call) or function.spec.overload.kind == "scalar":
-            raise SeamlineError(NOT_SUPPORTED, "OVER needs an aggregate or window function", hint="")
+            raise SeamlineError(
+                NOT_SUPPORTED, "OVER needs an aggregate or window function", hint=""
+            )
         if function.args.get("distinct"):
             raise SeamlineError(NOT_SUPPORTED, "DISTINCT with OVER is not supported", hint="")
         node.set("this", inner)
@@ -849,12 +856,14 @@ class Typer:
         if frame is not None:
             _check_frame(frame)
 
-    def _nulls(self, node: exp.Expression, scope: _Scope) -> Typed:
+    def _nulls(self, node: exp.Expr, scope: _Scope) -> Typed:
         inner, type_ = self._expression(node.this, scope)
         names = {"lag", "lead", "first_value", "last_value", "nth_value"}
         if not isinstance(inner, Call) or inner.spec.overload.name not in names:
             raise SeamlineError(
-                NOT_SUPPORTED, "IGNORE NULLS is for lag, lead and first, last and nth value", hint=""
+                NOT_SUPPORTED,
+                "IGNORE NULLS is for lag, lead and first, last and nth value",
+                hint="",
             )
         return type(node)(this=inner), type_
 
@@ -936,21 +945,19 @@ _MOMENTS: dict[str, type[Any]] = {
 # --- Conversions ---------------------------------------------------------------------------------
 
 
-def _cast(node: exp.Expression, source: Type, target: Type) -> exp.Expression:
+def _cast(node: exp.Expr, source: Type, target: Type) -> exp.Expr:
     """The value as another type, where that needs no asking."""
     if source == target:
         return node
     return _convert(node, source, target, safe=False)
 
 
-def _convert(node: exp.Expression, source: Type, target: Type, *, safe: bool) -> exp.Expression:
+def _convert(node: exp.Expr, source: Type, target: Type, *, safe: bool) -> exp.Expr:
     overload = casts.overload(source, target, safe=safe)
     return call(CallSpec(overload, (source,), target), [node])
 
 
-def _cast_outputs(
-    query: exp.Expression, output: Sequence[Output], wanted: Sequence[Output]
-) -> exp.Expression:
+def _cast_outputs(query: exp.Expr, output: Sequence[Output], wanted: Sequence[Output]) -> exp.Expr:
     """A query whose columns have the wanted types; unchanged when they have them already."""
     if [column.type for column in output] == [column.type for column in wanted]:
         return query
@@ -995,13 +1002,11 @@ def _constructor(name: str, duckdb: str, spark: str) -> Overload:
     )
 
 
-def _row(members: Sequence[exp.Expression], type_: Row) -> exp.Expression:
+def _row(members: Sequence[exp.Expr], type_: Row) -> exp.Expr:
     names = [field.name for field in type_.fields]
 
     def duckdb(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
-        pairs = ", ".join(
-            f"{types.quoted(n)} := {a}" for n, a in zip(names, args, strict=True)
-        )
+        pairs = ", ".join(f"{types.quoted(n)} := {a}" for n, a in zip(names, args, strict=True))
         return f"struct_pack({pairs})"
 
     def spark(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
@@ -1012,7 +1017,7 @@ def _row(members: Sequence[exp.Expression], type_: Row) -> exp.Expression:
     return call(CallSpec(overload, tuple(f.type for f in type_.fields), type_), members)
 
 
-def _field(row: exp.Expression, type_: Row, field: Field) -> exp.Expression:
+def _field(row: exp.Expr, type_: Row, field: Field) -> exp.Expr:
     name = field.name
 
     def duckdb(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
@@ -1036,19 +1041,19 @@ def _spark_text(text: str) -> str:
 # --- Literals ------------------------------------------------------------------------------------
 
 
-def _constant(template: str, type_: Type, value: Any) -> exp.Expression:
+def _constant(template: str, type_: Type, value: Any) -> exp.Expr:
     """An expression without arguments, the same text on both engines."""
     escaped = template.replace("{", "{{").replace("}", "}}")
     return call(CallSpec(_constructor("$constant", escaped, escaped), (), type_, value), [])
 
 
-def _typed_text(text: str, type_: Type, value: Any) -> exp.Expression:
+def _typed_text(text: str, type_: Type, value: Any) -> exp.Expr:
     """A literal whose type each engine is told."""
     template = f"CAST('{text}' AS {{type}})"
     return call(CallSpec(_constructor("$literal", template, template), (), type_, value), [])
 
 
-def _typed_number(value: int) -> exp.Expression:
+def _typed_number(value: int) -> exp.Expr:
     if value == -(2**63):
         return _typed_text(str(value), types.BIGINT, value)
     return _constant(f"CAST({value} AS BIGINT)", types.BIGINT, value)
@@ -1075,28 +1080,28 @@ def _literal_of_type(node: exp.Cast) -> Typed | None:
     text = node.this.name
     kind = node.to.this
     try:
-        if kind == exp.DataType.Type.DATE:
+        if kind == exp.DType.DATE:
             return _moment(datetime.date.fromisoformat(text), types.DATE)
-        if kind in {exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ}:
+        if kind in {exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ}:
             return _timestamp_literal(text, kind)
-        if kind == exp.DataType.Type.DECIMAL and not node.to.expressions:
+        if kind == exp.DType.DECIMAL and not node.to.expressions:
             return _signed_decimal(text)
     except ValueError as error:
-        what = "timestamp" if kind != exp.DataType.Type.DATE else "date"
+        what = "timestamp" if kind != exp.DType.DATE else "date"
         raise SeamlineError(
             INVALID_LITERAL, f"{text!r} is not a {what}", location=_place(node.this)
         ) from error
     return None
 
 
-def _timestamp_literal(text: str, kind: exp.DataType.Type) -> Typed:
+def _timestamp_literal(text: str, kind: exp.DType) -> Typed:
     cleaned = text.strip()
     if cleaned.upper().endswith(" UTC"):
         cleaned = cleaned[:-4] + "+00:00"
     moment = datetime.datetime.fromisoformat(cleaned)
-    if moment.tzinfo is None and kind == exp.DataType.Type.TIMESTAMP:
+    if moment.tzinfo is None and kind == exp.DType.TIMESTAMP:
         return _moment(moment, types.TIMESTAMP)
-    instant = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+    instant = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
     return _moment(instant.astimezone(datetime.UTC), types.TIMESTAMP_TZ)
 
 
@@ -1132,14 +1137,14 @@ def _interval(node: exp.Interval) -> tuple[int, str]:
     return int(text), unit_name
 
 
-def _row_count(node: exp.Expression) -> exp.Expression:
+def _row_count(node: exp.Expr) -> exp.Expr:
     inner = _inner(node)
     if isinstance(inner, exp.Literal) and not inner.is_string and inner.name.isdigit():
         return exp.Literal.number(int(inner.name))
     raise SeamlineError(NOT_SUPPORTED, "LIMIT and OFFSET need a whole number, written out", hint="")
 
 
-def _is_text(node: exp.Expression, length: int | None = None) -> bool:
+def _is_text(node: exp.Expr, length: int | None = None) -> bool:
     return (
         isinstance(node, exp.Literal)
         and node.is_string
@@ -1150,28 +1155,28 @@ def _is_text(node: exp.Expression, length: int | None = None) -> bool:
 # --- Shapes --------------------------------------------------------------------------------------
 
 
-def _inner(node: exp.Expression) -> exp.Expression:
+def _inner(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
 
 
-def _unwrapped(node: exp.Expression) -> exp.Expression:
+def _unwrapped(node: exp.Expr) -> exp.Expr:
     return node.this if isinstance(node, exp.Subquery) and not node.args.get("with_") else node
 
 
-def _bracketed(node: exp.Expression) -> exp.Expression:
+def _bracketed(node: exp.Expr) -> exp.Expr:
     return node if isinstance(node, exp.Paren | exp.Column | Call) else exp.Paren(this=node)
 
 
-def _operand(node: exp.Expression) -> exp.Expression:
+def _operand(node: exp.Expr) -> exp.Expr:
     """An operand of a comparison: in brackets when it is itself a comparison or logic."""
     if isinstance(node, exp.Binary | exp.Not | exp.Between | exp.In | exp.Escape):
         return exp.Paren(this=node)
     return node
 
 
-def _renamed(output: Sequence[Output], alias: exp.Expression | None) -> list[Output]:
+def _renamed(output: Sequence[Output], alias: exp.Expr | None) -> list[Output]:
     columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
     if not columns:
         return list(output)
@@ -1200,7 +1205,7 @@ def _check_clauses(node: exp.Select) -> None:
         raise SeamlineError(NOT_SUPPORTED, "DISTINCT ON is not supported", hint="")
 
 
-def _check_frame(frame: exp.Expression) -> None:
+def _check_frame(frame: exp.Expr) -> None:
     kind = str(frame.args.get("kind") or "").upper()
     bounds = [frame.args.get("start"), frame.args.get("end")]
     plain = all(
@@ -1240,11 +1245,11 @@ def _check_grouping(node: exp.Select, scope: _Scope) -> None:
         _check_grouped(expression, keys, scope)
 
 
-def _group_keys(group: exp.Group) -> list[exp.Expression]:
-    keys: list[exp.Expression] = []
+def _group_keys(group: exp.Group) -> list[exp.Expr]:
+    keys: list[exp.Expr] = []
     pending = list(group.expressions)
     for key in ("grouping_sets", "cube", "rollup"):
-        pending += [e for e in group.args.get(key) or () if isinstance(e, exp.Expression)]
+        pending += [e for e in group.args.get(key) or () if isinstance(e, exp.Expr)]
     while pending:
         item = pending.pop()
         if isinstance(item, exp.Tuple | exp.Rollup | exp.Cube | exp.GroupingSets):
@@ -1257,7 +1262,7 @@ def _group_keys(group: exp.Group) -> list[exp.Expression]:
     return keys
 
 
-def _has_aggregate(node: exp.Expression) -> bool:
+def _has_aggregate(node: exp.Expr) -> bool:
     if isinstance(node, exp.Subquery | exp.Exists | exp.Select | exp.SetOperation):
         return False
     if isinstance(node, exp.Window):
@@ -1270,20 +1275,18 @@ def _has_aggregate(node: exp.Expression) -> bool:
     return any(_has_aggregate(child) for child in node.iter_expressions())
 
 
-def _function_arguments(node: exp.Expression) -> list[exp.Expression]:
+def _function_arguments(node: exp.Expr) -> list[exp.Expr]:
     while isinstance(node, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
         node = node.this
     return list(node.expressions)
 
 
-def _refuse_aggregates(node: exp.Expression, where: str) -> None:
+def _refuse_aggregates(node: exp.Expr, where: str) -> None:
     if _has_aggregate(node):
-        raise SeamlineError(
-            GROUPING_ERROR, f"{where} cannot hold an aggregate", hint="Use HAVING."
-        )
+        raise SeamlineError(GROUPING_ERROR, f"{where} cannot hold an aggregate", hint="Use HAVING.")
 
 
-def _check_grouped(node: exp.Expression, keys: Sequence[exp.Expression], scope: _Scope) -> None:
+def _check_grouped(node: exp.Expr, keys: Sequence[exp.Expr], scope: _Scope) -> None:
     if any(node == key for key in keys):
         return
     match node:
@@ -1294,7 +1297,10 @@ def _check_grouped(node: exp.Expression, keys: Sequence[exp.Expression], scope: 
         case exp.Filter():
             return
         case exp.Window():
-            parts: list[Any] = [*_function_arguments(node.this), *(node.args.get("partition_by") or ())]
+            parts: list[Any] = [
+                *_function_arguments(node.this),
+                *(node.args.get("partition_by") or ()),
+            ]
             if node.args.get("order") is not None:
                 parts += [item.this for item in node.args["order"].expressions]
             for part in parts:
@@ -1317,8 +1323,10 @@ def _check_grouped(node: exp.Expression, keys: Sequence[exp.Expression], scope: 
 # --- Messages ------------------------------------------------------------------------------------
 
 
-def _place(node: exp.Expression) -> Location | None:
-    identifier = node if isinstance(node, exp.Identifier | exp.Literal) else node.find(exp.Identifier)
+def _place(node: exp.Expr) -> Location | None:
+    identifier = (
+        node if isinstance(node, exp.Identifier | exp.Literal) else node.find(exp.Identifier)
+    )
     meta = identifier.meta if identifier is not None else {}
     if "line" not in meta:
         return None
@@ -1356,10 +1364,14 @@ def _comparison_hint(left: Type, right: Type) -> str | None:
     return None
 
 
-def _unsupported(node: exp.Expression) -> SeamlineError:
+def _unsupported(node: exp.Expr) -> SeamlineError:
     text = node.sql("trino")
-    return SeamlineError(
-        NOT_SUPPORTED, f"{text[:80]} ({type(node).__name__}) is not supported", location=_place(node)
-    ) if not isinstance(node, exp.Placeholder) else SeamlineError(
-        INVALID_PARAMETERS, "a placeholder has no value"
+    return (
+        SeamlineError(
+            NOT_SUPPORTED,
+            f"{text[:80]} ({type(node).__name__}) is not supported",
+            location=_place(node),
+        )
+        if not isinstance(node, exp.Placeholder)
+        else SeamlineError(INVALID_PARAMETERS, "a placeholder has no value")
     )

@@ -296,23 +296,23 @@ def _backquote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-_FROM_SQLGLOT: dict[exp.DataType.Type, Type] = {
-    exp.DataType.Type.BOOLEAN: BOOLEAN,
-    exp.DataType.Type.TINYINT: TINYINT,
-    exp.DataType.Type.SMALLINT: SMALLINT,
-    exp.DataType.Type.INT: INTEGER,
-    exp.DataType.Type.BIGINT: BIGINT,
-    exp.DataType.Type.FLOAT: REAL,
-    exp.DataType.Type.DOUBLE: DOUBLE,
-    exp.DataType.Type.VARCHAR: VARCHAR,
-    exp.DataType.Type.TEXT: VARCHAR,
-    exp.DataType.Type.VARBINARY: VARBINARY,
-    exp.DataType.Type.DATE: DATE,
-    exp.DataType.Type.TIME: TIME,
-    exp.DataType.Type.TIMESTAMP: TIMESTAMP,
-    exp.DataType.Type.TIMESTAMPTZ: TIMESTAMP_TZ,
-    exp.DataType.Type.TIMESTAMPNTZ: TIMESTAMP,
-    exp.DataType.Type.UUID: UUID,
+_FROM_SQLGLOT: dict[exp.DType, Type] = {
+    exp.DType.BOOLEAN: BOOLEAN,
+    exp.DType.TINYINT: TINYINT,
+    exp.DType.SMALLINT: SMALLINT,
+    exp.DType.INT: INTEGER,
+    exp.DType.BIGINT: BIGINT,
+    exp.DType.FLOAT: REAL,
+    exp.DType.DOUBLE: DOUBLE,
+    exp.DType.VARCHAR: VARCHAR,
+    exp.DType.TEXT: VARCHAR,
+    exp.DType.VARBINARY: VARBINARY,
+    exp.DType.DATE: DATE,
+    exp.DType.TIME: TIME,
+    exp.DType.TIMESTAMP: TIMESTAMP,
+    exp.DType.TIMESTAMPTZ: TIMESTAMP_TZ,
+    exp.DType.TIMESTAMPNTZ: TIMESTAMP,
+    exp.DType.UUID: UUID,
 }
 
 
@@ -324,15 +324,15 @@ def from_sqlglot(data_type: exp.DataType) -> Type:
     """
     kind = data_type.this
     arguments = data_type.expressions
-    if kind == exp.DataType.Type.DECIMAL:
+    if kind == exp.DType.DECIMAL:
         numbers = [_whole_number(argument) for argument in arguments]
         precision = numbers[0] if numbers else MAX_DECIMAL_PRECISION
         return decimal(precision, numbers[1] if len(numbers) > 1 else 0)
-    if kind in {exp.DataType.Type.ARRAY, exp.DataType.Type.LIST} and len(arguments) == 1:
+    if kind in {exp.DType.ARRAY, exp.DType.LIST} and len(arguments) == 1:
         return Array(from_sqlglot(arguments[0]))
-    if kind == exp.DataType.Type.MAP and len(arguments) == 2:  # noqa: PLR2004
+    if kind == exp.DType.MAP and len(arguments) == 2:
         return Map(from_sqlglot(arguments[0]), from_sqlglot(arguments[1]))
-    if kind == exp.DataType.Type.STRUCT:
+    if kind == exp.DType.STRUCT:
         return Row(tuple(_row_field(argument) for argument in arguments))
     simple = _FROM_SQLGLOT.get(kind)
     if simple is None:
@@ -381,14 +381,14 @@ def _check_precision(simple: Type, data_type: exp.DataType) -> None:
     )
 
 
-def _whole_number(argument: exp.Expression) -> int:
+def _whole_number(argument: exp.Expr) -> int:
     try:
         return int(argument.name)
     except ValueError as error:
         raise SeamlineError(NOT_SUPPORTED, f"{argument.sql()!r} is not a length") from error
 
 
-def _row_field(argument: exp.Expression) -> Field:
+def _row_field(argument: exp.Expr) -> Field:
     if not isinstance(argument, exp.ColumnDef) or not isinstance(argument.kind, exp.DataType):
         raise SeamlineError(
             NOT_SUPPORTED, "fields of a row type need names", hint="write row(name type, …)"

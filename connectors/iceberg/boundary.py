@@ -70,7 +70,8 @@ def decode(snapshot: Snapshot) -> Boundary | None:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SeamlineError(
-            BOUNDARY_INVALID, f"snapshot {snapshot.snapshot_id} carries a broken boundary: {error!r}"
+            BOUNDARY_INVALID,
+            f"snapshot {snapshot.snapshot_id} carries a broken boundary: {error!r}",
         ) from error
 
 

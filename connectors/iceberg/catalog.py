@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog as PyCatalog
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
@@ -28,17 +29,21 @@ from pyiceberg.exceptions import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as PyTable
+from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
 from sqlalchemy.exc import SQLAlchemyError
 
 from seamline.connectors.base import (
+    Boundary,
     ColdPlan,
     ScanRequest,
     Snapshot,
     SnapshotRef,
     TableState,
 )
+from seamline.connectors.iceberg.boundary import SUMMARY_KEY, encode
+from seamline.connectors.iceberg.files import FileReader
 from seamline.connectors.iceberg.scan import ScanPlanner
 from seamline.connectors.iceberg.types import table_schema
 from seamline.sql.errors import (
@@ -106,10 +111,13 @@ class _CachingSqlCatalog(SqlCatalog):
 class IcebergTable:
     """A loaded table: `ColdTable` over PyIceberg."""
 
-    def __init__(self, state: TableState, table: PyTable, planner: ScanPlanner) -> None:
+    def __init__(
+        self, state: TableState, table: PyTable, planner: ScanPlanner, files: FileReader
+    ) -> None:
         self._state = state
         self.iceberg = table
         self._planner = planner
+        self._files = files
 
     @property
     def state(self) -> TableState:
@@ -121,6 +129,16 @@ class IcebergTable:
         with storage_errors(f"table {self._state.display_name}"):
             return self._planner.plan(self.iceberg, self._state, snapshot_id, request)
 
+    def inspect(self, plan: ColdPlan) -> ColdPlan:
+        """See `ColdTable.inspect`."""
+        with storage_errors(f"table {self._state.display_name}"):
+            return self._files.inspect(self.iceberg.io, plan)
+
+    def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:
+        """See `ColdTable.deleted_rows`."""
+        with storage_errors(f"table {self._state.display_name}"):
+            return self._files.deleted_rows(self.iceberg.io, plan)
+
 
 class IcebergCatalog:
     """One catalog. Safe to share between threads."""
@@ -131,6 +149,7 @@ class IcebergCatalog:
         self._lock = threading.Lock()
         self._catalog: PyCatalog | None = None
         self._planner = ScanPlanner()
+        self._files = FileReader()
         self._states: collections.OrderedDict[tuple[str, ...], TableState] = (
             collections.OrderedDict()
         )
@@ -162,8 +181,12 @@ class IcebergCatalog:
         spec: PartitionSpec,
         order: SortOrder,
         properties: Mapping[str, str],
+        boundary: Boundary,
     ) -> IcebergTable:
-        """Creates a table, and its namespace when that is missing.
+        """Creates a table with its first, empty, marked snapshot in one commit.
+
+        The namespace is made when it is missing. The table keeps a name mapping, so that records
+        still reach a column under the name it had when they were written.
 
         Raises:
             SeamlineError: TABLE_EXISTS, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
@@ -172,13 +195,18 @@ class IcebergCatalog:
             with contextlib.suppress(NamespaceAlreadyExistsError):
                 if not self.pyiceberg.namespace_exists(identifier[:-1]):
                     self.pyiceberg.create_namespace(identifier[:-1])
-            table = self.pyiceberg.create_table(
+            transaction = self.pyiceberg.create_table_transaction(
                 identifier,
                 schema,
                 partition_spec=spec,
                 sort_order=order,
                 properties=dict(properties),
             )
+            mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
+            transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+            with transaction.update_snapshot({SUMMARY_KEY: encode(boundary)}).fast_append():
+                pass
+            table = transaction.commit_transaction()
         return self._wrap(identifier, table)
 
     def drop(self, identifier: tuple[str, ...], *, purge: bool) -> None:
@@ -212,7 +240,7 @@ class IcebergCatalog:
                 self._states[identifier] = known
                 while len(self._states) > STATES_CACHED_MAX:
                     self._states.popitem(last=False)
-        return IcebergTable(known, table, self._planner)
+        return IcebergTable(known, table, self._planner, self._files)
 
     @contextlib.contextmanager
     def _catalog_errors(self, identifier: tuple[str, ...] = ()) -> Iterator[None]:

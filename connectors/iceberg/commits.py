@@ -39,7 +39,10 @@ def commit_mark(table: IcebergTable, boundary: Boundary) -> int:
         transaction.update_snapshot({SUMMARY_KEY: encode(boundary)}).fast_append() as producer,
     ):
         snapshot_id = producer.snapshot_id
-    requirements = (*transaction._requirements, AssertTableUUID(uuid=table.iceberg.metadata.table_uuid))  # noqa: SLF001, E501
+    requirements = (
+        *transaction._requirements,  # noqa: SLF001 - see the module's docstring
+        AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
+    )
     _commit(table, requirements, transaction._updates)  # noqa: SLF001 - see the module's docstring
     return snapshot_id
 
@@ -98,3 +101,28 @@ def _commit(
         raise SeamlineError(
             CATALOG_UNAVAILABLE, f"table {name}: whether the commit landed is unknown: {error}"
         ) from error
+
+
+def move_head(table: IcebergTable, snapshot_id: int, to: int) -> None:
+    """Moves the head of `main` from one snapshot to another, only if it still is the first.
+
+    Raises:
+        SeamlineError: COMMIT_CONFLICT when the head is another snapshot by now.
+    """
+    _commit(
+        table,
+        (
+            AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
+            AssertRefSnapshotId(ref="main", snapshot_id=snapshot_id),
+        ),
+        (
+            SetSnapshotRefUpdate(
+                ref_name="main",
+                type=SnapshotRefType.BRANCH,
+                snapshot_id=to,
+                max_ref_age_ms=None,
+                max_snapshot_age_ms=None,
+                min_snapshots_to_keep=None,
+            ),
+        ),
+    )

@@ -27,7 +27,7 @@ from seamline.sql.predicates import (
 )
 from seamline.sql.types import Field, Type, Varbinary
 
-_COMPARISONS = {
+_COMPARISONS: Mapping[str, Any] = {
     "=": iceberg.EqualTo,
     "<>": iceberg.NotEqualTo,
     "<": iceberg.LessThan,
@@ -35,6 +35,9 @@ _COMPARISONS = {
     ">": iceberg.GreaterThan,
     ">=": iceberg.GreaterThanOrEqual,
 }
+_NULLS: Mapping[bool, Any] = {True: iceberg.NotNull, False: iceberg.IsNull}
+_STARTS_WITH: Any = iceberg.StartsWith
+_IN: Any = iceberg.In
 _WRONG_WITH_NAN = frozenset({">", ">=", "<>"})
 
 
@@ -59,15 +62,15 @@ def to_iceberg(predicate: Predicate | None, fields: Mapping[str, Field]) -> Bool
     return _leaf(predicate, field)
 
 
-def _leaf(predicate: Comparison | In | IsNull | StartsWith, field: Field) -> BooleanExpression:
+def _leaf(predicate: Comparison | In | IsNull | StartsWith, field: Field) -> Any:
     name, type_ = field.name, field.type
     match predicate:
         case IsNull(_, negated):
-            return iceberg.NotNull(name) if negated else iceberg.IsNull(name)
+            return _NULLS[negated](name)
         case StartsWith(_, prefix) if type_ == types.VARCHAR:
-            return iceberg.StartsWith(name, prefix)
+            return _STARTS_WITH(name, prefix)
         case In(_, values) if _has_literals(type_):
-            return iceberg.In(name, [_literal(value, type_) for value in values])
+            return _IN(name, [_literal(value, type_) for value in values])
         case Comparison(_, operator, value) if _has_literals(type_):
             if type_ in types.FLOATS and operator in _WRONG_WITH_NAN:
                 return AlwaysTrue()

@@ -1,9 +1,9 @@
 """From a snapshot to the exact list of files to read: manifests, pruning, deletes.
 
-Manifests are immutable and kept, parsed, by path; a new snapshot reads only its new ones. Pruning uses
-PyIceberg's own evaluators for partitions and column statistics, and may keep too many files, never too
-few. What DuckDB cannot read exactly (equality deletes, formats other than Parquet, encryption) is
-said in the plan, so that the statement goes to Spark.
+Manifests are immutable and kept, parsed, by path; a new snapshot reads only its new ones. Pruning
+uses PyIceberg's own evaluators for partitions and column statistics, and may keep too many files,
+never too few. What DuckDB cannot read exactly (equality deletes, formats other than Parquet,
+encryption) is said in the plan, so that the statement goes to Spark.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class ScanPlanner:
             ) from error
         with self._lock:
             self._manifest_lists[snapshot_id] = manifests
-            while len(self._manifest_lists) > 512:  # noqa: PLR2004 - small lists of paths
+            while len(self._manifest_lists) > 512:
                 self._manifest_lists.popitem(last=False)
         return manifests
 
@@ -139,7 +139,7 @@ class ScanPlanner:
 
 
 def _live_entries(table: PyTable, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
-    """The entries of a manifest that are not marked deleted, with the fields of format version 3."""
+    """The entries of a manifest that are not deleted, with the fields of format version 3."""
     try:
         with AvroFile[ManifestEntry](
             table.io.new_input(manifest.manifest_path),

@@ -39,11 +39,13 @@ class ClusterConfig:
         bootstrap_servers: host:port, comma-separated.
         properties: Further librdkafka properties (security and the like), from the gateway's
             configuration only.
+        java_properties: The same for Kafka's Java client, which Spark uses.
     """
 
     name: str
     bootstrap_servers: str
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    java_properties: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     def client_properties(self) -> dict[str, Any]:
         """Properties every client of the cluster needs."""

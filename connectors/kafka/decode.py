@@ -2,9 +2,9 @@
 
 The hot read and the tiering pipeline run this same code, so a row cannot change when it is tiered.
 What a record becomes depends on the record alone, never on the batch it arrives in, on the columns
-a query uses, or on which of a format's code paths handled it. A bad record follows the table's policy:
-`fail` stops with its partition, offset and reason; `null` gives a row of nulls with the reason in
-`_kafka_error`; `skip` leaves it out and counts it.
+a query uses, or on which of a format's code paths handled it. A bad record follows the table's
+policy: `fail` stops with its partition, offset and reason; `null` gives a row of nulls with the
+reason in `_kafka_error`; `skip` leaves it out and counts it.
 """
 
 from __future__ import annotations
@@ -28,16 +28,14 @@ POLICIES = ("fail", "null", "skip")
 class ValueDecoder(Protocol):
     """Decodes the values of records in one format into the table's own columns."""
 
-    def decode(
-        self, values: Sequence[bytes | None]
-    ) -> tuple[list[pa.Array], Mapping[int, str]]:
+    def decode(self, values: Sequence[bytes | None]) -> tuple[list[pa.Array], Mapping[int, str]]:
         """One array per column, a slot per value, and why each bad value (by index) is bad.
 
         A bad value has nulls in its slots.
         """
 
 
-FORMATS: Mapping[str, type[JsonValues] | type[RawValues]] = {"json": JsonValues, "raw": RawValues}
+FORMATS: Mapping[str, type[JsonValues | RawValues]] = {"json": JsonValues, "raw": RawValues}
 """Formats of record values by the name `WITH (format = …)` uses."""
 
 

@@ -6,11 +6,11 @@ exact one would; whenever it objects to anything, the exact path decides. A prop
 two equal.
 
 How JSON becomes a value: numbers for integers (whole, in range), real and double (finite, or the
-bare words NaN, Infinity and -Infinity), decimal (as a number or in a string, never rounded); strings
-for varchar, for date and time (ISO 8601), for uuid and for varbinary (base64); ISO 8601 strings or whole
-milliseconds since the epoch for timestamps, a time zone only where the column has one; objects for
-rows and for maps; arrays for arrays. A key that is absent is null; a key without a column is
-ignored. A tombstone, and the word null, give a row of nulls.
+bare words NaN, Infinity and -Infinity), decimal (as a number or in a string, never rounded);
+strings for varchar, for date and time (ISO 8601), for uuid and for varbinary (base64); ISO 8601
+strings or whole milliseconds since the epoch for timestamps, a time zone only where the column has
+one; objects for rows and for maps; arrays for arrays. A key that is absent is null; a key without
+a column is ignored. A tombstone, and the word null, give a row of nulls.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ class JsonValues:
             column.write_default is None and _type_has_fast_path(column.type) for column in columns
         )
 
-    def decode(
-        self, values: Sequence[bytes | None]
-    ) -> tuple[list[pa.Array], Mapping[int, str]]:
+    def decode(self, values: Sequence[bytes | None]) -> tuple[list[pa.Array], Mapping[int, str]]:
         """See `ValueDecoder.decode`."""
         if self._fast:
             arrays = self._decode_fast(values)
@@ -254,7 +252,10 @@ def _boolean(value: Any, type_: Type, path: str) -> bool:
     raise _unlike(value, type_, path)
 
 
-_RANGES = {types.INTEGER: (-(2**31), 2**31 - 1), types.BIGINT: (-(2**63), 2**63 - 1)}
+_RANGES: dict[Type, tuple[int, int]] = {
+    types.INTEGER: (-(2**31), 2**31 - 1),
+    types.BIGINT: (-(2**63), 2**63 - 1),
+}
 
 
 def _integer(value: Any, type_: Type, path: str) -> int:
@@ -355,7 +356,7 @@ def _timestamp(value: Any, type_: Type, path: str) -> int:
         raise ValueError(f"{path}: {text!r} has a time zone, the column has none")
     micros = _days(day, text, path) * 86_400_000_000
     hours, minutes, seconds = int(hour or 0), int(minute or 0), int(second or 0)
-    if hours > 23 or minutes > 59 or seconds > 59:  # noqa: PLR2004 - a clock's own numbers
+    if hours > 23 or minutes > 59 or seconds > 59:
         raise ValueError(f"{path}: {text!r} is not a time of day")
     micros += ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
     micros += int((fraction or "")[:6].ljust(6, "0"))
@@ -368,8 +369,8 @@ def _timestamp(value: Any, type_: Type, path: str) -> int:
 def _zone_micros(zone: str | None, text: str, path: str) -> int:
     if zone is None or zone == "Z":
         return 0
-    hours, minutes = int(zone[1:3]), int(zone[-2:]) if len(zone) > 3 else 0  # noqa: PLR2004
-    if hours > 23 or minutes > 59:  # noqa: PLR2004 - a clock's own numbers
+    hours, minutes = int(zone[1:3]), int(zone[-2:]) if len(zone) > 3 else 0
+    if hours > 23 or minutes > 59:
         raise ValueError(f"{path}: {text!r} has no valid time zone")
     micros = (hours * 60 + minutes) * 60_000_000
     return -micros if zone[0] == "-" else micros
@@ -399,7 +400,7 @@ def _time(value: Any, type_: Type, path: str) -> int:
     """Microseconds since midnight."""
     text = _string(value, type_, path)
     match = _TIME_TEXT.fullmatch(text)
-    if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:  # noqa: PLR2004
+    if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:
         raise ValueError(f"{path}: {text!r} is not a time of day")
     seconds = (int(match[1]) * 60 + int(match[2])) * 60 + int(match[3] or 0)
     return seconds * 1_000_000 + int((match[4] or "")[:6].ljust(6, "0"))
@@ -476,9 +477,9 @@ def _type_has_fast_path(type_: Type) -> bool:
 def _joined(values: Sequence[bytes | None]) -> bytes | None:
     """The records as lines, when each line is sure to hold whole JSON objects and nothing else.
 
-    A line that starts with `{` and ends with `}` cannot run into the next one: `}` and `{` with only
-    a line break between them are two values, at the top level, in any JSON text, and strings cannot
-    hold a raw line break. So as many rows as lines means one object a line.
+    A line that starts with `{` and ends with `}` cannot run into the next one: `}` and `{` with
+    only a line break between them are two values, at the top level, in any JSON text, and strings
+    cannot hold a raw line break. So as many rows as lines means one object a line.
     """
     try:
         whole = b"\n".join(values)  # type: ignore[arg-type]
@@ -582,9 +583,7 @@ def _convert(array: pa.Array, type_: Type) -> pa.Array:
 
 
 _DATE_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_MOMENT_PATTERN = (
-    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
-)
+_MOMENT_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
 
 
 def _convert_timestamps(array: pa.Array, type_: Type) -> pa.Array:
@@ -612,6 +611,4 @@ def _check_all(array: pa.Array, pattern: str) -> None:
 
 
 def _each(array: pa.Array, convert: Callable[[Any], Any], wanted: pa.DataType) -> pa.Array:
-    return pa.array(
-        [None if text is None else convert(text) for text in array.to_pylist()], wanted
-    )
+    return pa.array([None if text is None else convert(text) for text in array.to_pylist()], wanted)

@@ -150,10 +150,12 @@ class KafkaLog:
             asks.append(("high_watermark", OffsetSpec.latest(), READ_UNCOMMITTED))
         asks.append(("start", OffsetSpec.earliest(), isolation))
         pending = {
-            label: self._ask_offsets({pair: spec for pair in pairs}, level, deadline)
+            label: self._ask_offsets(dict.fromkeys(pairs, spec), level, deadline)
             for label, spec, level in asks
         }
-        answers = {label: _results(futures, deadline) for label, futures in pending.items()}
+        answers: dict[str, Mapping[TopicPartition, int]] = {
+            label: _results(futures, deadline) for label, futures in pending.items()
+        }
         answers.setdefault("high_watermark", answers["end"])
         return answers
 
@@ -262,7 +264,7 @@ class _RangeReader:
             if partition in self.open_ranges and event.offset() >= self._ends[partition]:
                 self._close(partition)
             return
-        if error.retriable() or not error.fatal() and error.code() in _PASSING:
+        if error.retriable() or (not error.fatal() and error.code() in _PASSING):
             return
         where = f"partition {event.partition()} of topic {self._topic} at {event.offset()}"
         raise named_error(error, where)
@@ -286,7 +288,9 @@ def _partitions(topic: Any) -> tuple[int, ...]:
 
 
 def _of(answers: Mapping[TopicPartition, int], topic: str) -> Offsets:
-    return Offsets({pair.partition: offset for pair, offset in answers.items() if pair.topic == topic})
+    return Offsets(
+        {pair.partition: offset for pair, offset in answers.items() if pair.topic == topic}
+    )
 
 
 def _seconds(deadline: Deadline) -> float:
@@ -300,8 +304,7 @@ def _results(
 ) -> dict[TopicPartition, int]:
     deadline.check()
     return {
-        pair: int(_result(future, f"topic {pair.topic}").offset)
-        for pair, future in futures.items()
+        pair: int(_result(future, f"topic {pair.topic}").offset) for pair, future in futures.items()
     }
 
 

@@ -26,9 +26,7 @@ class RawValues:
             )
         self._text = columns[0].type == VARCHAR
 
-    def decode(
-        self, values: Sequence[bytes | None]
-    ) -> tuple[list[pa.Array], Mapping[int, str]]:
+    def decode(self, values: Sequence[bytes | None]) -> tuple[list[pa.Array], Mapping[int, str]]:
         """See `ValueDecoder.decode`."""
         if not self._text:
             return [pa.array(values, pa.binary())], {}

@@ -1,7 +1,8 @@
 """Equality on the key column cuts the tail to the partitions its hash can lie in.
 
-Only on the owner's word (`seamline.key-partitioner`), and only while the topic has as many partitions as
-when the word was given: after a change, older records lie where the old count put them.
+Only on the owner's word (`seamline.key-partitioner`), and only while the topic has as many
+partitions as when the word was given: after a change, older records lie where the old count put
+them.
 """
 
 from __future__ import annotations

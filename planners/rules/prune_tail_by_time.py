@@ -1,8 +1,8 @@
 """Lower bounds on `_kafka_timestamp` cut the start of the tail.
 
 Every record before the first one at or after a moment is earlier than it, whatever the order of
-times in the log, so a lower bound is always safe. An upper bound is not: a late record may carry an early
-time. The offsets of the moments are facts, which `moments` asks for.
+times in the log, so a lower bound is always safe. An upper bound is not: a late record may carry
+an early time. The offsets of the moments are facts, which `moments` asks for.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Filters of the query, as far as they speak of one scan alone, are handed to that scan.
 
-The query keeps them. WHERE and the conditions of inner joins apply to every source, but to a source whose
-rows an outer join may replace by nulls only when no null can pass; the condition of an outer join applies
-to its null-supplied side alone.
+The query keeps them. WHERE and the conditions of inner joins apply to every source, but to a
+source whose rows an outer join may replace by nulls only when no null can pass; the condition of
+an outer join applies to its null-supplied side alone.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def _pushable(
 
 
 def _of_sources(
-    condition: exp.Expression,
-    sources: Mapping[str, exp.Expression],
+    condition: exp.Expr,
+    sources: Mapping[str, exp.Expr],
     nullable: set[str],
     names: Mapping[str, Mapping[str, str]],
 ) -> Iterator[tuple[str, Predicate]]:
@@ -101,7 +101,7 @@ def _of_sources(
         yield source.name, predicate
 
 
-def _conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
+def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
     inner = _inner(node)
     if isinstance(inner, exp.And):
         for part in inner.flatten():
@@ -123,7 +123,7 @@ def rejects_nulls(predicate: Predicate) -> bool:
             return True
 
 
-def to_predicate(node: exp.Expression, names: Mapping[str, str]) -> Predicate | None:
+def to_predicate(node: exp.Expr, names: Mapping[str, str]) -> Predicate | None:
     """The predicate an expression over one scan amounts to, None when it is none of the language.
 
     Args:
@@ -207,7 +207,7 @@ def _like(node: exp.Like, names: Mapping[str, str]) -> Predicate | None:
     return StartsWith(column, prefix) if prefix and pattern == prefix + "%" else None
 
 
-def _column(node: exp.Expression, names: Mapping[str, str]) -> str | None:
+def _column(node: exp.Expr, names: Mapping[str, str]) -> str | None:
     """The column an expression is, seen through conversions that keep order and equality."""
     node = _inner(node)
     while isinstance(node, Call) and _keeps_order(node):
@@ -227,7 +227,7 @@ def _keeps_order(node: Call) -> bool:
     )
 
 
-def constant(node: exp.Expression) -> Any:
+def constant(node: exp.Expr) -> Any:
     """The Python value of a constant expression, None when it is none or null."""
     node = _inner(node)
     match node:
@@ -263,7 +263,7 @@ def _computed(node: Call) -> Any:
     return None
 
 
-def _inner(node: exp.Expression) -> exp.Expression:
+def _inner(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Paren):
         node = node.this
     return node

@@ -41,7 +41,6 @@ SCALARS: tuple[Type, ...] = (
 )
 
 
-
 def nested(inner: st.SearchStrategy[Type]) -> st.SearchStrategy[Type]:
     """Arrays and rows of what `inner` gives."""
     return inner.map(Array) | st.lists(inner, min_size=1, max_size=3).map(
@@ -112,9 +111,11 @@ def right(type_: Type) -> st.SearchStrategy[Any]:
             )
         case Decimal(precision, scale):
             return st.integers(-(10**precision) + 1, 10**precision - 1).map(
-                lambda digits: f"{digits // 10**scale}.{digits % 10**scale:0{scale}}"
-                if digits >= 0
-                else str(0)
+                lambda digits: (
+                    f"{digits // 10**scale}.{digits % 10**scale:0{scale}}"
+                    if digits >= 0
+                    else str(0)
+                )
             )
         case Array(element):
             return st.lists(st.none() | right(element), max_size=3)

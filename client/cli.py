@@ -1,0 +1,89 @@
+"""The `seamline` command. Subcommands are loaded when they are called.
+
+`query` needs only the client. The others need the gateway's parts, and say which extra to install
+when these are missing. A named error prints as one line and its hint, and exits with 1.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from seamline.sql.errors import MISSING_EXTRA, SeamlineError
+from seamline.version import VERSION
+
+_COMMANDS: Mapping[str, tuple[str, str, str]] = {
+    "config": ("seamline.gateway.cli.config", "gateway", "Show the configuration."),
+    "demo": ("seamline.gateway.cli.demo", "gateway", "Run the main job end to end."),
+    "local": ("seamline.gateway.cli.local", "gateway", "The embedded stack: Kafka and a catalog."),
+    "query": ("seamline.query_command", "", "Run a statement on a gateway."),
+    "serve": ("seamline.gateway.cli.serve", "gateway", "Run the gateway."),
+    "table": ("seamline.gateway.cli.table", "gateway", "Create and look after unified tables."),
+    "tier": ("seamline.gateway.cli.tier", "spark", "Move the tail of topics into their tables."),
+}
+"""Name to (module, extra it needs, help); the module has a command of the same name."""
+
+_EXTRA_OF = {"pyspark": "spark", "py4j": "spark", "grpc": "spark"}
+
+
+class _LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        module, extra, _ = _COMMANDS[cmd_name]
+        try:
+            found: click.Command = getattr(importlib.import_module(module), cmd_name)
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").split(".")[0]
+            if missing == "seamline":
+                raise
+            raise SeamlineError(
+                MISSING_EXTRA,
+                f"`seamline {cmd_name}` needs {missing}, which is not installed",
+                hint=f"pip install 'seamline[{_EXTRA_OF.get(missing, extra)}]'",
+            ) from error
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_) for name, (_, _, help_) in _COMMANDS.items()])
+
+
+@click.group(cls=_LazyGroup)
+@click.version_option(VERSION, prog_name="seamline")
+def root() -> None:
+    """A Kafka topic and its Iceberg copy as one table."""
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Runs the command and exits."""
+    try:
+        root.main(arguments, prog_name="seamline", standalone_mode=False)
+    except SeamlineError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("canceled", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

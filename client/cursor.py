@@ -1,0 +1,325 @@
+"""Cursors: statements executed, their rows fetched, as Python values or as Arrow.
+
+The first fetch starts with the first chunk; later chunks are asked for when they are needed. Ctrl-C
+while waiting cancels the statement on the gateway.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from seamline.errors import InterfaceError, as_client_error
+from seamline.parameters import to_json
+from seamline.sql.errors import INVALID_ARGUMENT, MISSING_EXTRA, SeamlineError
+from seamline.transport import Transport
+from seamline.values import arrow_converter, json_converter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seamline.connection import Connection
+
+_WAIT_S = 20.0
+_PATH = "/api/v1/statements"
+
+Progress = Callable[[Mapping[str, Any]], None]
+
+
+class Cursor:
+    """A DB-API cursor.
+
+    Attributes:
+        arraysize: Rows `fetchmany` gives unless told otherwise.
+        description: Per column (name, type, None, None, None, None, None); None before a result.
+        rowcount: Rows of the result, -1 while not all are known.
+    """
+
+    def __init__(self, connection: Connection, transport: Transport) -> None:
+        self.arraysize = 1000
+        self.description: list[tuple[Any, ...]] | None = None
+        self.rowcount = -1
+        self._connection = connection
+        self._transport = transport
+        self._manifest: dict[str, Any] = {}
+        self._rows: Iterator[tuple[Any, ...]] = iter(())
+        self._closed = False
+
+    @property
+    def connection(self) -> Connection:
+        """The connection it belongs to."""
+        return self._connection
+
+    @property
+    def statement_id(self) -> str | None:
+        """The gateway's id of the statement."""
+        return self._manifest.get("statement_id")
+
+    @property
+    def receipt(self) -> dict[str, Any]:
+        """What the result reflects: seams, rows per tier, engine, token."""
+        return dict(self._manifest.get("receipt") or {})
+
+    @property
+    def token(self) -> str | None:
+        """Repeats this read when it is given to `execute`."""
+        return self._manifest.get("token")
+
+    # --- Executing -----------------------------------------------------------------------------
+
+    def execute(
+        self,
+        operation: str,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        engine: str | None = None,
+        token: str | None = None,
+        timeout: float | None = None,
+        row_limit: int | None = None,
+        dialect: str | None = None,
+        progress: Progress | None = None,
+    ) -> Cursor:
+        """Runs a statement and waits until its result is there.
+
+        Args:
+            operation: One statement; `?` or `:name` stand for parameters.
+            parameters: Their values.
+            engine: `auto`, `duckdb` or `spark`.
+            token: A token of an earlier receipt: the same rows again.
+            timeout: Seconds it may take.
+            row_limit: Rows after which the result is cut off.
+            dialect: Another dialect it is written in.
+            progress: Called with the manifest while it runs.
+
+        Raises:
+            Error: the gateway's named error as the DB-API's exception.
+        """
+        self._check_open()
+        self._release()
+        body: dict[str, Any] = {
+            "statement": operation,
+            "parameters": to_json(parameters),
+            "catalog": self._connection.catalog,
+            "schema": self._connection.schema,
+            "engine": engine or self._connection.engine,
+            "token": token,
+            "timeout": timeout,
+            "row_limit": row_limit,
+            "dialect": dialect,
+            "wait_timeout": 1.0 if progress else _WAIT_S,
+            "format": "ARROW_STREAM" if _has_arrow() else "JSON_ARRAY",
+        }
+        self._manifest = self._transport.json("POST", _PATH, body)
+        try:
+            self._wait(progress)
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+        self._connection.last_token = self.token or self._connection.last_token
+        self.description = [
+            (column["name"], column["type"], None, None, None, None, None)
+            for column in self._manifest["columns"]
+        ]
+        self.rowcount = self._manifest["row_count"]
+        self._rows = self._iterate_rows()
+        return self
+
+    def executemany(self, operation: str, seq_of_parameters: Sequence[Any]) -> Cursor:
+        """Runs a statement once for each set of parameters; the last result can be fetched."""
+        for parameters in seq_of_parameters:
+            self.execute(operation, parameters)
+        return self
+
+    def cancel(self) -> None:
+        """Asks the gateway to end the statement; may be called from another thread."""
+        if self.statement_id is not None:
+            self._transport.json("POST", f"{_PATH}/{self.statement_id}/cancel", {})
+
+    adbc_cancel = cancel
+
+    def _wait(self, progress: Progress | None) -> None:
+        while self._manifest["state"] in {"PENDING", "RUNNING"}:
+            if progress is not None:
+                progress(self._manifest)
+            wait = 1.0 if progress else _WAIT_S
+            path = f"{_PATH}/{self._manifest['statement_id']}?wait={wait}"
+            self._manifest = self._transport.json("GET", path)
+        if "error" in self._manifest:
+            raise as_client_error(SeamlineError.from_json(self._manifest["error"]))
+
+    # --- Rows ------------------------------------------------------------------------------------
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row, None at the end."""
+        self._check_result()
+        return next(self._rows, None)
+
+    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        """The next rows, at most `size`."""
+        self._check_result()
+        rows = []
+        for row in self._rows:
+            rows.append(row)
+            if len(rows) >= (self.arraysize if size is None else size):
+                break
+        return rows
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows that are left."""
+        self._check_result()
+        return list(self._rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        self._check_result()
+        return self._rows
+
+    def __next__(self) -> tuple[Any, ...]:
+        return next(self._rows)
+
+    # --- Arrow ------------------------------------------------------------------------------------
+
+    def fetch_record_batch(self) -> pa.RecordBatchReader:
+        """The result as a reader of Arrow batches, from its first row.
+
+        Raises:
+            InterfaceError: MISSING_EXTRA without pyarrow.
+        """
+        self._check_result()
+        arrow = _arrow()
+        chunks = self._arrow_chunks()
+        first = next(chunks)
+        reader = arrow.ipc.open_stream(first)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            yield from reader
+            for chunk in chunks:
+                yield from arrow.ipc.open_stream(chunk)
+
+        return arrow.RecordBatchReader.from_batches(reader.schema, batches())
+
+    def fetch_arrow_table(self) -> pa.Table:
+        """The result as one Arrow table."""
+        return self.fetch_record_batch().read_all()
+
+    fetchall_arrow = fetch_arrow_table
+    fetchallarrow = fetch_arrow_table
+
+    def fetchmany_arrow(self, size: int | None = None) -> pa.Table:
+        """The first rows of the result as an Arrow table, at most `size`."""
+        return self.fetch_arrow_table().slice(0, self.arraysize if size is None else size)
+
+    def fetch_df(self) -> Any:
+        """The result as a pandas DataFrame."""
+        return self.fetch_arrow_table().to_pandas()
+
+    def fetch_polars(self) -> Any:
+        """The result as a Polars DataFrame."""
+        if importlib.util.find_spec("polars") is None:
+            raise _missing("polars", "pip install polars")
+        import polars
+
+        return polars.from_arrow(self.fetch_arrow_table())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The result by Arrow's C stream interface."""
+        return self.fetch_record_batch().__arrow_c_stream__(requested_schema)
+
+    # --- The rest of the DB-API -------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Releases the result; the cursor cannot be used afterwards."""
+        if not self._closed:
+            self._release()
+            self._closed = True
+
+    def setinputsizes(self, sizes: object) -> None:
+        """Required by the DB-API; does nothing."""
+
+    def setoutputsize(self, size: object, column: object = None) -> None:
+        """Required by the DB-API; does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- Chunks -----------------------------------------------------------------------------------
+
+    def _iterate_rows(self) -> Iterator[tuple[Any, ...]]:
+        types = [column["type"] for column in self._manifest["columns"]]
+        if not _has_arrow():
+            converters = [json_converter(type_) for type_ in types]
+            for rows in self._json_chunks():
+                for row in rows:
+                    yield tuple(f(v) for f, v in zip(converters, row, strict=True))
+            return
+        arrow = _arrow()
+        converters = [arrow_converter(type_) for type_ in types]
+        for chunk in self._arrow_chunks():
+            for batch in arrow.ipc.open_stream(chunk):
+                columns = [
+                    list(map(convert, column.to_pylist()))
+                    for convert, column in zip(converters, batch.columns, strict=True)
+                ]
+                yield from zip(*columns, strict=True)
+
+    def _arrow_chunks(self) -> Iterator[bytes]:
+        inline = (self._manifest.get("inline") or {}).get("arrow")
+        for index in range(self._manifest["chunks"]["count"]):
+            if index == 0 and inline is not None:
+                yield base64.b64decode(inline)
+            else:
+                yield self._chunk(index)
+
+    def _json_chunks(self) -> Iterator[list[list[Any]]]:
+        inline = (self._manifest.get("inline") or {}).get("data")
+        for index in range(self._manifest["chunks"]["count"]):
+            if index == 0 and inline is not None:
+                yield inline
+            else:
+                path = f"{_PATH}/{self.statement_id}/chunks/{index}?format=JSON_ARRAY"
+                yield self._transport.json("GET", path)["data"]
+
+    def _chunk(self, index: int) -> bytes:
+        _, data, _ = self._transport.bytes(f"{_PATH}/{self.statement_id}/chunks/{index}")
+        return data
+
+    def _release(self) -> None:
+        """Tells the gateway that a result of which it keeps more than we hold is done with."""
+        manifest, self._manifest = self._manifest, {}
+        self.description, self.rowcount, self._rows = None, -1, iter(())
+        if manifest.get("statement_id") and manifest.get("chunks", {}).get("count", 0) > 1:
+            self._transport.json("DELETE", f"{_PATH}/{manifest['statement_id']}")
+
+    def _check_open(self) -> None:
+        if self._closed or self._connection.closed:
+            raise _misused("the cursor is closed")
+
+    def _check_result(self) -> None:
+        self._check_open()
+        if self.description is None:
+            raise _misused("there is no result: execute a statement first")
+
+
+def _has_arrow() -> bool:
+    return importlib.util.find_spec("pyarrow") is not None
+
+
+def _arrow() -> Any:
+    if not _has_arrow():
+        raise _missing("pyarrow", "pip install 'seamline[arrow]'")
+    import pyarrow as pa
+    import pyarrow.ipc
+
+    return pa
+
+
+def _missing(module: str, command: str) -> InterfaceError:
+    return InterfaceError(MISSING_EXTRA, f"this needs {module}", hint=command)
+
+
+def _misused(message: str) -> InterfaceError:
+    return InterfaceError(INVALID_ARGUMENT, message, hint="")

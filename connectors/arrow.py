@@ -1,0 +1,47 @@
+"""Arrow batches brought to one exact schema, whatever engine they come from."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch in `schema`: columns by position, types converted where the engine's differ.
+
+    Raises:
+        pyarrow.ArrowInvalid: when a value does not fit; no value is ever changed to make it fit.
+    """
+    if batch.schema.equals(schema):
+        return batch
+    arrays = [_as_type(batch.column(position), field.type) for position, field in enumerate(schema)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if array.type.equals(wanted):
+        return array
+    if pa.types.is_null(wanted):
+        return pa.nulls(len(array))
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pa.types.is_struct(wanted) and pa.types.is_struct(array.type):
+        children = [
+            _as_type(child, wanted.field(position).type)
+            for position, child in enumerate(_fields(array))
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
+    if pa.types.is_list(wanted) and pa.types.is_list(array.type):
+        items = _as_type(array.values, wanted.value_type)
+        return pa.ListArray.from_arrays(array.offsets, items, type=wanted, mask=_mask(array))
+    if pa.types.is_map(wanted) and pa.types.is_map(array.type):
+        keys, items = _as_type(array.keys, wanted.key_type), _as_type(array.items, wanted.item_type)
+        return pa.MapArray.from_arrays(array.offsets, keys, items, type=wanted, mask=_mask(array))
+    return array.cast(wanted)
+
+
+def _fields(array: pa.StructArray) -> list[pa.Array]:
+    return [array.field(position) for position in range(array.type.num_fields)]
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None

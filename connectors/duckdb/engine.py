@@ -1,0 +1,223 @@
+"""DuckDB: a fresh, locked-down instance for every statement.
+
+An instance reads the files of its plan and nothing else, cannot load extensions, and its
+configuration cannot be changed once it is ready. Making one costs some milliseconds, so the next
+one is made while nobody waits.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import queue
+import re
+from collections.abc import Iterator
+
+import duckdb
+import pyarrow as pa
+
+from seamline.connectors.arrow import conform
+from seamline.connectors.base import Deadline, EngineQuery, ResultStream, TailSource
+from seamline.connectors.duckdb.relation import data_paths, relation_sql, text
+from seamline.sql import render
+from seamline.sql.errors import (
+    COLD_FILE_INVALID,
+    COLD_FILE_MISSING,
+    DISK_FULL,
+    ERRORS,
+    EVALUATION_FAILED,
+    INTERNAL_ERROR,
+    INVALID_CAST,
+    MEMORY_LIMIT,
+    NUMERIC_OVERFLOW,
+    SUBQUERY_MULTIPLE_ROWS,
+    TAIL_TOO_LARGE,
+    ErrorCode,
+    SeamlineError,
+)
+
+BATCH_ROWS = 65_536
+INSTANCES_AHEAD = 2
+
+
+class DuckDBEngine:
+    """Runs queries in this process. Safe to share between threads.
+
+    Args:
+        memory_bytes: What one statement may hold in memory before it spills.
+        threads: Threads of one statement.
+        spill_directory: Where it spills; nothing else is ever written there.
+        spill_bytes: How much it may spill.
+    """
+
+    name = "duckdb"
+
+    def __init__(
+        self, *, memory_bytes: int, threads: int, spill_directory: str, spill_bytes: int
+    ) -> None:
+        self._config = {
+            "memory_limit": f"{memory_bytes // 1024}KiB",
+            "threads": str(threads),
+            "temp_directory": spill_directory,
+            "max_temp_directory_size": f"{spill_bytes // 1024}KiB",
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            "preserve_insertion_order": "false",
+        }
+        self._ready: queue.SimpleQueue[duckdb.DuckDBPyConnection] = queue.SimpleQueue()
+        self._maker = concurrent.futures.ThreadPoolExecutor(1, "seamline-duckdb")
+
+    def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
+        """See `Engine.run`."""
+        connection = self._take()
+        forget = deadline.on_end(connection.interrupt)
+
+        def close() -> None:
+            forget()
+            with contextlib.suppress(duckdb.Error):
+                connection.close()
+
+        try:
+            with _named_errors(deadline):
+                sql = self._prepare(connection, query)
+                reader = connection.execute(sql).to_arrow_reader(BATCH_ROWS)
+        except BaseException:
+            close()
+            raise
+        return ResultStream(query.schema, _batches(reader, query.schema, deadline), close)
+
+    def warm_up(self) -> None:
+        """Makes instances ahead of the next statements, in the background."""
+        self._maker.submit(self._refill)
+
+    def close(self) -> None:
+        """Releases what was made ahead."""
+        self._maker.shutdown(cancel_futures=True)
+        while not self._ready.empty():
+            self._ready.get_nowait().close()
+
+    def _prepare(self, connection: duckdb.DuckDBPyConnection, query: EngineQuery) -> str:
+        """Registers the inputs, locks the instance, and gives the statement."""
+        relations: dict[str, str] = {}
+        paths: list[str] = []
+        for name, tail in query.tails.items():
+            if isinstance(tail, TailSource):
+                raise SeamlineError(TAIL_TOO_LARGE, f"the tail of {tail.topic} was not read")
+            connection.register(f"tail_{name}", _lower_case(tail))
+        for scan in query.scans:
+            deletes = None
+            if scan.deletes is not None:
+                deletes = f"deletes_{scan.scan_id}"
+                connection.register(deletes, _local(scan.deletes))
+            tail_table = f"tail_{scan.tail}" if scan.tail is not None else None
+            if scan.rows is not None:
+                tail_table = f"rows_{scan.scan_id}"
+                connection.register(tail_table, _lower_case(scan.rows))
+            relations[scan.scan_id] = relation_sql(scan, tail_table, deletes)
+            paths.extend(data_paths(scan))
+        listed = ", ".join(text(path) for path in dict.fromkeys(paths))
+        connection.execute(f"SET allowed_paths = [{listed}]")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        return render.to_duckdb(query.tree, relations)
+
+    def _take(self) -> duckdb.DuckDBPyConnection:
+        try:
+            connection = self._ready.get_nowait()
+        except queue.Empty:
+            connection = self._make()
+        self.warm_up()
+        return connection
+
+    def _refill(self) -> None:
+        while self._ready.qsize() < INSTANCES_AHEAD:
+            self._ready.put(self._make())
+
+    def _make(self) -> duckdb.DuckDBPyConnection:
+        connection = duckdb.connect(":memory:", config=self._config)
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET python_enable_replacements = false")
+        return connection
+
+
+def _batches(
+    reader: pa.RecordBatchReader, schema: pa.Schema, deadline: Deadline
+) -> Iterator[pa.RecordBatch]:
+    with _named_errors(deadline):
+        for batch in reader:
+            deadline.check()
+            yield conform(batch, schema)
+
+
+def _lower_case(table: pa.Table) -> pa.Table:
+    return table.rename_columns([name.lower() for name in table.column_names])
+
+
+def _local(deletes: pa.Table) -> pa.Table:
+    """Paths as `read_parquet` reports them in `filename`."""
+    paths = pa.compute.replace_substring_regex(deletes.column("path"), "^file:(//)?", "")
+    return pa.table({"path": paths, "position": deletes.column("position")})
+
+
+# --- Errors --------------------------------------------------------------------------------------
+
+_OURS = re.compile(r"\b([A-Z]+(?:_[A-Z]+)+)(?:: (.*))?")
+
+
+@contextlib.contextmanager
+def _named_errors(deadline: Deadline) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        if isinstance(error, duckdb.InterruptException):
+            deadline.check()
+        raise named_error(error) from error
+    except (pa.ArrowInvalid, OSError) as error:  # from inside the reader
+        deadline.check()
+        raise named_error(error) from error
+
+
+def named_error(error: Exception) -> SeamlineError:
+    """The error of ours for one of DuckDB's."""
+    first_line = str(error).strip().split("\n", maxsplit=1)[0]
+    message = re.sub(r"^(\w+ )+(Error|Exception): ", "", first_line)
+    match = _OURS.match(message)
+    if match and match[1] in ERRORS:
+        return SeamlineError(ERRORS[match[1]], match[2] or _DEFAULT_MESSAGES.get(match[1], message))
+    return SeamlineError(_code_of(error, first_line), message)
+
+
+_DEFAULT_MESSAGES = {"DIVISION_BY_ZERO": "a divisor is zero"}
+
+_BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
+    ("No files found", COLD_FILE_MISSING),
+    ("No such file", COLD_FILE_MISSING),
+    ("Cannot open file", COLD_FILE_MISSING),
+    ("out of range", NUMERIC_OVERFLOW),
+    ("More than one row returned by a subquery", SUBQUERY_MULTIPLE_ROWS),
+    ("No magic bytes", COLD_FILE_INVALID),
+    ("Failed to read", COLD_FILE_INVALID),
+    ("Parquet", COLD_FILE_INVALID),
+    ("decompress", COLD_FILE_INVALID),
+    ("No space left", DISK_FULL),
+    ("max_temp_directory_size", MEMORY_LIMIT),
+)
+
+
+def _code_of(error: Exception, line: str) -> ErrorCode:
+    for part, code in _BY_TEXT:
+        if part.lower() in line.lower():
+            return code
+    match error:
+        case duckdb.OutOfMemoryException():
+            return MEMORY_LIMIT
+        case duckdb.ConversionException():
+            return INVALID_CAST
+        case duckdb.OutOfRangeException():
+            return NUMERIC_OVERFLOW
+        case duckdb.IOException():
+            return COLD_FILE_INVALID
+        case duckdb.InvalidInputException():
+            return EVALUATION_FAILED
+    return INTERNAL_ERROR

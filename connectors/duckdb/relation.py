@@ -1,0 +1,237 @@
+"""The rows of one scan as DuckDB's SQL: files read by field id, deletes applied, tail added.
+
+Files with the same schema of their own are read together. Each wanted column is found in them by
+its Iceberg field id, at every level of nesting, so a rename, a reordering, a promotion or a column
+dropped and added again read right whatever names the files hold; a column a file does not have is
+its initial default, or null. Filters need not be repeated here: DuckDB pushes the query's own into
+the files.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.connectors.base import DataFile, EngineScan
+from seamline.connectors.iceberg.files import field_id
+from seamline.sql import columns as names
+from seamline.sql import types
+from seamline.sql.types import Array, Field, Map, Row, Type, quoted
+
+_FILE = "__file"
+_POSITION = "__position"
+
+
+def relation_sql(scan: EngineScan, tail_table: str | None, deletes_table: str | None) -> str:
+    """A SELECT of the scan's columns under their lower-case names.
+
+    Args:
+        scan: The scan, its files inspected.
+        tail_table: Name under which the decoded tail is registered.
+        deletes_table: Name under which the deleted rows are registered.
+    """
+    parts = []
+    if scan.cold is not None:
+        groups = _groups(scan.cold.files)
+        parts += [_files_sql(scan, files, deletes_table) for files in groups]
+    if tail_table is not None:
+        parts.append(f"SELECT {_tail_columns(scan.columns)} FROM {quoted(tail_table)}")
+    if not parts:
+        parts.append(f"SELECT {_no_columns(scan.columns)} WHERE FALSE")
+    return " UNION ALL ".join(parts)
+
+
+def data_paths(scan: EngineScan) -> list[str]:
+    """The files DuckDB must be allowed to open for the scan."""
+    return [local_path(file.path) for file in scan.cold.files] if scan.cold is not None else []
+
+
+def local_path(path: str) -> str:
+    """An Iceberg location as DuckDB takes it: without the scheme of local files."""
+    for prefix in ("file://", "file:"):
+        if path.startswith(prefix):
+            return path[len(prefix) :]
+    return path
+
+
+def _groups(files: Sequence[DataFile]) -> list[list[DataFile]]:
+    """Files that one projection reads: same schema, same constants, with or without deletes."""
+    groups: dict[tuple[int, tuple[tuple[int, Any], ...], bool], list[DataFile]] = {}
+    for file in files:
+        assert file.physical is not None
+        key = (id(file.physical), _constants_needed(file), bool(file.deletes))
+        groups.setdefault(key, []).append(file)
+    return list(groups.values())
+
+
+def _constants_needed(file: DataFile) -> tuple[tuple[int, Any], ...]:
+    """Partition values of columns that the file itself does not store."""
+    assert file.physical is not None
+    if not file.partition:
+        return ()
+    stored = {field_id(field) for field in file.physical}
+    return tuple(pair for pair in file.partition if pair[0] not in stored)
+
+
+def _files_sql(scan: EngineScan, files: Sequence[DataFile], deletes_table: str | None) -> str:
+    first = files[0]
+    assert first.physical is not None
+    stored = {field_id(field): field for field in first.physical}
+    constants = dict(_constants_needed(first))
+    columns = [_column_sql(column, stored, constants) for column in scan.columns]
+    if not columns:
+        columns = ['NULL AS "__none"']
+    options = ", can_have_nan = true"
+    where = ""
+    if first.deletes and deletes_table is not None:
+        options += ", filename = true, file_row_number = true"
+        where = (
+            f" WHERE NOT EXISTS (SELECT 1 FROM {quoted(deletes_table)} AS d"
+            " WHERE d.path = filename AND d.position = file_row_number)"
+        )
+    if scan.cold_end is not None:
+        where += (" AND " if where else " WHERE ") + _below(scan, stored)
+    paths = ", ".join(text(local_path(file.path)) for file in files)
+    return f"SELECT {', '.join(columns)} FROM read_parquet([{paths}]{options}){where}"
+
+
+def _below(scan: EngineScan, stored: Mapping[int | None, pa.Field]) -> str:
+    """Rows at or past the cut do not belong to it: a later snapshot stands in for the cut's own."""
+    assert scan.cold_end is not None
+    by_name = {field.name: field for field in stored.values()}
+    partition, offset = (quoted(by_name[n].name) for n in (names.PARTITION, names.OFFSET))
+    cases = " ".join(f"WHEN {p} THEN {end}" for p, end in scan.cold_end.items())
+    return f"{offset} < CASE {partition} {cases} ELSE {2**63 - 1} END"
+
+
+def _column_sql(
+    column: Field, stored: Mapping[int | None, pa.Field], constants: Mapping[int, Any]
+) -> str:
+    name = quoted(column.name.lower())
+    type_ = types.to_duckdb(column.type)
+    field = stored.get(column.field_id)
+    if field is not None:
+        return f"{_converted(quoted(field.name), field, column.type)} AS {name}"
+    if column.field_id in constants:
+        return f"CAST({literal(constants[column.field_id])} AS {type_}) AS {name}"
+    if column.initial_default is not None:
+        return f"CAST({literal(column.initial_default)} AS {type_}) AS {name}"
+    return f"CAST(NULL AS {type_}) AS {name}"
+
+
+def _converted(expression: str, field: pa.Field, wanted: Type) -> str:
+    """A stored value as the wanted type, its parts found by field id."""
+    if _is_stored_as(field, wanted):
+        return expression
+    match wanted:
+        case Row(fields):
+            by_id = {field_id(child): child for child in _children(field)}
+            members = ", ".join(
+                f"{quoted(f.name)} := {_member(expression, by_id, f)}" for f in fields
+            )
+            return f"CASE WHEN {expression} IS NULL THEN NULL ELSE struct_pack({members}) END"
+        case Array(element):
+            inner = _converted("x", _children(field)[0], element)
+            return f"list_transform({expression}, lambda x: {inner})"
+        case Map(key, value):
+            key_field, value_field = field.type.key_field, field.type.item_field
+            keys, values = f"map_keys({expression})", f"map_values({expression})"
+            return (
+                f"CASE WHEN {expression} IS NULL THEN NULL ELSE map("
+                f"list_transform({keys}, lambda x: {_converted('x', key_field, key)}), "
+                f"list_transform({values}, lambda x: {_converted('x', value_field, value)})) END"
+            )
+        case types.UUID:
+            return _uuid_text(expression, field)
+        case types.TIMESTAMP_TZ if field.type.tz is None:
+            return f"({expression} AT TIME ZONE 'UTC')"
+        case types.TIMESTAMP if field.type.tz is not None:
+            return f"({expression} AT TIME ZONE 'UTC')"
+    return f"CAST({expression} AS {types.to_duckdb(wanted)})"
+
+
+def _member(expression: str, by_id: Mapping[int | None, pa.Field], wanted: Field) -> str:
+    found = by_id.get(wanted.field_id)
+    if found is None:
+        default = literal(wanted.initial_default) if wanted.initial_default is not None else "NULL"
+        return f"CAST({default} AS {types.to_duckdb(wanted.type)})"
+    inner = f"struct_extract({expression}, {text(found.name)})"
+    return _converted(inner, found, wanted.type)
+
+
+def _is_stored_as(field: pa.Field, wanted: Type) -> bool:
+    """Whether DuckDB reads the stored value as exactly the wanted type, names included."""
+    match wanted:
+        case Row(fields):
+            children = _children(field)
+            return len(children) == len(fields) and all(
+                field_id(child) == f.field_id
+                and child.name == f.name
+                and _is_stored_as(child, f.type)
+                for child, f in zip(children, fields, strict=True)
+            )
+        case Array(element):
+            return _is_stored_as(_children(field)[0], element)
+        case Map(key, value):
+            return _is_stored_as(field.type.key_field, key) and _is_stored_as(
+                field.type.item_field, value
+            )
+        case types.UUID:
+            return bool(pa.types.is_string(field.type))
+        case types.Varbinary():
+            is_fixed = pa.types.is_fixed_size_binary(field.type)
+            return bool(is_fixed or pa.types.is_binary(field.type))
+    return bool(field.type.equals(types.to_arrow(wanted)))
+
+
+def _children(field: pa.Field) -> list[pa.Field]:
+    return [field.type.field(i) for i in range(field.type.num_fields)]
+
+
+def _uuid_text(expression: str, field: pa.Field) -> str:
+    """A stored uuid as text: annotated ones DuckDB knows, bare bytes it does not."""
+    if pa.types.is_fixed_size_binary(field.type):
+        digits = f"lower(hex({expression}))"
+        parts = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+        return " || '-' || ".join(f"substr({digits}, {start}, {size})" for start, size in parts)
+    return f"CAST({expression} AS VARCHAR)"
+
+
+def _tail_columns(columns: Sequence[Field]) -> str:
+    if not columns:
+        return 'NULL AS "__none"'
+    return ", ".join(quoted(column.name.lower()) for column in columns)
+
+
+def _no_columns(columns: Sequence[Field]) -> str:
+    if not columns:
+        return 'NULL AS "__none"'
+    return ", ".join(
+        f"CAST(NULL AS {types.to_duckdb(c.type)}) AS {quoted(c.name.lower())}" for c in columns
+    )
+
+
+def text(value: str) -> str:
+    """A string literal."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def literal(value: Any) -> str:
+    """A Python value as a literal of DuckDB's SQL; what needs a type is cast around it."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).upper()
+        case int() | float() | decimal.Decimal():
+            return f"'{value}'"
+        case bytes():
+            return f"unhex('{value.hex()}')"
+        case datetime.datetime() | datetime.date() | datetime.time():
+            return text(str(value))
+        case _:
+            return text(str(value))

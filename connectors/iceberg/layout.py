@@ -1,0 +1,132 @@
+"""Partitioning and sorting of a table, from the words of a definition.
+
+`day(ts)`, `bucket(16, id)`, `truncate(4, name)`, `ts` partition; `ts`, `ts DESC`, `ts DESC NULLS
+LAST` sort.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    TruncateTransform,
+    YearTransform,
+)
+from pyiceberg.types import NestedField, PrimitiveType
+
+from seamline.sql.errors import INVALID_TABLE_DEFINITION, SeamlineError
+
+_PARTITION = re.compile(
+    r"\s*(?:(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?([^,)]+?)\s*(?:,\s*(\d+)\s*)?\)|(.+?))\s*"
+)
+_SORT = re.compile(r"\s*(.+?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE)
+_BY_TIME: Mapping[str, Any] = {
+    "year": YearTransform,
+    "month": MonthTransform,
+    "day": DayTransform,
+    "hour": HourTransform,
+}
+_HINT = "write: column, year(c), month(c), day(c), hour(c), bucket(n, c) or truncate(n, c)"
+
+
+def partition_spec(schema: Schema, words: Sequence[str]) -> PartitionSpec:
+    """The partition spec the words describe.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION.
+    """
+    fields = []
+    for position, text in enumerate(words):
+        column, transform = _partition(schema, text)
+        suffix = "" if isinstance(transform, IdentityTransform) else f"_{_name(transform)}"
+        fields.append(
+            PartitionField(
+                source_id=column.field_id,
+                field_id=PARTITION_FIELD_ID_START + position,
+                transform=transform,
+                name=column.name.replace(".", "_") + suffix,
+            )
+        )
+    return PartitionSpec(*fields)
+
+
+def sort_order(schema: Schema, words: Sequence[str]) -> SortOrder:
+    """The sort order the words describe; nulls come last unless they say otherwise.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION.
+    """
+    fields = []
+    for text in words:
+        match = _SORT.fullmatch(text)
+        assert match is not None
+        column = _column(schema, match[1], text)
+        nulls_first = (match[3] or "last").lower() == "first"
+        fields.append(
+            SortField(
+                source_id=column.field_id,
+                transform=IdentityTransform(),
+                direction=SortDirection.DESC
+                if (match[2] or "").lower() == "desc"
+                else SortDirection.ASC,
+                null_order=NullOrder.NULLS_FIRST if nulls_first else NullOrder.NULLS_LAST,
+            )
+        )
+    return SortOrder(*fields)
+
+
+def _partition(schema: Schema, text: str) -> tuple[NestedField, Any]:
+    match = _PARTITION.fullmatch(text)
+    assert match is not None
+    function, before, inside, after, plain = match.groups()
+    if plain is not None:
+        return _column(schema, plain, text), IdentityTransform()
+    column = _column(schema, inside, text)
+    size = before or after
+    name = function.lower()
+    if name in _BY_TIME and size is None:
+        transform: Any = _BY_TIME[name]()
+    elif name in {"bucket", "truncate"} and size is not None and int(size) > 0:
+        transform = BucketTransform(int(size)) if name == "bucket" else TruncateTransform(int(size))
+    else:
+        raise _invalid(text)
+    if not transform.can_transform(column.field_type):
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION,
+            f"{text.strip()} is not defined for a column of type {column.field_type}",
+        )
+    return column, transform
+
+
+def _column(schema: Schema, name: str, text: str) -> NestedField:
+    try:
+        column = schema.find_field(name.strip().strip('"'), case_sensitive=False)
+    except ValueError as error:
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION, f"{text.strip()}: there is no column {name.strip()}"
+        ) from error
+    if not isinstance(column.field_type, PrimitiveType):
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION, f"{text.strip()}: {name.strip()} is not a simple column"
+        )
+    return column
+
+
+def _name(transform: Any) -> str:
+    return {"truncate": "trunc"}.get(str(transform).split("[")[0], str(transform).split("[")[0])
+
+
+def _invalid(text: str) -> SeamlineError:
+    return SeamlineError(
+        INVALID_TABLE_DEFINITION, f"{text.strip()} is not a partitioning", hint=_HINT
+    )

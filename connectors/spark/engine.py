@@ -1,0 +1,222 @@
+"""Spark as an engine: a query over the same seam, through Spark Connect.
+
+Every statement has a session of its own. The cold side is the table at its snapshot; the tail is
+shipped as Arrow or, when it is large, read by Spark's executors at the same offsets with the same
+decoder. Results come back as Arrow while Spark computes them. A canceled statement interrupts its
+tag.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.connectors.arrow import conform
+from seamline.connectors.base import Deadline, EngineQuery, ResultStream, TailSource
+from seamline.connectors.kafka.cluster import ClusterConfig
+from seamline.connectors.spark.relation import relation_sql
+from seamline.connectors.spark.settings import SESSION
+from seamline.connectors.spark.tail import decoded_tail
+from seamline.sql import render
+from seamline.sql.errors import (
+    COLD_FILE_INVALID,
+    COLD_FILE_MISSING,
+    DIVISION_BY_ZERO,
+    ERRORS,
+    INVALID_CAST,
+    LOG_TRIMMED,
+    NOT_SUPPORTED,
+    NUMERIC_OVERFLOW,
+    SNAPSHOT_GONE,
+    SPARK_FAILED,
+    SPARK_UNAVAILABLE,
+    SUBQUERY_MULTIPLE_ROWS,
+    ErrorCode,
+    SeamlineError,
+)
+
+_LOG = logging.getLogger("seamline.spark")
+
+
+class SparkEngine:
+    """Runs queries on a Spark Connect server. Safe to share between threads.
+
+    Args:
+        url: Gives the server's address, starting one if need be.
+        close: Called when the engine is closed.
+        clusters: Clusters whose topics executors may have to read, by name.
+        tail_partitions: Tasks a large tail is split over at least.
+    """
+
+    name = "spark"
+
+    def __init__(
+        self,
+        url: Callable[[], str],
+        close: Callable[[], None],
+        clusters: Mapping[str, ClusterConfig],
+        *,
+        tail_partitions: int,
+    ) -> None:
+        self._url = url
+        self._close = close
+        self._clusters = clusters
+        self._tail_partitions = tail_partitions
+
+    def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
+        """See `Engine.run`."""
+        with _named_errors(deadline):
+            session = self._session()
+            tag = f"seamline-{uuid.uuid4().hex}"
+            session.addTag(tag)
+            forget = deadline.on_end(lambda: _interrupt(session, tag))
+
+            def close() -> None:
+                forget()
+                with contextlib.suppress(Exception):  # the server may be gone: nothing is held here
+                    session.stop()
+
+            try:
+                frame = session.sql(self._prepare(session, query))
+                return ResultStream(query.schema, _batches(session, frame, query, deadline), close)
+            except BaseException:
+                close()
+                raise
+
+    def close(self) -> None:
+        """Lets the server go, if it is ours."""
+        self._close()
+
+    def _session(self) -> Any:
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.builder.remote(self._url()).create()
+        for key, value in SESSION.items():
+            session.conf.set(key, value)
+        return session
+
+    def _prepare(self, session: Any, query: EngineQuery) -> str:
+        for name, tail in query.tails.items():
+            frame = (
+                self._tail(session, tail) if isinstance(tail, TailSource) else _local(session, tail)
+            )
+            _lower_case(frame).createOrReplaceTempView(f"tail_{name}")
+        for scan in query.scans:
+            view = f"tail_{scan.tail}" if scan.tail is not None else None
+            if scan.rows is not None:
+                view = f"rows_{scan.scan_id}"
+                _lower_case(_local(session, scan.rows)).createOrReplaceTempView(view)
+            session.sql(relation_sql(scan, view)).createOrReplaceTempView(scan.scan_id)
+        return render.to_spark(query.tree)
+
+    def _tail(self, session: Any, tail: TailSource) -> Any:
+        cluster = self._clusters[tail.cluster]
+        return decoded_tail(
+            session,
+            bootstrap_servers=cluster.bootstrap_servers,
+            properties=cluster.java_properties,
+            ranges=tail.ranges,
+            isolation=tail.isolation,
+            spec=tail.decoder,
+            min_partitions=self._tail_partitions,
+        )
+
+
+def _local(session: Any, table: pa.Table) -> Any:
+    """An Arrow table as a DataFrame, without the metadata that Spark does not take."""
+    schema = pa.schema([pa.field(field.name, field.type) for field in table.schema])
+    if table.num_rows == 0:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return session.createDataFrame([], from_arrow_schema(schema))
+    return session.createDataFrame(pa.Table.from_arrays(table.columns, schema=schema))
+
+
+def _lower_case(frame: Any) -> Any:
+    return frame.toDF(*(name.lower() for name in frame.columns))
+
+
+def _batches(
+    session: Any, frame: Any, query: EngineQuery, deadline: Deadline
+) -> Iterator[pa.RecordBatch]:
+    with _named_errors(deadline):
+        plan = frame._plan.to_proto(session.client)  # noqa: SLF001 - the only way to stream Arrow
+        for part in session.client.to_table_as_iterator(plan, {}):
+            deadline.check()
+            if isinstance(part, pa.Table):
+                for batch in part.to_batches():
+                    yield conform(batch, query.schema)
+
+
+def _interrupt(session: Any, tag: str) -> None:
+    try:
+        session.interruptTag(tag)
+    except Exception as error:  # noqa: BLE001 - the statement ends anyway; say what happened
+        _LOG.warning("Spark could not be told to stop %s: %s", tag, error)
+
+
+# --- Errors --------------------------------------------------------------------------------------
+
+_OURS = re.compile(r"\b([A-Z]+(?:_[A-Z]+)+): ([^\n]*)")
+_CONDITIONS: Mapping[str, ErrorCode] = {
+    "DIVIDE_BY_ZERO": DIVISION_BY_ZERO,
+    "ARITHMETIC_OVERFLOW": NUMERIC_OVERFLOW,
+    "NUMERIC_VALUE_OUT_OF_RANGE": NUMERIC_OVERFLOW,
+    "CAST_OVERFLOW": NUMERIC_OVERFLOW,
+    "BINARY_ARITHMETIC_OVERFLOW": NUMERIC_OVERFLOW,
+    "CAST_INVALID_INPUT": INVALID_CAST,
+    "SCALAR_SUBQUERY_TOO_MANY_ROWS": SUBQUERY_MULTIPLE_ROWS,
+    "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY": NOT_SUPPORTED,
+    "KAFKA_DATA_LOSS": LOG_TRIMMED,
+}
+_BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
+    ("DIVISION_BY_ZERO", DIVISION_BY_ZERO),
+    ("Cannot find snapshot", SNAPSHOT_GONE),
+    ("NotFoundException", COLD_FILE_MISSING),
+    ("FileNotFoundException", COLD_FILE_MISSING),
+    ("does not exist", COLD_FILE_MISSING),
+    ("not a Parquet file", COLD_FILE_INVALID),
+    ("StatusCode.UNAVAILABLE", SPARK_UNAVAILABLE),
+    ("failed to connect", SPARK_UNAVAILABLE),
+    ("some data may have been lost", LOG_TRIMMED),
+)
+
+
+@contextlib.contextmanager
+def _named_errors(deadline: Deadline) -> Iterator[None]:
+    try:
+        yield
+    except SeamlineError:
+        raise
+    except ImportError:
+        raise
+    except Exception as error:
+        deadline.check()
+        raise named_error(error) from error
+
+
+def named_error(error: Exception) -> SeamlineError:
+    """The error of ours for one of Spark's, whatever class it comes as."""
+    text = str(error)
+    condition = _condition(error)
+    code = _CONDITIONS.get(condition.split(".")[0])
+    for match in _OURS.finditer(text):
+        if match[1] in ERRORS:
+            return SeamlineError(ERRORS[match[1]], match[2].split(" SQLSTATE")[0].strip())
+    if code is None:
+        code = next((c for part, c in _BY_TEXT if part in text), SPARK_FAILED)
+    if code is DIVISION_BY_ZERO:
+        return SeamlineError(code, "a divisor is zero")
+    message = re.sub(r"\s+", " ", text.split("\n\nJVM stacktrace", 1)[0])
+    return SeamlineError(code, message[:500])
+
+
+def _condition(error: Exception) -> str:
+    getter = getattr(error, "getCondition", None)
+    return str(getter() or "") if getter is not None else ""

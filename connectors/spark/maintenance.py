@@ -1,0 +1,126 @@
+"""Maintenance of a table on Spark: compaction, manifests, and expiry that keeps the boundary.
+
+Expiry never drops the newest marked snapshot: the tag that protects it is moved there first, so a
+foreign commit on top of it cannot hide it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+from seamline.connectors.base import TableState
+from seamline.connectors.iceberg import commits
+from seamline.connectors.iceberg.boundary import TAG, boundary_of
+from seamline.connectors.iceberg.catalog import IcebergCatalog
+from seamline.connectors.spark.engine import named_error
+from seamline.connectors.spark.settings import quoted_name
+from seamline.sql.errors import BOUNDARY_MISSING, SeamlineError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Maintained:
+    """What maintenance did.
+
+    Attributes:
+        files_rewritten: Small data files that were merged.
+        files_added: Files they became.
+        manifests_rewritten: Manifests that were merged.
+        snapshots_expired: Snapshots that are no longer kept.
+        files_deleted: Files that only they used.
+    """
+
+    files_rewritten: int = 0
+    files_added: int = 0
+    manifests_rewritten: int = 0
+    snapshots_expired: int = 0
+    files_deleted: int = 0
+
+
+def maintain(
+    spark: Any,
+    catalog: IcebergCatalog,
+    identifier: tuple[str, ...],
+    *,
+    compact: bool,
+    rewrite_manifests: bool,
+    expire_older_than: datetime.datetime | None,
+    retain_last: int,
+    report: Callable[[str], None],
+) -> Maintained:
+    """Maintains one table.
+
+    Args:
+        spark: A Spark session that knows the catalog.
+        catalog: The catalog.
+        identifier: The table's name in it.
+        compact: Whether to merge small files.
+        rewrite_manifests: Whether to merge small manifests.
+        expire_older_than: Snapshots older than this are expired; None expires none.
+        retain_last: Snapshots that are kept whatever their age.
+        report: Called with what is being done.
+
+    Raises:
+        SeamlineError: named after the cause.
+    """
+    name = quoted_name((catalog.name, *identifier))
+    before = catalog.load(identifier).state
+    result = Maintained()
+    if compact:
+        report("merging small files")
+        row = _call(spark, catalog, "rewrite_data_files", f"table => '{name}'")
+        result = dataclasses.replace(
+            result,
+            files_rewritten=row["rewritten_data_files_count"],
+            files_added=row["added_data_files_count"],
+        )
+    if rewrite_manifests:
+        report("merging manifests")
+        row = _call(spark, catalog, "rewrite_manifests", f"table => '{name}'")
+        result = dataclasses.replace(result, manifests_rewritten=row["rewritten_manifests_count"])
+    if expire_older_than is not None:
+        report("expiring snapshots")
+        protect_boundary(catalog, identifier)
+        moment = expire_older_than.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+        row = _call(
+            spark,
+            catalog,
+            "expire_snapshots",
+            f"table => '{name}', older_than => TIMESTAMP '{moment}', retain_last => {retain_last}",
+        )
+        after = catalog.load(identifier).state
+        result = dataclasses.replace(
+            result,
+            snapshots_expired=len(set(before.snapshots) - set(after.snapshots)),
+            files_deleted=sum(v for k, v in row.items() if k.startswith("deleted_") and v),
+        )
+    return result
+
+
+def protect_boundary(catalog: IcebergCatalog, identifier: tuple[str, ...]) -> None:
+    """Puts the tag on the newest marked snapshot of the table's own line."""
+    table = catalog.load(identifier)
+    marked = _newest_marked(table.state)
+    known = table.state.refs.get(TAG)
+    if marked is not None and (known is None or known.snapshot_id != marked):
+        commits.tag_boundary(table, marked)
+
+
+def _newest_marked(state: TableState) -> int | None:
+    try:
+        return boundary_of(state, state.current_snapshot_id).snapshot_id
+    except SeamlineError as error:
+        if error.code is BOUNDARY_MISSING:  # a plain table: nothing to protect
+            return None
+        raise
+
+
+def _call(spark: Any, catalog: IcebergCatalog, procedure: str, arguments: str) -> dict[str, Any]:
+    try:
+        (row,) = spark.sql(f"CALL `{catalog.name}`.system.{procedure}({arguments})").collect()
+    except Exception as error:
+        raise named_error(error) from error
+    found: dict[str, Any] = row.asDict()
+    return found

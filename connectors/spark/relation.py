@@ -1,0 +1,137 @@
+"""The rows of one scan as Spark's SQL: the table at its snapshot, plus the tail.
+
+Iceberg reads the files. A snapshot is read with the schema it had; each wanted column is found in
+that schema by field id, so that a statement after a rename or a dropped and added column reads
+what its own schema means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seamline.connectors.base import EngineScan
+from seamline.connectors.spark.settings import quoted_name
+from seamline.sql import columns as names
+from seamline.sql import types
+from seamline.sql.types import Array, Field, Map, Row, Type
+
+
+def relation_sql(scan: EngineScan, tail_view: str | None) -> str:
+    """A SELECT of the scan's columns under their lower-case names.
+
+    Args:
+        scan: The scan.
+        tail_view: Name of the view that holds the decoded tail.
+    """
+    parts = []
+    if scan.cold is not None and scan.snapshot_id is not None:
+        parts.append(_cold_sql(scan))
+    if tail_view is not None:
+        parts.append(f"SELECT {_tail_columns(scan.columns)} FROM `{tail_view}`")
+    if not parts:
+        parts.append(f"SELECT {_no_columns(scan.columns)} WHERE FALSE")
+    return " UNION ALL ".join(parts)
+
+
+def _cold_sql(scan: EngineScan) -> str:
+    stored = {field.field_id: field for field in scan.stored}
+    wanted = ", ".join(_column_sql(column, stored) for column in scan.columns) or "NULL AS `__none`"
+    where = f" WHERE {_below(scan)}" if scan.cold_end is not None else ""
+    return f"SELECT {wanted} FROM {quoted_name(scan.table)} VERSION AS OF {scan.snapshot_id}{where}"
+
+
+def _below(scan: EngineScan) -> str:
+    assert scan.cold_end is not None
+    cases = " ".join(f"WHEN {p} THEN {end}L" for p, end in scan.cold_end.items())
+    return f"`{names.OFFSET}` < CASE `{names.PARTITION}` {cases} ELSE {2**63 - 1}L END"
+
+
+def _column_sql(column: Field, stored: Mapping[int, Field]) -> str:
+    name = _quote(column.name.lower())
+    found = stored.get(column.field_id)
+    if found is None:
+        return f"{_default(column)} AS {name}"
+    return f"{_converted(_quote(found.name), found.type, column.type)} AS {name}"
+
+
+def _converted(expression: str, stored: Type, wanted: Type) -> str:
+    """A stored value as the wanted type, its parts found by field id."""
+    if same_layout(stored, wanted):
+        return expression
+    match stored, wanted:
+        case Row(have), Row(want):
+            by_id = {field.field_id: field for field in have}
+            members = []
+            for field in want:
+                found = by_id.get(field.field_id)
+                value = (
+                    _default(field)
+                    if found is None
+                    else _converted(f"{expression}.{_quote(found.name)}", found.type, field.type)
+                )
+                members.append(f"{_text(field.name)}, {value}")
+            inner = f"named_struct({', '.join(members)})"
+            return f"CASE WHEN {expression} IS NULL THEN NULL ELSE {inner} END"
+        case Array(one), Array(other):
+            return f"transform({expression}, x -> {_converted('x', one, other)})"
+        case Map(key, value), Map(other_key, other_value):
+            keyed = (
+                f"transform_values({expression}, (k, v) -> {_converted('v', value, other_value)})"
+            )
+            if same_layout(key, other_key):
+                return keyed
+            return f"transform_keys({keyed}, (k, v) -> {_converted('k', key, other_key)})"
+    return f"CAST({expression} AS {types.to_spark(wanted)})"
+
+
+def same_layout(stored: Type, wanted: Type) -> bool:
+    """Whether both are the same type with the same fields, by id and by name, in the same order."""
+    match stored, wanted:
+        case Row(have), Row(want):
+            return len(have) == len(want) and all(
+                h.field_id == w.field_id and h.name == w.name and same_layout(h.type, w.type)
+                for h, w in zip(have, want, strict=True)
+            )
+        case Array(one), Array(other):
+            return same_layout(one, other)
+        case Map(key, value), Map(other_key, other_value):
+            return same_layout(key, other_key) and same_layout(value, other_value)
+    return stored == wanted
+
+
+def _default(field: Field) -> str:
+    return f"CAST({_literal(field.initial_default)} AS {types.to_spark(field.type)})"
+
+
+def _literal(value: Any) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).upper()
+        case bytes():
+            return f"X'{value.hex()}'"
+        case _:
+            return _text(str(value))
+
+
+def _tail_columns(columns: Sequence[Field]) -> str:
+    return ", ".join(_quote(c.name.lower()) for c in columns) or "NULL AS `__none`"
+
+
+def _no_columns(columns: Sequence[Field]) -> str:
+    return (
+        ", ".join(
+            f"CAST(NULL AS {types.to_spark(c.type)}) AS {_quote(c.name.lower())}" for c in columns
+        )
+        or "NULL AS `__none`"
+    )
+
+
+def _quote(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,137 @@
+"""A local Spark Connect server: started when first needed, supervised, gone with its owner.
+
+The server runs under a small keeper process that holds one end of a pipe. When the owner closes
+the pipe, or dies however suddenly, the keeper ends the server's whole process group. The server
+listens on loopback only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from seamline.connectors.spark.settings import SparkSettings, environment
+from seamline.sql.errors import SPARK_UNAVAILABLE, SeamlineError
+
+START_S_MAX = 120.0
+_STOP_S = 10.0
+_MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+
+class ConnectServer:
+    """One local server. Safe to share between threads."""
+
+    def __init__(self, settings: SparkSettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._port = 0
+
+    def url(self) -> str:
+        """The server's address; starts it when it does not run.
+
+        Raises:
+            SeamlineError: SPARK_UNAVAILABLE when it does not come up.
+        """
+        with self._lock:
+            if self._keeper is None or self._keeper.poll() is not None:
+                self._start()
+            return f"sc://127.0.0.1:{self._port}"
+
+    def close(self) -> None:
+        """Ends the server and waits until it is gone."""
+        with self._lock:
+            keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            assert keeper.stdin is not None
+            keeper.stdin.close()
+            keeper.wait(_STOP_S + 5)
+
+    @property
+    def log_path(self) -> pathlib.Path:
+        """Where the server writes what it has to say."""
+        return self._settings.directory / "spark-connect.log"
+
+    def _start(self) -> None:
+        self._settings.directory.mkdir(parents=True, exist_ok=True)
+        self._port = _free_port()
+        with self.log_path.open("ab") as log:
+            self._keeper = subprocess.Popen(
+                [sys.executable, "-m", __name__, *self._command()],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment(),
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + START_S_MAX
+        while not _listens(self._port):
+            if self._keeper.poll() is not None or time.monotonic() > deadline:
+                raise SeamlineError(
+                    SPARK_UNAVAILABLE, f"the local Spark did not start; see {self.log_path}"
+                )
+            time.sleep(0.1)
+
+    def _command(self) -> list[str]:
+        conf = {
+            **self._settings.static_conf(),
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(self._port),
+        }
+        settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+        return [
+            str(_spark_home() / "bin" / "spark-submit"),
+            "--class",
+            _MAIN,
+            *settings,
+            "spark-internal",
+        ]
+
+
+def _spark_home() -> pathlib.Path:
+    import pyspark
+
+    return pathlib.Path(pyspark.__file__).parent
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _keep(command: list[str]) -> int:
+    """The keeper: runs the server until it ends or the owner's end of the pipe is closed."""
+    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def end_with_owner() -> None:
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
+        try:
+            server.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)
+
+    threading.Thread(target=end_with_owner, daemon=True).start()
+    return server.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(_keep(sys.argv[1:]))

@@ -1,0 +1,155 @@
+"""Spark's settings for Seamline: the same catalogs, UTC, ANSI, and nothing left open.
+
+One place, so that the local server, a tiering application and the printed configuration agree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+
+from seamline.connectors.iceberg.catalog import CatalogConfig
+from seamline.sql.errors import INVALID_CONFIG, SeamlineError
+
+PACKAGES = (
+    "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
+    "org.xerial:sqlite-jdbc:3.50.3.0",
+)
+"""What Spark's own distribution lacks, as Maven coordinates."""
+
+SESSION: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    "spark.sql.runSQLOnFiles": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+}
+"""Settings of a session, on a server of ours or of somebody else's."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """How Spark is started here.
+
+    Attributes:
+        master: Master of a Spark started here.
+        driver_memory: Its memory.
+        catalogs: Catalogs it must know.
+        jars: Jar files it needs; none when they are resolved as packages or a cluster has them.
+        conf: Further settings; they win.
+        directory: Where it may put logs and scratch files.
+    """
+
+    master: str
+    driver_memory: str
+    catalogs: tuple[CatalogConfig, ...]
+    jars: tuple[pathlib.Path, ...]
+    conf: Mapping[str, str]
+    directory: pathlib.Path
+
+    def static_conf(self) -> dict[str, str]:
+        """Settings that must be there when Spark starts."""
+        scratch = self.directory / "spark"
+        conf = {
+            "spark.master": self.master,
+            "spark.driver.memory": self.driver_memory,
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.local.dir": str(scratch / "local"),
+            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+            "spark.sql.shuffle.partitions": str(_cores()),
+            "spark.sql.extensions": (
+                "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+            ),
+            "spark.driver.extraJavaOptions": (
+                f"-Dderby.system.home={scratch} -Djava.net.preferIPv4Stack=true -Duser.timezone=UTC"
+            ),
+            **SESSION,
+        }
+        if not self.master.startswith("local"):
+            del conf["spark.driver.host"], conf["spark.driver.bindAddress"]
+        if self.jars:
+            conf["spark.jars"] = ",".join(str(jar) for jar in self.jars)
+        for catalog in self.catalogs:
+            conf.update(catalog_conf(catalog))
+        return {**conf, **self.conf}
+
+
+def environment() -> dict[str, str]:
+    """Environment of a Spark started here: this interpreter for its Python workers."""
+    return {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def catalog_conf(catalog: CatalogConfig) -> dict[str, str]:
+    """A catalog of the configuration as Spark is told of it.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG when Spark's form of it is not known.
+    """
+    own: dict[str, str] = {
+        "type": {"sql": "jdbc"}.get(catalog.type, catalog.type),
+        "uri": catalog.uri,
+        "warehouse": catalog.warehouse,
+        "cache-enabled": "false",
+    }
+    if catalog.type == "sql":
+        own["uri"] = jdbc_uri(catalog.uri)
+        own["jdbc.schema-version"] = "V1"
+    own.update(
+        {
+            k: v
+            for k, v in catalog.properties.items()
+            if k.startswith(("s3.", "token", "credential"))
+        }
+    )
+    own.update(catalog.spark)
+    prefix = f"spark.sql.catalog.{catalog.name}"
+    return {
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        **{f"{prefix}.{key}": value for key, value in own.items()},
+    }
+
+
+_SQLITE = re.compile(r"sqlite(?:\+\w+)?:///(?P<path>[^?]+)(?:\?.*)?")
+_SERVER = re.compile(r"(?P<kind>postgresql|mysql)(?:\+\w+)?://(?P<rest>.+)")
+
+
+def jdbc_uri(uri: str) -> str:
+    """An SQLAlchemy address as the JDBC address of the same database.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG.
+    """
+    if match := _SQLITE.fullmatch(uri):
+        return f"jdbc:sqlite:{match['path']}?busy_timeout=30000"
+    if match := _SERVER.fullmatch(uri):
+        return f"jdbc:{match['kind']}://{match['rest']}"
+    raise SeamlineError(
+        INVALID_CONFIG,
+        f"Spark's address of the catalog at {uri.split('://')[0]}:// is not known",
+        hint="Give it under catalogs.<name>.spark.uri.",
+    )
+
+
+def quoted_name(parts: Sequence[str]) -> str:
+    """A table's name in Spark's SQL."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

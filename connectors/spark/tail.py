@@ -1,0 +1,108 @@
+"""Exact ranges of a topic as a Spark DataFrame, decoded by the one decoder in Spark's workers.
+
+Used by tiering and by statements whose tail is too large for the gateway. Spark's Kafka source
+reads from start offsets up to, not including, end offsets, and fails when any of them is no longer
+there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.connectors.base import OffsetRange, RawBatch
+from seamline.connectors.kafka.decode import Decoder, DecoderSpec
+from seamline.sql.types import Field, to_spark
+
+_SECURITY_PREFIX = "kafka."
+
+
+def decoded_tail(
+    spark: Any,
+    *,
+    bootstrap_servers: str,
+    properties: Mapping[str, str],
+    ranges: Sequence[OffsetRange],
+    isolation: str,
+    spec: DecoderSpec,
+    batch_mark: int | None = None,
+    min_partitions: int = 0,
+) -> Any:
+    """A DataFrame of the decoded rows, in the columns of the decoder.
+
+    Args:
+        spark: A Spark session, classic or Connect.
+        bootstrap_servers: The cluster as Spark's executors reach it.
+        properties: Properties of Kafka's Java client, without a prefix.
+        ranges: What to read, one range a partition.
+        isolation: What to read it under.
+        spec: How records are decoded.
+        batch_mark: Value of `_kafka_batch`, when the rows are being tiered.
+        min_partitions: Splits ranges further so that at least as many tasks share them.
+    """
+    starts = {str(r.partition): r.start for r in ranges}
+    ends = {str(r.partition): r.end_exclusive for r in ranges}
+    reader = (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .option("kafka.isolation.level", isolation)
+        .option("assign", json.dumps({spec.topic: [r.partition for r in ranges]}))
+        .option("startingOffsets", json.dumps({spec.topic: starts}))
+        .option("endingOffsets", json.dumps({spec.topic: ends}))
+        .option("includeHeaders", "true")
+        .option("failOnDataLoss", "true")
+    )
+    if min_partitions > len(ranges):
+        reader = reader.option("minPartitions", str(min_partitions))
+    for key, value in properties.items():
+        reader = reader.option(_SECURITY_PREFIX + key, value)
+    records = reader.load().select("partition", "offset", "timestamp", "key", "value", "headers")
+    return records.mapInArrow(_decoding(spec, batch_mark), spark_schema(spec.columns))
+
+
+def spark_schema(columns: Sequence[Field]) -> str:
+    """The columns as a schema in Spark's words."""
+    return ", ".join(f"`{c.name.replace('`', '``')}` {to_spark(c.type)}" for c in columns)
+
+
+def _decoding(spec: DecoderSpec, batch_mark: int | None) -> Any:
+    """The function that Spark's workers run over Arrow batches of records."""
+
+    def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = Decoder(spec)
+        for batch in batches:
+            if batch.num_rows:
+                yield _plain(decoder.decode(raw_batch(batch), batch_mark).rows)
+
+    return decode
+
+
+def raw_batch(batch: pa.RecordBatch) -> RawBatch:
+    """Records as Spark's Kafka source gives them, in the form the decoder takes."""
+    milliseconds = batch.column("timestamp").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+    return RawBatch(
+        partitions=batch.column("partition"),
+        offsets=batch.column("offset"),
+        timestamps_ms=milliseconds.to_pylist(),
+        keys=batch.column("key"),
+        values=batch.column("value").to_pylist(),
+        headers=_headers(batch.column("headers")),
+    )
+
+
+def _headers(column: pa.Array) -> list[list[tuple[str, bytes | None]] | None]:
+    if column.null_count == len(column):
+        return [None] * len(column)
+    return [
+        None if entry is None else [(header["key"], header["value"]) for header in entry]
+        for entry in column.to_pylist()
+    ]
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows without field metadata and with every field nullable, as Spark has them."""
+    fields = [pa.field(f.name, f.type, nullable=True) for f in batch.schema]
+    return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))

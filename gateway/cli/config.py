@@ -1,0 +1,23 @@
+"""`seamline config`: what the configuration is, and where each value came from."""
+
+from __future__ import annotations
+
+import click
+
+from seamline.gateway.cli.options import config_options, load_config
+from seamline.gateway.config import describe
+
+
+@click.group()
+def config() -> None:
+    """Show the configuration."""
+
+
+@config.command()
+@config_options
+def show(config_file: str | None, settings: tuple[str, ...]) -> None:
+    """Prints each value and where it came from; secrets are hidden."""
+    rows = describe(load_config(config_file, settings))
+    width = max(len(path) for path, _, _ in rows)
+    for path, value, source in rows:
+        click.echo(f"{path:<{width}}  {value}  ({source})")

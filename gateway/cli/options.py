@@ -1,0 +1,51 @@
+"""Options that the gateway's commands share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from seamline.gateway.config import Loaded, find_file, load
+from seamline.sql.errors import INVALID_CONFIG, SeamlineError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def config_options(command: F) -> F:
+    """`--config FILE` and `--set path=value`."""
+    command = click.option(
+        "--set", "settings", multiple=True, metavar="PATH=VALUE", help="Override a setting."
+    )(command)
+    return click.option(
+        "--config", "config_file", envvar="SEAMLINE_CONFIG", help="Configuration file (YAML)."
+    )(command)
+
+
+def load_config(
+    config_file: str | None, settings: tuple[str, ...], **flags: str | int | None
+) -> Loaded:
+    """The configuration that the options mean.
+
+    Args:
+        config_file: The file named, if any.
+        settings: `path=value` texts.
+        flags: Further values; `http__port` sets `http.port`, None sets nothing.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG.
+    """
+    values: dict[str, str] = {}
+    for text in settings:
+        path, equals, value = text.partition("=")
+        if not equals:
+            raise SeamlineError(
+                INVALID_CONFIG, f"--set {text} has no value", hint="Write --set path=value."
+            )
+        values[path.strip()] = value
+    for name, flag in flags.items():
+        if flag is not None:
+            values[name.replace("__", ".")] = str(flag)
+    return load(find_file(config_file, os.environ), flags=values)

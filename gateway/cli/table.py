@@ -1,0 +1,290 @@
+"""`seamline table`: unified tables created, listed, described, maintained and dropped."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from seamline.connectors.base import TableState, TopicBinding
+from seamline.connectors.iceberg import commits
+from seamline.connectors.iceberg.boundary import boundary_of
+from seamline.connectors.kafka.decode import POLICIES
+from seamline.connectors.tiering import lag
+from seamline.gateway import names, tables
+from seamline.gateway.cli.options import config_options, load_config
+from seamline.gateway.cli.tier import Duration
+from seamline.gateway.connections import Connections
+from seamline.gateway.deadline import no_deadline
+from seamline.gateway.names import TableName
+from seamline.sql.errors import INVALID_ARGUMENT, NOT_A_UNIFIED_TABLE, SeamlineError
+from seamline.sql.types import Field, quote
+
+
+@click.group()
+def table() -> None:
+    """Create and look after unified tables."""
+
+
+def _open(
+    config_file: str | None, settings: tuple[str, ...], name: str | None = None
+) -> tuple[Connections, TableName | None]:
+    config = load_config(config_file, settings).config
+    resolved = None
+    if name is not None:
+        resolved = names.resolve(tuple(name.split(".")), names.session(config), config)
+        if resolved.cluster or resolved.variant:
+            raise SeamlineError(INVALID_ARGUMENT, f"{name} is not the name of a table")
+    return Connections(config), resolved
+
+
+@table.command()
+@click.argument("name")
+@click.option("--topic", required=True, help="Name of the topic.")
+@click.option("--schema", "columns", help="Columns, as in CREATE TABLE, or @FILE.")
+@click.option("--infer", is_flag=True, help="Infer the columns from the newest records.")
+@click.option("--cluster", help="Cluster the topic is in.")
+@click.option("--format", "format_", default="json", show_default=True)
+@click.option("--mode", default="append", show_default=True)
+@click.option("--on-error", default="fail", show_default=True, help="fail, null or skip.")
+@click.option("--isolation", default="read_committed", show_default=True)
+@click.option("--key", help="Column that the record key repeats.")
+@click.option("--key-format", default="string", show_default=True)
+@click.option("--key-partitioner", help="The word that keys are spread by murmur2 or crc32.")
+@click.option("--partition-by", multiple=True, help="Partitioning, such as 'day(ts)'.")
+@click.option("--sort-by", multiple=True, help="Sort column, such as 'ts DESC'.")
+@click.option(
+    "--start", default="earliest", show_default=True, help="earliest, latest, offsets or a time."
+)
+@click.option("--format-version", type=int, default=2, show_default=True)
+@config_options
+def create(
+    name: str,
+    topic: str,
+    columns: str | None,
+    infer: bool,
+    config_file: str | None,
+    settings: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Creates the unified table NAME over a topic."""
+    if (columns is None) != infer:
+        raise click.UsageError("give either --schema or --infer")
+    connections, resolved = _open(config_file, settings, name)
+    assert resolved is not None
+    definition = tables.TableDefinition(
+        name=resolved,
+        topic=topic,
+        cluster=options["cluster"] or connections.config.default_cluster,
+        columns=None if columns is None else tables.parse_fields(_text(columns)),
+        format=options["format_"],
+        mode=options["mode"],
+        on_error=options["on_error"],
+        isolation=options["isolation"],
+        key=options["key"],
+        key_format=options["key_format"],
+        key_partitioner=options["key_partitioner"],
+        partitioning=options["partition_by"],
+        sorted_by=options["sort_by"],
+        start=options["start"],
+        format_version=options["format_version"],
+    )
+    created, inferred = tables.create(connections, definition, no_deadline())
+    if inferred is not None:
+        bad = f", {inferred.bad} of them not objects" if inferred.bad else ""
+        click.echo(f"inferred from {inferred.records} records{bad}:", err=True)
+        click.echo(_columns_text(inferred.columns), err=True)
+    click.echo(f"created {created.state.display_name} over topic {topic}")
+    connections.close()
+
+
+@table.command("list")
+@click.option("--json", "as_json", is_flag=True)
+@config_options
+def list_(config_file: str | None, settings: tuple[str, ...], as_json: bool) -> None:
+    """Lists the unified tables with their lag."""
+    connections, _ = _open(config_file, settings)
+    rows = [_summary(connections, state) for state in _unified(connections)]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    elif not rows:
+        click.echo("no unified tables; `seamline table create` makes one", err=True)
+    else:
+        width = max(len(row["table"]) for row in rows)
+        for row in rows:
+            click.echo(
+                f"{row['table']:<{width}}  topic {row['topic']} on {row['cluster']}  "
+                f"lag {row['lag']:,} offsets"
+            )
+    connections.close()
+
+
+@table.command()
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True)
+@config_options
+def describe(name: str, config_file: str | None, settings: tuple[str, ...], as_json: bool) -> None:
+    """Describes the table NAME: columns, topic, boundary and lag."""
+    connections, resolved = _open(config_file, settings, name)
+    assert resolved is not None
+    state = connections.catalog(resolved.catalog).load(resolved.path).state
+    binding = TopicBinding.from_properties(state.properties)
+    bounds = None
+    if binding is not None:
+        log = connections.log(binding.cluster)
+        bounds = log.bounds([binding.topic], binding.isolation, no_deadline())[binding.topic]
+    body = tables.describe(state, bounds)
+    connections.close()
+    if as_json:
+        click.echo(json.dumps(body, indent=2))
+        return
+    click.echo(_columns_text(state.schema.columns))
+    for key, value in body.items():
+        if key != "columns":
+            click.echo(f"{key}: {json.dumps(value) if isinstance(value, dict) else value}")
+
+
+@table.command()
+@click.argument("name")
+@click.option("--on-error", type=click.Choice(POLICIES), help="What bad records become.")
+@config_options
+def alter(
+    name: str, on_error: str | None, config_file: str | None, settings: tuple[str, ...]
+) -> None:
+    """Changes a setting of the unified table NAME."""
+    if on_error is None:
+        raise click.UsageError("nothing to change: give --on-error")
+    connections, resolved = _open(config_file, settings, name)
+    assert resolved is not None
+    found = connections.catalog(resolved.catalog).load(resolved.path)
+    if TopicBinding.from_properties(found.state.properties) is None:
+        raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {resolved.display} has no topic")
+    commits.set_properties(found, {"seamline.on-error": on_error})
+    click.echo(f"{resolved.display}: on_error is {on_error}")
+    connections.close()
+
+
+@table.command()
+@click.argument("name")
+@click.option("--purge", is_flag=True, help="Delete the data files, too.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@config_options
+def drop(
+    name: str, purge: bool, yes: bool, config_file: str | None, settings: tuple[str, ...]
+) -> None:
+    """Takes the table NAME out of its catalog. The topic is left alone."""
+    connections, resolved = _open(config_file, settings, name)
+    assert resolved is not None
+    catalog = connections.catalog(resolved.catalog)
+    catalog.load(resolved.path)
+    if not yes:
+        what = "with all its data files" if purge else "(its data files stay)"
+        click.confirm(f"drop {resolved.display} {what}?", abort=True)
+    catalog.drop(resolved.path, purge=purge)
+    click.echo(f"dropped {resolved.display}")
+    connections.close()
+
+
+@table.command()
+@click.argument("tables_", nargs=-1, required=True, metavar="NAME…")
+@click.option("--compact/--no-compact", default=True, help="Merge small files.")
+@click.option("--manifests/--no-manifests", default=True, help="Merge small manifests.")
+@click.option("--expire-older-than", type=Duration(), help="Expire snapshots older than this.")
+@click.option("--retain-last", type=click.IntRange(min=1), default=10, show_default=True)
+@config_options
+def maintain(
+    tables_: tuple[str, ...],
+    compact: bool,
+    manifests: bool,
+    expire_older_than: float | None,
+    retain_last: int,
+    config_file: str | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Compacts tables and expires snapshots, never the one that carries the boundary."""
+    from seamline.connectors.spark.maintenance import maintain as run
+    from seamline.gateway.tiering import start_spark
+
+    connections, _ = _open(config_file, settings)
+    config = connections.config
+    session = names.session(config)
+    wanted = [names.resolve(tuple(t.split(".")), session, config) for t in tables_]
+    for name in wanted:
+        connections.catalog(name.catalog).load(name.path)
+    click.echo("starting Spark …", err=True)
+    spark = start_spark(connections)
+    moment = None
+    if expire_older_than is not None:
+        moment = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=expire_older_than)
+    try:
+        for name in wanted:
+            done = run(
+                spark,
+                connections.catalog(name.catalog),
+                name.path,
+                compact=compact,
+                rewrite_manifests=manifests,
+                expire_older_than=moment,
+                retain_last=retain_last,
+                report=_reporter(name),
+            )
+            click.echo(
+                f"{name.display}: {done.files_rewritten} files became {done.files_added}, "
+                f"{done.manifests_rewritten} manifests merged, "
+                f"{done.snapshots_expired} snapshots expired ({done.files_deleted} files deleted)"
+            )
+    finally:
+        spark.stop()
+        connections.close()
+
+
+def _reporter(name: TableName) -> Callable[[str], None]:
+    return lambda text: click.echo(f"{name.display}: {text} …", err=True)
+
+
+def _unified(connections: Connections) -> list[TableState]:
+    found = []
+    for catalog_name in connections.config.catalogs:
+        catalog = connections.catalog(catalog_name)
+        for namespace in catalog.namespaces():
+            for identifier in catalog.tables(namespace):
+                state = catalog.load(identifier).state
+                if TopicBinding.from_properties(state.properties) is not None:
+                    found.append(state)
+    return found
+
+
+def _summary(connections: Connections, state: TableState) -> dict[str, Any]:
+    binding = TopicBinding.from_properties(state.properties)
+    assert binding is not None
+    log = connections.log(binding.cluster)
+    bounds = log.bounds([binding.topic], binding.isolation, no_deadline())[binding.topic]
+    boundary = boundary_of(state, state.current_snapshot_id)
+    return {
+        "table": state.display_name,
+        "topic": binding.topic,
+        "cluster": binding.cluster,
+        "lag": lag(boundary, bounds),
+    }
+
+
+def _text(value: str) -> str:
+    """The value itself, or what the file after @ holds."""
+    if not value.startswith("@"):
+        return value
+    try:
+        return pathlib.Path(value[1:]).read_text(encoding="utf-8")
+    except OSError as error:
+        raise SeamlineError(INVALID_ARGUMENT, f"{value[1:]} cannot be read: {error}") from error
+
+
+def _columns_text(fields: tuple[Field, ...]) -> str:
+    width = max(len(quote(field.name)) for field in fields)
+    return "\n".join(
+        f"  {quote(field.name):<{width}}  {field.type}{'  not null' if field.required else ''}"
+        for field in fields
+    )

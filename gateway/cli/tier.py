@@ -1,0 +1,120 @@
+"""`seamline tier`: the pipeline that moves the tail of topics into their tables."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import threading
+from types import FrameType
+
+import click
+
+from seamline.connectors.tiering import Outcome, Step
+from seamline.gateway import names
+from seamline.gateway.cli.options import config_options, load_config
+from seamline.gateway.connections import Connections
+from seamline.gateway.tiering import Progress, TieringApplication, serve_metrics, start_spark
+from seamline.sql.errors import SeamlineError
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class Duration(click.ParamType[float]):
+    """A time such as 500ms, 30s, 5m; gives seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds."""
+        match = _DURATION.fullmatch(str(value))
+        if match is None:
+            self.fail(f"{value!r} is not a duration; write 500ms, 30s, 5m or 1h", param, ctx)
+        return float(match[1]) * _SECONDS[match[2]]
+
+
+@click.command()
+@click.argument("tables", nargs=-1, required=True, metavar="TABLE…")
+@click.option("--once", is_flag=True, help="Tier what is there, then end.")
+@click.option(
+    "--interval",
+    type=Duration(),
+    default="30s",
+    show_default=True,
+    help="Time between looks at an idle table.",
+)
+@click.option(
+    "--max-records",
+    type=click.IntRange(min=1),
+    default=5_000_000,
+    show_default=True,
+    help="Offsets a batch covers at most.",
+)
+@click.option("--metrics-port", type=int, help="Serve Prometheus metrics on this loopback port.")
+@config_options
+def tier(
+    tables: tuple[str, ...],
+    once: bool,
+    interval: float,
+    max_records: int,
+    metrics_port: int | None,
+    config_file: str | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Moves the tail of each TABLE's topic into the table."""
+    config = load_config(config_file, settings).config
+    connections = Connections(config)
+    session = names.session(config)
+    wanted = [names.resolve(tuple(t.split(".")), session, config) for t in tables]
+    for name in wanted:
+        connections.catalog(name.catalog).load(name.path)  # a wrong name fails before Spark starts
+    click.echo("starting Spark …", err=True)
+    spark = start_spark(connections)
+    application = TieringApplication(connections, spark, records_max=max_records)
+    stop_on_signals(application)
+    server = serve_metrics(application, metrics_port) if metrics_port is not None else None
+    try:
+        failures = application.run(wanted, interval_s=None if once else interval, report=show_step)
+    finally:
+        if server is not None:
+            server.shutdown()
+        spark.stop()
+        connections.close()
+    if once and failures:
+        raise failures[0]
+
+
+def stop_on_signals(application: TieringApplication) -> None:
+    """The first Ctrl-C or SIGTERM lets batches finish; a second one ends at once."""
+
+    def stop(number: int, _: FrameType | None) -> None:
+        click.echo("stopping after the batch in hand …", err=True)
+        application.stop()
+        signal.signal(number, signal.SIG_DFL)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, stop)
+        signal.signal(signal.SIGTERM, stop)
+
+
+def show_step(progress: Progress, step: Step | SeamlineError, seconds: float) -> None:
+    """One line a step; idle looks say nothing."""
+    if isinstance(step, SeamlineError):
+        click.echo(f"{progress.table}: {step}", err=True)
+    elif step.outcome is Outcome.ROWS:
+        rate = step.offsets / seconds if seconds else 0
+        click.echo(
+            f"{progress.table}: {step.offsets:,} offsets in {seconds:.1f} s "
+            f"({rate:,.0f}/s), lag {step.lag:,}",
+            err=True,
+        )
+    elif step.outcome is Outcome.PROGRESS:
+        click.echo(
+            f"{progress.table}: {step.offsets:,} offsets without rows, lag {step.lag:,}", err=True
+        )
+    elif progress.steps == 0:
+        click.echo(f"{progress.table}: nothing to tier", err=True)
+    sys.stderr.flush()

@@ -1,0 +1,77 @@
+"""The clusters and catalogs of a configuration, connected when first used.
+
+Clients of Kafka do not survive a fork: make `Connections` in the process that uses them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from seamline.connectors.iceberg.catalog import IcebergCatalog
+from seamline.connectors.kafka.cluster import Cluster
+from seamline.connectors.kafka.log import KafkaLog
+from seamline.gateway.config import Config
+from seamline.sql.errors import CATALOG_NOT_FOUND, INVALID_CONFIG, SeamlineError
+
+T = TypeVar("T")
+
+
+class Connections:
+    """Everything outside that the configuration names. Safe to share between threads."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._lock = threading.Lock()
+        self._catalogs: dict[str, IcebergCatalog] = {}
+        self._clusters: dict[str, Cluster] = {}
+        self._logs: dict[str, KafkaLog] = {}
+
+    def catalog(self, name: str) -> IcebergCatalog:
+        """The catalog of that name.
+
+        Raises:
+            SeamlineError: CATALOG_NOT_FOUND.
+        """
+        config = self.config.catalogs.get(name)
+        if config is None:
+            raise SeamlineError(CATALOG_NOT_FOUND, f"catalog {name} does not exist")
+        return self._once(self._catalogs, name, lambda: IcebergCatalog(config))
+
+    def cluster(self, name: str) -> Cluster:
+        """The clients of the cluster of that name.
+
+        Raises:
+            SeamlineError: INVALID_CONFIG when the configuration does not name it.
+        """
+        config = self.config.clusters.get(name)
+        if config is None:
+            raise SeamlineError(
+                INVALID_CONFIG,
+                f"the configuration has no cluster {name!r}",
+                hint="Add it under clusters; a table's seamline.cluster names it.",
+            )
+        return self._once(self._clusters, name, lambda: Cluster(config))
+
+    def log(self, name: str) -> KafkaLog:
+        """The topics of the cluster of that name.
+
+        Raises:
+            SeamlineError: INVALID_CONFIG when the configuration does not name it.
+        """
+        cluster = self.cluster(name)
+        return self._once(self._logs, name, lambda: KafkaLog(cluster))
+
+    def close(self) -> None:
+        """Closes idle clients."""
+        with self._lock:
+            clusters = list(self._clusters.values())
+        for cluster in clusters:
+            cluster.close()
+
+    def _once(self, made: dict[str, T], name: str, make: Callable[[], T]) -> T:
+        with self._lock:
+            if name not in made:
+                made[name] = make()
+            return made[name]

@@ -1,0 +1,81 @@
+"""The deadline of a statement: its time, and whether somebody canceled it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from seamline.sql.errors import CANCELED, DEADLINE_EXCEEDED, SeamlineError
+
+
+class StatementDeadline:
+    """Implements `Deadline`. Safe to share between threads.
+
+    Args:
+        seconds: Time the statement has.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._ends_at = time.monotonic() + seconds
+        self._lock = threading.Lock()
+        self._stops: list[Callable[[], None]] = []
+        self._canceled = False
+        self._timer = threading.Timer(seconds, self._stop)
+        self._timer.daemon = True
+        self._timer.start()
+
+    @property
+    def canceled(self) -> bool:
+        """Whether it was canceled."""
+        return self._canceled
+
+    def check(self) -> None:
+        """See `Deadline.check`."""
+        if self._canceled:
+            raise SeamlineError(CANCELED, "the statement was canceled")
+        if time.monotonic() >= self._ends_at:
+            raise SeamlineError(
+                DEADLINE_EXCEEDED, f"the statement did not end within {self._seconds:g} s"
+            )
+
+    def remaining_s(self) -> float:
+        """See `Deadline.remaining_s`."""
+        return max(0.0, self._ends_at - time.monotonic())
+
+    def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
+        """See `Deadline.on_end`."""
+        with self._lock:
+            self._stops.append(stop)
+        if self._canceled or self.remaining_s() == 0:
+            stop()
+
+        def forget() -> None:
+            with self._lock:
+                if stop in self._stops:
+                    self._stops.remove(stop)
+
+        return forget
+
+    def cancel(self) -> None:
+        """Ends the statement at the next check, and what it waits for at once."""
+        self._canceled = True
+        self._stop()
+
+    def close(self) -> None:
+        """Takes the timer back; the statement has ended by itself."""
+        self._timer.cancel()
+
+    def _stop(self) -> None:
+        with self._lock:
+            stops = list(self._stops)
+        for stop in stops:
+            stop()
+
+
+def no_deadline() -> StatementDeadline:
+    """For work that has no statement: an hour."""
+    deadline = StatementDeadline(3600.0)
+    deadline.close()
+    return deadline

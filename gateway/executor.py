@@ -1,0 +1,186 @@
+"""A physical plan run: tails are read, checked and handed, with the files, to the engine."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from seamline.connectors.base import (
+    Deadline,
+    Engine,
+    EngineQuery,
+    EngineScan,
+    ResultStream,
+    TailSource,
+)
+from seamline.connectors.kafka.tail import Tail, read_tail
+from seamline.gateway.connections import Connections
+from seamline.gateway.pinning import Pinned
+from seamline.planners import seam as seams
+from seamline.planners.logical import Scan
+from seamline.planners.physical import PhysicalPlan, TailRead
+from seamline.planners.route import SPARK
+from seamline.sql import types
+from seamline.sql.types import Field
+
+_TAIL_READERS = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Execution:
+    """A running plan.
+
+    Attributes:
+        stream: Its result.
+        tails: What was read of each table's log, by table name; absent where Spark reads it.
+    """
+
+    stream: ResultStream
+    tails: Mapping[tuple[str, ...], Tail]
+
+
+class Executor:
+    """Runs physical plans.
+
+    Args:
+        connections: Clusters and catalogs.
+        engines: By name.
+        tail_bytes_max: Bytes of records that one tail may hold here.
+        tail_rows_max: A longer tail is read by Spark's executors.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        engines: Mapping[str, Engine],
+        *,
+        tail_bytes_max: int,
+        tail_rows_max: int,
+    ) -> None:
+        self._connections = connections
+        self._engines = engines
+        self._tail_bytes_max = tail_bytes_max
+        self._tail_rows_max = tail_rows_max
+
+    def start(
+        self, plan: PhysicalPlan, pinned: Mapping[str, Pinned], deadline: Deadline
+    ) -> Execution:
+        """Reads what must be read here, and starts the engine.
+
+        Args:
+            plan: The plan.
+            pinned: The tables by scan id.
+            deadline: The statement's.
+
+        Raises:
+            SeamlineError: named after the cause. No row has been given away yet.
+        """
+        shipped = {
+            name: tail
+            for name, tail in plan.tails.items()
+            if not self._is_read_by_spark(plan, tail)
+        }
+        tails = self._read_tails(plan, shipped, pinned, deadline)
+        keys = {name: str(number) for number, name in enumerate(plan.tails)}
+        query = EngineQuery(
+            tree=plan.logical.query.tree,
+            schema=pa.schema([(c.name, types.to_arrow(c.type)) for c in plan.logical.query.output]),
+            scans=tuple(self._scan(plan, scan, pinned, keys) for scan in plan.logical.scans),
+            tails={
+                keys[name]: tails[name].rows if name in tails else _source(plan, tail, pinned)
+                for name, tail in plan.tails.items()
+            },
+        )
+        return Execution(self._engines[plan.route.engine].run(query, deadline), tails)
+
+    def _is_read_by_spark(self, plan: PhysicalPlan, tail: TailRead) -> bool:
+        return plan.route.engine == SPARK and tail.offsets > self._tail_rows_max
+
+    def _read_tails(
+        self,
+        plan: PhysicalPlan,
+        wanted: Mapping[tuple[str, ...], TailRead],
+        pinned: Mapping[str, Pinned],
+        deadline: Deadline,
+    ) -> dict[tuple[str, ...], Tail]:
+        if len(wanted) <= 1:
+            return {n: self._read_tail(plan, t, pinned, deadline) for n, t in wanted.items()}
+        with concurrent.futures.ThreadPoolExecutor(_TAIL_READERS) as pool:
+            futures = {
+                name: pool.submit(self._read_tail, plan, tail, pinned, deadline)
+                for name, tail in wanted.items()
+            }
+            return {name: future.result() for name, future in futures.items()}
+
+    def _read_tail(
+        self,
+        plan: PhysicalPlan,
+        tail: TailRead,
+        pinned: Mapping[str, Pinned],
+        deadline: Deadline,
+    ) -> Tail:
+        """One tail, read and then checked: the log must still hold what was asked of it."""
+        scans = _scans_of(plan, tail)
+        spec = pinned[scans[0].scan_id].decoder
+        assert spec is not None
+        wanted = {column.name for scan in scans for column in scan.columns}
+        log = self._connections.log(tail.seam.cluster)
+        result = read_tail(
+            log,
+            tail.ranges,
+            tail.seam.isolation,
+            spec,
+            sorted(wanted),
+            deadline,
+            size_bytes_max=self._tail_bytes_max,
+        )
+        if tail.ranges:
+            after = log.bounds([tail.seam.topic], tail.seam.isolation, deadline)[tail.seam.topic]
+            seams.check_after_read(tail.seam, after, {r.partition: r.start for r in tail.ranges})
+        return result
+
+    def _scan(
+        self,
+        plan: PhysicalPlan,
+        scan: Scan,
+        pinned: Mapping[str, Pinned],
+        keys: Mapping[tuple[str, ...], str],
+    ) -> EngineScan:
+        table = pinned[scan.scan_id]
+        cold = plan.cold.get(scan.scan_id)
+        deletes = None
+        if cold is not None and table.cold is not None and plan.route.engine != SPARK:
+            deletes = table.cold.deleted_rows(cold)
+        return EngineScan(
+            scan_id=scan.scan_id,
+            table=scan.seam.table,
+            columns=scan.columns,
+            snapshot_id=scan.seam.snapshot_id,
+            stored=_stored(table, scan.seam.snapshot_id),
+            cold=cold,
+            cold_end=scan.seam.cold_end,
+            deletes=deletes,
+            tail=keys[scan.seam.table] if scan.reads_hot else None,
+            rows=table.rows,
+        )
+
+
+def _stored(table: Pinned, snapshot_id: int | None) -> tuple[Field, ...]:
+    """The columns of the schema a snapshot was written with."""
+    if table.cold is None or snapshot_id is None:
+        return ()
+    state = table.cold.state
+    schema_id = state.snapshots[snapshot_id].schema_id
+    return state.schemas[state.current_schema_id if schema_id is None else schema_id].columns
+
+
+def _scans_of(plan: PhysicalPlan, tail: TailRead) -> Sequence[Scan]:
+    return [s for s in plan.logical.scans if s.reads_hot and s.seam.table == tail.seam.table]
+
+
+def _source(plan: PhysicalPlan, tail: TailRead, pinned: Mapping[str, Pinned]) -> TailSource:
+    spec = pinned[_scans_of(plan, tail)[0].scan_id].decoder
+    return TailSource(tail.seam.cluster, tail.seam.topic, tail.ranges, tail.seam.isolation, spec)

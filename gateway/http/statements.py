@@ -1,0 +1,275 @@
+"""Our own REST API: statements and their chunks.
+
+    POST   /api/v1/statements                     submit, wait a little, answer with the manifest
+    GET    /api/v1/statements                     the caller's statements
+    GET    /api/v1/statements/{id}                the manifest; ?wait= seconds
+    GET    /api/v1/statements/{id}/chunks/{n}     a chunk; ?format=ARROW_STREAM|JSON_ARRAY|CSV
+    POST   /api/v1/statements/{id}/cancel         ask it to end
+    DELETE /api/v1/statements/{id}                release the result
+
+States are PENDING, RUNNING, SUCCEEDED, FAILED, CANCELED and CLOSED. The manifest carries the
+columns, the chunks that are ready, the receipt and the token. A failed statement answers its
+submission with the error's HTTP status; asked for later, its manifest is a plain answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import flask
+
+from seamline.gateway.http.values import json_rows
+from seamline.gateway.results import read_chunk
+from seamline.gateway.service import Service
+from seamline.gateway.statements import FINAL, State, Statement, StatementRequest
+from seamline.sql import parameters
+from seamline.sql.errors import INVALID_REQUEST, SeamlineError
+
+ARROW_STREAM = "ARROW_STREAM"
+JSON_ARRAY = "JSON_ARRAY"
+CSV = "CSV"
+FORMATS = (ARROW_STREAM, JSON_ARRAY, CSV)
+WAIT_S_DEFAULT = 10.0
+WAIT_S_MAX = 60.0
+INLINE_BYTES_MAX = 1 << 20
+_ARROW_TYPE = "application/vnd.apache.arrow.stream"
+
+_FIELDS: Mapping[str, tuple[type, ...]] = {
+    "statement": (str,),
+    "parameters": (list, dict),
+    "catalog": (str,),
+    "schema": (str,),
+    "dialect": (str,),
+    "engine": (str,),
+    "token": (str,),
+    "timeout": (int, float),
+    "wait_timeout": (int, float),
+    "on_wait_timeout": (str,),
+    "row_limit": (int,),
+    "format": (str,),
+}
+
+
+def blueprint(service: Service) -> flask.Blueprint:
+    """The routes, over a service."""
+    routes = flask.Blueprint("statements", __name__, url_prefix="/api/v1/statements")
+
+    @routes.post("")
+    def submit() -> flask.Response:
+        body = _body()
+        format_ = _format(body.get("format", JSON_ARRAY))
+        statement = service.submit(_request(body), flask.g.principal)
+        state = statement.wait(_wait(body.get("wait_timeout", WAIT_S_DEFAULT)))
+        if state not in FINAL and _on_wait_timeout(body) == "CANCEL":
+            statement.cancel()
+            statement.wait(WAIT_S_DEFAULT)
+        answer = flask.jsonify(manifest(statement, inline=format_))
+        if statement.error is not None:
+            answer.status_code = statement.error.code.http_status
+        return answer
+
+    @routes.get("")
+    def listing() -> flask.Response:
+        found = service.statements(flask.g.principal)
+        return flask.jsonify({"statements": [_summary(statement) for statement in found]})
+
+    @routes.get("/<statement_id>")
+    def status(statement_id: str) -> flask.Response:
+        statement = service.statement(statement_id, flask.g.principal)
+        statement.wait(_wait(flask.request.args.get("wait", 0)))
+        return flask.jsonify(manifest(statement))
+
+    @routes.get("/<statement_id>/chunks/<int:index>")
+    def chunk(statement_id: str, index: int) -> flask.Response:
+        statement = service.statement(statement_id, flask.g.principal)
+        format_ = _format(flask.request.args.get("format", ARROW_STREAM))
+        data = _chunk(statement, index, _wait(flask.request.args.get("wait", WAIT_S_DEFAULT)))
+        if data is None:
+            return flask.Response(status=202, headers={"Retry-After": "0"})
+        return _chunk_response(statement, index, data, format_)
+
+    @routes.post("/<statement_id>/cancel")
+    def cancel(statement_id: str) -> flask.Response:
+        statement = service.statement(statement_id, flask.g.principal)
+        statement.cancel()
+        statement.wait(WAIT_S_DEFAULT)
+        return flask.jsonify(manifest(statement))
+
+    @routes.delete("/<statement_id>")
+    def close(statement_id: str) -> flask.Response:
+        service.statement(statement_id, flask.g.principal).close()
+        return flask.Response(status=204)
+
+    return routes
+
+
+def manifest(statement: Statement, inline: str | None = None) -> dict[str, Any]:
+    """Everything about a statement but its rows; small first chunks are put in when asked for."""
+    spool = statement.spool
+    body: dict[str, Any] = {
+        "statement_id": statement.statement_id,
+        "state": statement.state.value,
+        "elapsed_s": round(statement.elapsed_s, 6),
+        "progress": statement.progress,
+    }
+    if statement.error is not None:
+        body["error"] = statement.error.to_json()
+    if spool is None or statement.error is not None:
+        return body
+    body["columns"] = [
+        {"name": column.name, "type": str(column.type)} for column in statement.output
+    ]
+    body["chunks"] = {
+        "count": spool.chunk_count,
+        "rows": spool.chunk_rows,
+        "complete": spool.complete,
+    }
+    body["row_count"] = spool.row_count
+    body["truncated"] = statement.truncated
+    body["receipt"] = statement.receipt
+    body["token"] = statement.receipt.get("token")
+    if inline is not None and spool.chunk_count and statement.state is State.SUCCEEDED:
+        body["inline"] = _inline(statement, inline)
+    return body
+
+
+def _inline(statement: Statement, format_: str) -> dict[str, Any] | None:
+    """The first chunk in the answer itself, which saves small results a second request."""
+    spool = statement.spool
+    assert spool is not None
+    data = spool.chunk(0, 0)
+    if data is None or len(data) > INLINE_BYTES_MAX:
+        return None
+    if format_ == ARROW_STREAM:
+        return {"arrow": base64.b64encode(data).decode()}
+    if format_ == CSV:
+        return {"csv": _csv(statement, data, header=True)}
+    return {"data": json_rows(read_chunk(data), [c.type for c in statement.output])}
+
+
+def _summary(statement: Statement) -> dict[str, Any]:
+    return {
+        "statement_id": statement.statement_id,
+        "statement": statement.request.statement,
+        "state": statement.state.value,
+        "submitted_at": statement.submitted_at,
+        "elapsed_s": round(statement.elapsed_s, 6),
+    }
+
+
+def _chunk(statement: Statement, index: int, wait_s: float) -> bytes | None:
+    statement.wait_for_columns(wait_s)
+    if statement.error is not None:
+        raise statement.error
+    if statement.spool is None:
+        return None
+    data = statement.spool.chunk(index, wait_s)
+    if statement.error is not None:
+        raise statement.error
+    return data
+
+
+def _chunk_response(statement: Statement, index: int, data: bytes, format_: str) -> flask.Response:
+    spool = statement.spool
+    assert spool is not None
+    if format_ == ARROW_STREAM:
+        answer = flask.Response(data, mimetype=_ARROW_TYPE)
+    elif format_ == CSV:
+        answer = flask.Response(_csv(statement, data, header=index == 0), mimetype="text/csv")
+    else:
+        rows = json_rows(read_chunk(data), [column.type for column in statement.output])
+        answer = flask.jsonify({"chunk": index, "data": rows})
+    last = spool.complete and index == spool.chunk_count - 1
+    answer.headers["Seamline-Last-Chunk"] = str(last).lower()
+    return answer
+
+
+def _csv(statement: Statement, data: bytes, *, header: bool) -> str:
+    sink = io.StringIO()
+    writer = csv.writer(sink)
+    if header:
+        writer.writerow([column.name for column in statement.output])
+    for row in json_rows(read_chunk(data), [column.type for column in statement.output]):
+        writer.writerow(["" if cell is None else cell for cell in row])
+    return sink.getvalue()
+
+
+# --- Requests ------------------------------------------------------------------------------------
+
+
+def _body() -> dict[str, Any]:
+    body = flask.request.get_json(silent=True)
+    if not isinstance(body, dict):
+        raise SeamlineError(
+            INVALID_REQUEST,
+            "the body is not a JSON object",
+            hint='Send {"statement": "SELECT …"} with Content-Type: application/json.',
+        )
+    for name, value in body.items():
+        wanted = _FIELDS.get(name)
+        if wanted is None:
+            raise SeamlineError(
+                INVALID_REQUEST,
+                f"{name!r} is not a field of a statement",
+                hint=f"Fields are: {', '.join(_FIELDS)}.",
+            )
+        if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
+            raise SeamlineError(INVALID_REQUEST, f"{name} has a value of the wrong type")
+    if not body.get("statement"):
+        raise SeamlineError(INVALID_REQUEST, "the field statement is missing")
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _request(body: Mapping[str, Any]) -> StatementRequest:
+    given = body.get("parameters", [])
+    values: Any = (
+        {name: parameters.from_json(value) for name, value in given.items()}
+        if isinstance(given, dict)
+        else [parameters.from_json(value) for value in given]
+    )
+    limit = body.get("row_limit")
+    if limit is not None and limit < 0:
+        raise SeamlineError(INVALID_REQUEST, "row_limit must not be negative")
+    return StatementRequest(
+        statement=body["statement"],
+        parameters=values,
+        catalog=body.get("catalog"),
+        schema=body.get("schema"),
+        dialect=body.get("dialect"),
+        engine=body.get("engine", "auto"),
+        token=body.get("token"),
+        timeout_s=body.get("timeout"),
+        row_limit=limit,
+    )
+
+
+def _format(value: Any) -> str:
+    folded = str(value).upper()
+    if folded not in FORMATS:
+        raise SeamlineError(
+            INVALID_REQUEST,
+            f"format {value!r} is not known",
+            hint=f"format is one of: {', '.join(FORMATS)}",
+        )
+    return folded
+
+
+def _wait(value: Any) -> float:
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError) as error:
+        raise SeamlineError(INVALID_REQUEST, f"{value!r} is not a number of seconds") from error
+    return min(WAIT_S_MAX, max(0.0, seconds))
+
+
+def _on_wait_timeout(body: Mapping[str, Any]) -> str:
+    value = str(body.get("on_wait_timeout", "CONTINUE")).upper()
+    if value not in {"CONTINUE", "CANCEL"}:
+        raise SeamlineError(
+            INVALID_REQUEST, f"on_wait_timeout {value!r} is not known", hint="CONTINUE or CANCEL"
+        )
+    return value

@@ -1,0 +1,75 @@
+"""Rows as JSON: exact where JSON is not.
+
+bigint is a number; decimal, date, timestamp and uuid are strings; varbinary is base64; NaN and
+infinities are strings; rows and maps are objects, arrays are arrays. A map whose keys are not text
+has their JSON text as keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.sql import types
+from seamline.sql.types import Array, Map, Row, Type
+
+
+def json_rows(batches: Iterable[pa.RecordBatch], column_types: Sequence[Type]) -> list[list[Any]]:
+    """The rows of batches as lists of JSON values."""
+    rows: list[list[Any]] = []
+    for batch in batches:
+        columns = [
+            _column(batch.column(position), type_) for position, type_ in enumerate(column_types)
+        ]
+        rows.extend(list(row) for row in zip(*columns, strict=True))
+    return rows
+
+
+def _column(array: pa.Array, type_: Type) -> list[Any]:
+    values: list[Any] = array.to_pylist()
+    if type_ in _AS_THEY_ARE:
+        return values
+    return [json_value(value, type_) for value in values]
+
+
+_AS_THEY_ARE = frozenset({types.BOOLEAN, *types.INTEGERS, types.VARCHAR, types.UUID})
+
+
+def json_value(value: Any, type_: Type) -> Any:
+    """One value as JSON carries it."""
+    if value is None:
+        return None
+    match type_:
+        case Array(element):
+            return [json_value(item, element) for item in value]
+        case Map(key, inner):
+            return {_key(k, key): json_value(v, inner) for k, v in value}
+        case Row(fields):
+            return {field.name: json_value(value[field.name], field.type) for field in fields}
+    match value:
+        case float() if not math.isfinite(value):
+            return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+        case decimal.Decimal():
+            return format(value, "f")
+        case bytes():
+            return base64.b64encode(value).decode()
+        case datetime.datetime() if value.tzinfo is not None:
+            moment = value.astimezone(datetime.UTC).replace(tzinfo=None)
+            return moment.isoformat(" ", "microseconds") + " UTC"
+        case datetime.datetime():
+            return value.isoformat(" ", "microseconds")
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+    return value
+
+
+def _key(value: Any, type_: Type) -> str:
+    converted = json_value(value, type_)
+    return converted if isinstance(converted, str) else json.dumps(converted)

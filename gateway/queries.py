@@ -1,0 +1,197 @@
+"""Queries: from a parsed statement to a running engine, with its seam.
+
+Planning is pure; this is where facts go in. When a fact goes stale before the first row is out (a
+file expired, the log trimmed past the boundary because it has just been tiered), everything is
+read afresh and planned again; a few times, then the error stands.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from sqlglot import exp
+
+from seamline.connectors.base import ColdPlan, ColdTable, Deadline, Offsets, ScanRequest
+from seamline.gateway.connections import Connections
+from seamline.gateway.executor import Execution, Executor
+from seamline.gateway.names import Session
+from seamline.gateway.pinning import Pinned, Pinner
+from seamline.gateway.tokens import TokenSeam
+from seamline.planners.bind import bind
+from seamline.planners.logical import LogicalPlan, Scan, ScanFacts
+from seamline.planners.physical import PhysicalPlan
+from seamline.planners.pipeline import finish, optimize
+from seamline.planners.route import DUCKDB, Limits
+from seamline.planners.rules.prune_tail_by_time import moments, prune_tail_by_time
+from seamline.sql.errors import (
+    COLD_FILE_MISSING,
+    LOG_TRIMMED,
+    READ_CONFLICT,
+    SNAPSHOT_GONE,
+    TOPIC_RECREATED,
+    SeamlineError,
+)
+from seamline.sql.qualify import qualify, references
+
+ATTEMPTS_MAX = 4
+_MAY_HAVE_GONE_STALE = frozenset(
+    {COLD_FILE_MISSING, SNAPSHOT_GONE, LOG_TRIMMED, TOPIC_RECREATED, READ_CONFLICT}
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class QueryRequest:
+    """A query and what it is to be run with.
+
+    Attributes:
+        tree: Syntax tree, parameters filled in.
+        session: What its names leave unsaid.
+        engine: `auto`, `duckdb` or `spark`.
+        token: Seams to place again.
+        now: The moment it was asked.
+    """
+
+    tree: exp.Expr
+    session: Session
+    engine: str
+    token: Sequence[TokenSeam]
+    now: datetime.datetime
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Planned:
+    """A physical plan and the tables it was made for."""
+
+    plan: PhysicalPlan
+    pinned: Mapping[str, Pinned]
+    as_of: datetime.datetime
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Running:
+    """A query that has started: its first batch is there, or it has ended without one."""
+
+    planned: Planned
+    execution: Execution
+    batches: Iterator[pa.RecordBatch]
+    retries: int
+
+
+class Queries:
+    """Plans and starts queries.
+
+    Args:
+        connections: Clusters and catalogs.
+        executor: Runs plans.
+        limits: What is large.
+    """
+
+    def __init__(self, connections: Connections, executor: Executor, limits: Limits) -> None:
+        self._connections = connections
+        self._pinner = Pinner(connections)
+        self._executor = executor
+        self._limits = limits
+
+    def plan(self, request: QueryRequest, deadline: Deadline) -> Planned:
+        """Pins the tables and plans the query.
+
+        Raises:
+            SeamlineError: named after the cause.
+        """
+        found = references(request.tree)
+        as_of = datetime.datetime.now(datetime.UTC)
+        pinned = self._pinner.pin(found, request.session, deadline, token=request.token)
+        query = qualify(request.tree, [table.relation for table in pinned], now=request.now)
+        by_id = {scan.scan_id: table for scan, table in zip(query.scans, pinned, strict=True)}
+        logical = optimize(bind(query, {s: table.facts for s, table in by_id.items()}))
+        logical = self._prune_by_time(logical, deadline)
+        cold = self._cold_plans(logical, by_id)
+        plan = finish(logical, cold, engine=request.engine, limits=self._limits)
+        if plan.route.engine == DUCKDB:
+            inspected = {s: _cold(by_id[s]).inspect(files) for s, files in cold.items()}
+            plan = finish(logical, inspected, engine=request.engine, limits=self._limits)
+        return Planned(plan, by_id, as_of)
+
+    def start(
+        self, request: QueryRequest, deadline: Deadline, planned: Callable[[Planned], None]
+    ) -> Running:
+        """Plans the query and starts it, again with fresh facts while these go stale.
+
+        Args:
+            request: The query.
+            deadline: The statement's.
+            planned: Called with each plan before it is run.
+
+        Raises:
+            SeamlineError: named after the cause.
+        """
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                plan = self.plan(request, deadline)
+                planned(plan)
+                execution = self._executor.start(plan.plan, plan.pinned, deadline)
+                batches = _with_first(execution)
+                return Running(plan, execution, batches, attempt)
+            except SeamlineError as error:
+                last = attempt == ATTEMPTS_MAX - 1
+                if error.code not in _MAY_HAVE_GONE_STALE or last or request.token:
+                    raise
+                deadline.check()
+        raise AssertionError("the last attempt returns or raises")
+
+    def _prune_by_time(self, plan: LogicalPlan, deadline: Deadline) -> LogicalPlan:
+        """Looks up the moments that would cut a tail, and cuts it."""
+        if not any(moments(scan) for scan in plan.scans):
+            return plan
+        scans = tuple(
+            dataclasses.replace(scan, facts=self._with_moments(scan, deadline))
+            for scan in plan.scans
+        )
+        return prune_tail_by_time(dataclasses.replace(plan, scans=scans))
+
+    def _with_moments(self, scan: Scan, deadline: Deadline) -> ScanFacts:
+        offsets: dict[int, Offsets] = {}
+        for moment in moments(scan):
+            log = self._connections.log(scan.seam.cluster)
+            offsets[moment] = log.offsets_at(scan.seam.topic, moment, deadline)
+        return dataclasses.replace(scan.facts, offsets_at=offsets)
+
+    def _cold_plans(self, plan: LogicalPlan, pinned: Mapping[str, Pinned]) -> dict[str, ColdPlan]:
+        plans = {}
+        for scan in plan.scans:
+            if scan.reads_cold:
+                request = ScanRequest(
+                    scan.seam.schema_id, tuple(c.name for c in scan.columns), scan.predicate
+                )
+                plans[scan.scan_id] = _cold(pinned[scan.scan_id]).plan(
+                    scan.seam.snapshot_id, request
+                )
+        return plans
+
+
+def _cold(table: Pinned) -> ColdTable:
+    assert table.cold is not None
+    return table.cold
+
+
+def _with_first(execution: Execution) -> Iterator[pa.RecordBatch]:
+    """The batches, the first one already computed: until then a stale fact only costs a retry."""
+    stream = execution.stream
+    try:
+        first = next(stream.batches, None)
+    except BaseException:
+        stream.close()
+        raise
+
+    def rest() -> Iterator[pa.RecordBatch]:
+        try:
+            if first is not None:
+                yield first
+                yield from stream.batches
+        finally:
+            stream.close()
+
+    return rest()

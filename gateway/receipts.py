@@ -1,0 +1,71 @@
+"""Receipts: what a result reflects. Every result carries one.
+
+JSON-ready: the seam of each table, rows and bytes per tier, the engine and why, how fresh the rows
+are, whether anything is missing from them by the table's own policy, and the token that repeats
+them.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from seamline.connectors.kafka.tail import Tail
+from seamline.planners.physical import PhysicalPlan
+from seamline.planners.seam import Seam
+
+
+def receipt(
+    plan: PhysicalPlan,
+    tails: Mapping[tuple[str, ...], Tail],
+    *,
+    as_of: datetime.datetime,
+    token: str,
+    retries: int,
+) -> dict[str, Any]:
+    """The receipt of a statement.
+
+    Args:
+        plan: The plan it ran by.
+        tails: What was read here of each table's log.
+        as_of: The moment the ends were read: every record committed before it is reflected.
+        token: Repeats the read.
+        retries: How often the tables had to be pinned again before the first row.
+    """
+    return {
+        "engine": plan.route.engine,
+        "engine_reason": plan.route.reason,
+        "as_of": as_of.isoformat(),
+        "retries": retries,
+        "rows_cold": plan.estimate.cold_rows,
+        "rows_hot": sum(tail.records for tail in tails.values()),
+        "bytes_cold": plan.estimate.cold_bytes,
+        "bytes_hot": sum(tail.size_bytes for tail in tails.values()),
+        "tables": [_table(plan, seam, tails.get(seam.table)) for seam in plan.seams],
+        "token": token,
+    }
+
+
+def _table(plan: PhysicalPlan, seam: Seam, tail: Tail | None) -> dict[str, Any]:
+    scans = [scan for scan in plan.logical.scans if scan.seam.table == seam.table]
+    cold = [plan.cold[scan.scan_id] for scan in scans if scan.scan_id in plan.cold]
+    read = plan.tails.get(seam.table)
+    return {
+        "table": list(seam.table),
+        "snapshot_id": seam.snapshot_id,
+        "schema_id": seam.schema_id,
+        "topic": seam.topic or None,
+        "topic_id": seam.topic_id or None,
+        "isolation": seam.isolation or None,
+        "boundary": seam.boundary.to_json(),
+        "end": seam.end.to_json(),
+        "files_read": sum(len(plan_.files) for plan_ in cold),
+        "files_total": max((plan_.total_files for plan_ in cold), default=0),
+        "rows_cold": sum(plan_.rows for plan_ in cold),
+        "offsets_hot": read.offsets if read is not None else 0,
+        "rows_hot": tail.records if tail is not None else None,
+        "pending_offsets": seam.pending,
+        "skipped_cold": seam.skipped,
+        "skipped_hot": tail.skipped if tail is not None else 0,
+    }

@@ -1,0 +1,301 @@
+"""The service: submit, status, fetch, cancel. Knows nothing of HTTP.
+
+Statements wait for one of a fixed number of runners, run under their deadline, and leave a result
+and a receipt. Whatever goes wrong becomes a named error of the statement. A result nobody asks for
+is released after a while, and a running statement nobody asks about is canceled.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import datetime
+import logging
+import os
+import pathlib
+import shutil
+import threading
+import time
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from seamline.connectors.base import Engine
+from seamline.connectors.duckdb.engine import DuckDBEngine
+from seamline.gateway import names, receipts
+from seamline.gateway.commands import Commands, Rows
+from seamline.gateway.config import Config
+from seamline.gateway.connections import Connections
+from seamline.gateway.executor import Executor
+from seamline.gateway.metrics import Metrics
+from seamline.gateway.queries import Planned, Queries, QueryRequest
+from seamline.gateway.results import ResultSpool
+from seamline.gateway.spark import spark_engine
+from seamline.gateway.statements import FINAL, State, Statement, StatementRequest
+from seamline.gateway.tokens import TokenSeam, TokenSigner, kept_secret
+from seamline.planners.explain import explain
+from seamline.planners.route import DUCKDB, ENGINES, SPARK, Limits
+from seamline.sql import parameters, parse, types
+from seamline.sql.errors import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    SHUTTING_DOWN,
+    STATEMENT_NOT_FOUND,
+    TOO_MANY_STATEMENTS,
+    SeamlineError,
+)
+from seamline.sql.typer import Output
+
+_LOG = logging.getLogger("seamline.service")
+ABANDONED_S = 300.0
+_SWEEP_S = 5.0
+
+
+class Service:
+    """One gateway's statements. Safe to share between threads.
+
+    Args:
+        config: The configuration.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.connections = Connections(config)
+        self.metrics = Metrics()
+        limits = config.limits
+        state = pathlib.Path(config.state_directory)
+        self._spool = state / "results"
+        shutil.rmtree(self._spool, ignore_errors=True)
+        secret = config.tokens.secret or kept_secret(state / "token-secret")
+        self._signer = TokenSigner(secret, config.tokens.age_seconds_max)
+        self._duckdb = DuckDBEngine(
+            memory_bytes=limits.memory_bytes,
+            threads=limits.duckdb_threads or _cores(),
+            spill_directory=str(state / "spill"),
+            spill_bytes=limits.spill_bytes,
+        )
+        engines: dict[str, Engine] = {DUCKDB: self._duckdb}
+        self._spark = spark_engine(config, self.connections)
+        if self._spark is not None:
+            engines[SPARK] = self._spark
+        executor = Executor(
+            self.connections,
+            engines,
+            tail_bytes_max=limits.memory_bytes,
+            tail_rows_max=limits.duckdb_tail_rows_max,
+        )
+        self._queries = Queries(
+            self.connections,
+            executor,
+            Limits(
+                duckdb_cold_bytes_max=limits.duckdb_cold_bytes_max,
+                duckdb_tail_rows_max=limits.duckdb_tail_rows_max,
+                spark=SPARK in engines,
+            ),
+        )
+        self._commands = Commands(self.connections)
+        self._runners = concurrent.futures.ThreadPoolExecutor(
+            limits.statements_running_max, "seamline-statement"
+        )
+        self._lock = threading.Lock()
+        self._statements: dict[str, Statement] = {}
+        self._stopping = threading.Event()
+        self._sweeper = threading.Thread(target=self._sweep, name="seamline-sweeper", daemon=True)
+        self._sweeper.start()
+        self._duckdb.warm_up()
+
+    # --- For the wire formats ------------------------------------------------------------------
+
+    def submit(self, request: StatementRequest, principal: str) -> Statement:
+        """Accepts a statement; it runs as soon as a runner is free.
+
+        Raises:
+            SeamlineError: INVALID_REQUEST, TOO_MANY_STATEMENTS, SHUTTING_DOWN.
+        """
+        if request.engine not in ENGINES:
+            raise SeamlineError(
+                INVALID_REQUEST,
+                f"engine {request.engine!r} is not known",
+                hint=f"engine is one of: {', '.join(ENGINES)}",
+            )
+        longest = float(self.config.limits.statement_seconds_max)
+        timeout_s = min(longest, request.timeout_s or longest)
+        if timeout_s <= 0:
+            raise SeamlineError(INVALID_REQUEST, "timeout must be more than nothing")
+        statement = Statement(request, principal, timeout_s, self._spool)
+        with self._lock:
+            if self._stopping.is_set():
+                raise SeamlineError(SHUTTING_DOWN, "the gateway is stopping")
+            waiting = sum(s.state is State.PENDING for s in self._statements.values())
+            if waiting >= self.config.limits.statements_queued_max:
+                raise SeamlineError(TOO_MANY_STATEMENTS, f"{waiting} statements are waiting")
+            self._statements[statement.statement_id] = statement
+            self._runners.submit(self._run, statement)
+        return statement
+
+    def statement(self, statement_id: str, principal: str) -> Statement:
+        """A statement of that principal; one of somebody else's does not exist for him.
+
+        Raises:
+            SeamlineError: STATEMENT_NOT_FOUND.
+        """
+        with self._lock:
+            found = self._statements.get(statement_id)
+        if found is None or found.principal != principal or found.state is State.CLOSED:
+            raise SeamlineError(STATEMENT_NOT_FOUND, f"there is no statement {statement_id}")
+        found.touch()
+        return found
+
+    def statements(self, principal: str) -> list[Statement]:
+        """The statements of a principal, newest first."""
+        with self._lock:
+            own = [s for s in self._statements.values() if s.principal == principal]
+        return sorted(own, key=lambda s: s.submitted_at, reverse=True)
+
+    def close(self) -> None:
+        """Cancels what runs, waits for it, and lets everything go."""
+        with self._lock:
+            self._stopping.set()
+            running = list(self._statements.values())
+        for statement in running:
+            statement.cancel()
+        self._runners.shutdown(wait=True, cancel_futures=True)
+        self._duckdb.close()
+        if self._spark is not None:
+            self._spark.close()
+        self.connections.close()
+        shutil.rmtree(self._spool, ignore_errors=True)
+
+    # --- Running ---------------------------------------------------------------------------------
+
+    def _run(self, statement: Statement) -> None:
+        if not statement.begin():
+            return
+        try:
+            self._run_kind(statement)
+            statement.succeed()
+        except SeamlineError as error:
+            statement.fail(error)
+        except Exception as error:  # noqa: BLE001 - a statement ends with a named error
+            _LOG.exception("statement %s failed", statement.statement_id)
+            statement.fail(SeamlineError(INTERNAL_ERROR, f"{type(error).__name__}: {error}"))
+        self.metrics.finished(statement)
+        _LOG.info(
+            "statement %s by %s: %s in %.3f s",
+            statement.statement_id,
+            statement.principal,
+            statement.error.code.name if statement.error else statement.state.value,
+            statement.elapsed_s,
+        )
+
+    def _run_kind(self, statement: Statement) -> None:
+        request = statement.request
+        session = names.session(self.config, request.catalog, request.schema)
+        parsed = parse.parse(request.statement, dialect=request.dialect)
+        match parsed:
+            case parse.Query():
+                self._run_query(statement, self._request(statement, parsed, session))
+            case parse.Explain():
+                wanted = self._request(statement, parsed.query, session)
+                self._explain(statement, wanted, analyze=parsed.analyze)
+            case _:
+                rows = self._commands.run(parsed, session, statement.deadline)
+                self._write_rows(statement, rows)
+
+    def _request(
+        self, statement: Statement, query: parse.Query, session: names.Session
+    ) -> QueryRequest:
+        request = statement.request
+        token = query.token or request.token
+        seams: Sequence[TokenSeam] = ()
+        if token is not None:
+            seams = self._signer.read(token, statement.principal)
+        return QueryRequest(
+            tree=parameters.bind(query.tree, request.parameters),
+            session=session,
+            engine=request.engine,
+            token=seams,
+            now=datetime.datetime.fromtimestamp(statement.submitted_at, datetime.UTC),
+        )
+
+    def _run_query(self, statement: Statement, request: QueryRequest) -> Planned:
+        def planned(plan: Planned) -> None:
+            statement.progress = {
+                "engine": plan.plan.route.engine,
+                "rows_estimated": plan.plan.estimate.cold_rows + plan.plan.estimate.hot_rows,
+            }
+
+        running = self._queries.start(request, statement.deadline, planned)
+        plan = running.planned.plan
+        statement.receipt = receipts.receipt(
+            plan,
+            running.execution.tails,
+            as_of=running.planned.as_of,
+            token=self._signer.sign(
+                [s for s in plan.seams if s.table_uuid or s.topic], statement.principal
+            ),
+            retries=running.retries,
+        )
+        spool = self._open(statement, plan.logical.query.output)
+        limit = statement.request.row_limit
+        with contextlib.closing(running.batches) as batches:  # type: ignore[type-var]
+            for batch in batches:
+                statement.deadline.check()
+                if limit is not None and spool.row_count + batch.num_rows > limit:
+                    spool.write(batch.slice(0, limit - spool.row_count))
+                    statement.truncated = True
+                    break
+                spool.write(batch)
+                statement.progress["rows_produced"] = spool.row_count
+        return running.planned
+
+    def _explain(self, statement: Statement, request: QueryRequest, *, analyze: bool) -> None:
+        if analyze:
+            lines = explain(self._run_query(statement, request).plan)
+            spool, receipt = statement.spool, statement.receipt
+            assert spool is not None
+            lines += [
+                "",
+                f"Ran in {statement.elapsed_s:.3f} s: {spool.row_count:,} rows, "
+                f"{receipt['rows_hot']:,} records read of the log "
+                f"({receipt['bytes_hot']:,} bytes)",
+            ]
+            spool.close()
+        else:
+            lines = explain(self._queries.plan(request, statement.deadline).plan)
+        rows = Rows((Output("Query Plan", types.VARCHAR),), [(line,) for line in lines])
+        self._write_rows(statement, rows)
+
+    def _write_rows(self, statement: Statement, rows: Rows) -> None:
+        spool = self._open(statement, rows.output)
+        columns = list(zip(*rows.rows, strict=True)) or [()] * len(rows.output)
+        arrays = [
+            pa.array(column, field.type)
+            for column, field in zip(columns, spool.schema, strict=True)
+        ]
+        spool.write(pa.RecordBatch.from_arrays(arrays, schema=spool.schema))
+
+    def _open(self, statement: Statement, output: Sequence[Output]) -> ResultSpool:
+        schema = pa.schema([(column.name, types.to_arrow(column.type)) for column in output])
+        spool = ResultSpool(
+            schema, statement.spool_path, size_bytes_max=self.config.limits.result_bytes
+        )
+        statement.opened(tuple(output), spool)
+        return spool
+
+    def _sweep(self) -> None:
+        """Lets go of what nobody wants any more."""
+        while not self._stopping.wait(_SWEEP_S):
+            now = time.monotonic()
+            with self._lock:
+                for statement_id, statement in list(self._statements.items()):
+                    idle = now - statement.touched_at
+                    if statement.state in FINAL and idle > self.config.limits.result_seconds:
+                        statement.close()
+                        del self._statements[statement_id]
+                    elif statement.state not in FINAL and idle > ABANDONED_S:
+                        statement.cancel()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,62 @@
+"""Spark as the gateway wires it: a remote one, or a local one started when needed."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import pathlib
+
+from seamline.connectors import jars
+from seamline.connectors.spark.engine import SparkEngine
+from seamline.connectors.spark.server import ConnectServer
+from seamline.connectors.spark.settings import PACKAGES, SparkSettings
+from seamline.gateway.config import Config
+from seamline.gateway.connections import Connections
+
+_LOG = logging.getLogger("seamline.spark")
+_TAIL_PARTITIONS = 8
+
+
+def spark_engine(config: Config, connections: Connections) -> SparkEngine | None:
+    """The engine, None when Spark's client is not installed."""
+    del connections
+    if importlib.util.find_spec("pyspark") is None:
+        return None
+    clusters = config.clusters
+    remote = config.spark.remote
+    if remote is not None:
+        return SparkEngine(lambda: remote, lambda: None, clusters, tail_partitions=_TAIL_PARTITIONS)
+    server: list[ConnectServer] = []
+
+    def url() -> str:
+        if not server:
+            server.append(ConnectServer(settings(config)))
+        return server[0].url()
+
+    def close() -> None:
+        for running in server:
+            running.close()
+
+    return SparkEngine(url, close, clusters, tail_partitions=_TAIL_PARTITIONS)
+
+
+def settings(config: Config) -> SparkSettings:
+    """How a Spark is started here.
+
+    Raises:
+        SeamlineError: JARS_UNAVAILABLE, JAVA_NOT_FOUND, JAVA_UNSUPPORTED.
+    """
+    conf = dict(config.spark.conf)
+    files: tuple[pathlib.Path, ...] = ()
+    if config.spark.packages:
+        conf.setdefault("spark.jars.packages", ",".join(PACKAGES))
+    else:
+        files = jars.spark_jars(_LOG.info)
+    return SparkSettings(
+        master=config.spark.master,
+        driver_memory=config.spark.driver_memory,
+        catalogs=tuple(config.catalogs.values()),
+        jars=files,
+        conf=conf,
+        directory=pathlib.Path(config.state_directory),
+    )

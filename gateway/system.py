@@ -1,0 +1,195 @@
+"""Tables made of what the gateway knows: `information_schema`, and tables about a table.
+
+They are relations like any other: bound, filtered and joined by the engine.
+
+    catalog.information_schema.{schemata, tables, columns}
+    t$seam        the seam the statement itself reads t with, a row per partition
+    t$snapshots   the snapshots that are kept
+    t$files       the data files of the current snapshot
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.connectors.base import ColdTable, ScanRequest, TopicBinding
+from seamline.connectors.iceberg.boundary import decode
+from seamline.gateway.connections import Connections
+from seamline.gateway.names import INFORMATION_SCHEMA, TableName
+from seamline.planners.seam import Seam
+from seamline.sql import columns, types
+from seamline.sql.errors import TABLE_NOT_FOUND, SeamlineError
+from seamline.sql.qualify import Relation
+from seamline.sql.types import Field, Type
+
+TABLE_VARIANTS = frozenset({"seam", "snapshots", "files"})
+
+
+def is_system(name: TableName) -> bool:
+    """Whether the name is in `information_schema`."""
+    return bool(name.catalog) and name.path[0].lower() == INFORMATION_SCHEMA
+
+
+def information_schema(name: TableName, connections: Connections) -> tuple[Relation, pa.Table]:
+    """A table of `information_schema`.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE.
+    """
+    catalog = connections.catalog(name.catalog)
+    match name.path[-1].lower():
+        case "schemata":
+            shape = {"catalog_name": types.VARCHAR, "schema_name": types.VARCHAR}
+            found = [".".join(namespace) for namespace in catalog.namespaces()]
+            return _table(shape, [(catalog.name, n) for n in (INFORMATION_SCHEMA, *found)])
+        case "tables":
+            return _table(_TABLES, _table_rows(name.catalog, connections))
+        case "columns":
+            return _table(_COLUMNS, _column_rows(name.catalog, connections))
+    raise SeamlineError(TABLE_NOT_FOUND, f"table {name.display} does not exist")
+
+
+_TABLES = {
+    "table_catalog": types.VARCHAR,
+    "table_schema": types.VARCHAR,
+    "table_name": types.VARCHAR,
+    "table_type": types.VARCHAR,
+    "topic": types.VARCHAR,
+}
+_COLUMNS = {
+    "table_catalog": types.VARCHAR,
+    "table_schema": types.VARCHAR,
+    "table_name": types.VARCHAR,
+    "column_name": types.VARCHAR,
+    "ordinal_position": types.BIGINT,
+    "is_nullable": types.VARCHAR,
+    "data_type": types.VARCHAR,
+    "is_hidden": types.BOOLEAN,
+}
+
+
+def _table_rows(catalog_name: str, connections: Connections) -> list[tuple[Any, ...]]:
+    rows = []
+    catalog = connections.catalog(catalog_name)
+    for namespace in catalog.namespaces():
+        for identifier in catalog.tables(namespace):
+            state = catalog.load(identifier).state
+            binding = TopicBinding.from_properties(state.properties)
+            topic = binding.topic if binding is not None else None
+            rows.append((catalog_name, ".".join(namespace), identifier[-1], "BASE TABLE", topic))
+    return rows
+
+
+def _column_rows(catalog_name: str, connections: Connections) -> list[tuple[Any, ...]]:
+    rows = []
+    catalog = connections.catalog(catalog_name)
+    for namespace in catalog.namespaces():
+        for identifier in catalog.tables(namespace):
+            fields = catalog.load(identifier).state.schema.columns
+            rows += [
+                (catalog_name, ".".join(namespace), identifier[-1], *column)
+                for column in column_rows(fields)
+            ]
+    return rows
+
+
+def column_rows(fields: Sequence[Field]) -> list[tuple[str, int, str, str, bool]]:
+    """(name, position, nullable, type, hidden) of each column."""
+    return [
+        (
+            field.name,
+            position,
+            "NO" if field.required else "YES",
+            str(field.type),
+            field.name in columns.METADATA_NAMES,
+        )
+        for position, field in enumerate(fields, start=1)
+    ]
+
+
+def about_table(name: TableName, table: ColdTable, seam: Seam) -> tuple[Relation, pa.Table]:
+    """A table about a table."""
+    match name.variant:
+        case "seam":
+            return _seam_table(seam)
+        case "snapshots":
+            return _snapshots_table(table)
+    return _files_table(table)
+
+
+def _seam_table(seam: Seam) -> tuple[Relation, pa.Table]:
+    shape: dict[str, Type] = {
+        "partition": types.INTEGER,
+        "boundary": types.BIGINT,
+        "end": types.BIGINT,
+        "tail": types.BIGINT,
+        "topic": types.VARCHAR,
+        "topic_id": types.VARCHAR,
+        "snapshot_id": types.BIGINT,
+    }
+    return _table(
+        shape,
+        [
+            (p, b := seam.boundary[p], end, end - b, seam.topic, seam.topic_id, seam.snapshot_id)
+            for p, end in seam.end.items()
+        ],
+    )
+
+
+def _snapshots_table(table: ColdTable) -> tuple[Relation, pa.Table]:
+    shape: dict[str, Type] = {
+        "snapshot_id": types.BIGINT,
+        "parent_id": types.BIGINT,
+        "committed_at": types.TIMESTAMP_TZ,
+        "operation": types.VARCHAR,
+        "boundary": types.VARCHAR,
+        "rows_added": types.BIGINT,
+        "rows_total": types.BIGINT,
+    }
+    rows = []
+    for snapshot in sorted(table.state.snapshots.values(), key=lambda s: s.timestamp_ms):
+        mark = decode(snapshot)
+        marked = str(mark.next.to_json()).replace("'", '"') if mark is not None else None
+        at = datetime.datetime.fromtimestamp(snapshot.timestamp_ms / 1000, datetime.UTC)
+        counts = [snapshot.summary.get(key) for key in ("added-records", "total-records")]
+        rows.append(
+            (
+                snapshot.snapshot_id,
+                snapshot.parent_id,
+                at,
+                snapshot.operation,
+                marked,
+                *(int(count) if count is not None else None for count in counts),
+            )
+        )
+    return _table(shape, rows)
+
+
+def _files_table(table: ColdTable) -> tuple[Relation, pa.Table]:
+    shape: dict[str, Type] = {
+        "path": types.VARCHAR,
+        "format": types.VARCHAR,
+        "rows": types.BIGINT,
+        "size_bytes": types.BIGINT,
+        "delete_files": types.BIGINT,
+    }
+    state = table.state
+    plan = table.plan(state.current_snapshot_id, ScanRequest(state.current_schema_id, ()))
+    return _table(
+        shape,
+        [(f.path, f.format, f.record_count, f.size_bytes, len(f.deletes)) for f in plan.files],
+    )
+
+
+def _table(
+    shape: dict[str, Type] | dict[str, Any], rows: Sequence[tuple[Any, ...]]
+) -> tuple[Relation, pa.Table]:
+    fields = tuple(Field(name, type_) for name, type_ in shape.items())
+    schema = pa.schema([(field.name, types.to_arrow(field.type)) for field in fields])
+    cells = list(zip(*rows, strict=True)) if rows else [()] * len(fields)
+    arrays = [pa.array(cell, field.type) for cell, field in zip(cells, schema, strict=True)]
+    return Relation(fields), pa.Table.from_arrays(arrays, schema=schema)
