@@ -20,7 +20,7 @@ from seamline.sql.errors import (
     TABLE_NOT_FOUND,
     SeamlineError,
 )
-from seamline.sql.typer import Output
+from seamline.sql.binder.scope import Output
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from seamline.sql.errors import (
     TOO_MANY_STATEMENTS,
     SeamlineError,
 )
-from seamline.sql.typer import Output
+from seamline.sql.binder.scope import Output
 
 _LOG = logging.getLogger("seamline.service")
 ABANDONED_S = 300.0

@@ -13,7 +13,7 @@ from typing import Any
 from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.results import ResultSpool
 from seamline.sql.errors import CANCELED, SeamlineError
-from seamline.sql.typer import Output
+from seamline.sql.binder.scope import Output
 
 
 class State(enum.Enum):

@@ -18,6 +18,8 @@ from sqlglot.optimizer.qualify import qualify as sqlglot_qualify
 from sqlglot.schema import MappingSchema
 
 from seamline.sql import parse
+from seamline.sql.binder.bind import bind
+from seamline.sql.binder.scope import Output
 from seamline.sql.errors import (
     COLUMN_AMBIGUOUS,
     NOT_SUPPORTED,
@@ -25,7 +27,6 @@ from seamline.sql.errors import (
     Location,
     SeamlineError,
 )
-from seamline.sql.typer import Output, Typer
 from seamline.sql.types import Field
 
 
@@ -134,8 +135,8 @@ def qualify(tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.date
     fields = {scan_id: _fields(relation) for scan_id, relation in by_id.items()}
     try:
         tree = _qualify_names(tree, by_id, fields)
-        typer = Typer({s: {n: f.type for n, f in own.items()} for s, own in fields.items()}, now)
-        tree, output = typer.query(tree)
+        column_types = {s: {n: f.type for n, f in own.items()} for s, own in fields.items()}
+        tree, output, used = bind(tree, column_types, now)
     except RecursionError as error:
         raise SeamlineError(NOT_SUPPORTED, "the statement is nested too deeply") from error
     declared = {name: f.name for own in fields.values() for name, f in own.items()}
@@ -145,7 +146,7 @@ def qualify(tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.date
             BoundScan(
                 scan_id,
                 reference,
-                tuple(f for n, f in fields[scan_id].items() if (scan_id, n) in typer.used),
+                tuple(f for n, f in fields[scan_id].items() if (scan_id, n) in used),
             )
             for scan_id, reference in found
         ),

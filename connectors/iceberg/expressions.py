@@ -59,7 +59,8 @@ def to_iceberg(predicate: Predicate | None, fields: Mapping[str, Field]) -> Bool
     field = fields.get(predicate.column)
     if field is None or isinstance(field.type, types.Row | types.Array | types.Map):
         return AlwaysTrue()
-    return _leaf(predicate, field)
+    found: BooleanExpression = _leaf(predicate, field)
+    return found
 
 
 def _leaf(predicate: Comparison | In | IsNull | StartsWith, field: Field) -> Any:

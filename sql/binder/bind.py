@@ -1,0 +1,37 @@
+"""The way in: a query whose names are qualified, bound to types and verified functions."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from seamline.sql.binder import function_calls, literals, operators, windows
+from seamline.sql.binder.queries import bind_query
+from seamline.sql.binder.scope import Output
+from seamline.sql.binder.typer import Handlers, Typer
+from seamline.sql.types import Type
+
+HANDLERS: Handlers = {
+    **literals.HANDLERS,
+    **operators.HANDLERS,
+    **function_calls.HANDLERS,
+    **windows.HANDLERS,
+}
+"""What an expression may be made of; anything else is refused."""
+
+
+def bind(
+    tree: exp.Expr, relations: Mapping[str, Mapping[str, Type]], now: datetime.datetime
+) -> tuple[exp.Expr, list[Output], frozenset[tuple[str, str]]]:
+    """A query in canonical form, the columns it gives, and the (scan id, column) pairs it reads.
+
+    Args:
+        tree: The query, every column with its source; changed in place.
+        relations: Types of the columns of each scan.
+        now: The moment the statement was asked.
+    """
+    typer = Typer(relations, now, HANDLERS, bind_query)
+    bound, output = typer.query(tree, None, {})
+    return bound, output, frozenset(typer.used)

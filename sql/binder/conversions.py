@@ -1,0 +1,137 @@
+"""Conversions made explicit, and values put together: casts, rows and fields as calls.
+
+An implicit conversion of Trino's becomes a cast in the tree; what has no conversion is an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from seamline.sql import casts, coercion, functions, types
+from seamline.sql.binder.scope import Output, Typed
+from seamline.sql.calls import CallSpec, call
+from seamline.sql.errors import TYPE_MISMATCH, SeamlineError
+from seamline.sql.functions import Overload
+from seamline.sql.types import Decimal, Field, Row, Type
+
+
+def implicit_cast(node: exp.Expr, source: Type, target: Type) -> exp.Expr:
+    """The value as another type, where that needs no asking."""
+    if source == target:
+        return node
+    return explicit_cast(node, source, target, safe=False)
+
+
+def explicit_cast(node: exp.Expr, source: Type, target: Type, *, safe: bool) -> exp.Expr:
+    """The value as another type, by the rules of CAST or TRY_CAST."""
+    overload = casts.overload(source, target, safe=safe)
+    return call(CallSpec(overload, (source,), target), [node])
+
+
+def cast_outputs(query: exp.Expr, output: Sequence[Output], wanted: Sequence[Output]) -> exp.Expr:
+    """A query whose columns have the wanted types; unchanged when they have them already."""
+    if [column.type for column in output] == [column.type for column in wanted]:
+        return query
+    source = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)
+    source.set("alias", exp.TableAlias(this=exp.to_identifier("_typed")))
+    projections = [
+        exp.alias_(
+            implicit_cast(exp.column(exp.to_identifier(one.name), "_typed"), one.type, want.type),
+            exp.to_identifier(want.name),
+        )
+        for one, want in zip(output, wanted, strict=True)
+    ]
+    return exp.select(*projections).from_(source)
+
+
+def numbers_alike(operands: Sequence[Typed]) -> list[Typed]:
+    """Operands of arithmetic in one family: floating, decimal or integer; NULL joins the other."""
+    found = [type_ for _, type_ in operands]
+    if all(type_ == types.UNKNOWN for type_ in found):
+        return [(implicit_cast(*operand, types.INTEGER), types.INTEGER) for operand in operands]
+    known = [type_ for type_ in found if type_ != types.UNKNOWN]
+    found = [known[0] if type_ == types.UNKNOWN else type_ for type_ in found]
+    wanted = found
+    if any(type_ in types.FLOATS for type_ in found):
+        wanted = [types.DOUBLE if types.DOUBLE in found else types.REAL] * len(found)
+    elif any(isinstance(type_, Decimal) for type_ in found):
+        wanted = [coercion.as_decimal(type_) or type_ for type_ in found]
+    elif len(found) > 1:
+        wanted = [max(found, key=types.INTEGERS.index)] * len(found)
+    return [
+        (implicit_cast(*operand, want), want)
+        for operand, want in zip(operands, wanted, strict=True)
+    ]
+
+
+def constructor(name: str, duckdb: str, spark: str) -> Overload:
+    """An overload of ours that is no function: its templates are all there is to it."""
+    return Overload(
+        name=name,
+        kind="scalar",
+        parameters=(),
+        variadic=True,
+        returns="T",
+        duckdb=duckdb,
+        spark=spark,
+    )
+
+
+def row_of(members: Sequence[exp.Expr], type_: Row) -> exp.Expr:
+    """A row made of its members."""
+    names = [field.name for field in type_.fields]
+
+    def duckdb(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
+        pairs = ", ".join(f"{types.quoted(n)} := {a}" for n, a in zip(names, args, strict=True))
+        return f"struct_pack({pairs})"
+
+    def spark(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
+        pairs = ", ".join(f"{_spark_text(n)}, {a}" for n, a in zip(names, args, strict=True))
+        return f"named_struct({pairs})"
+
+    overload = dataclasses.replace(constructor("$row", "", ""), duckdb=duckdb, spark=spark)
+    return call(CallSpec(overload, tuple(f.type for f in type_.fields), type_), members)
+
+
+def field_of(row: exp.Expr, type_: Row, field: Field) -> exp.Expr:
+    """A field of a row."""
+    name = field.name
+
+    def duckdb(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
+        text = name.replace("'", "''")
+        return f"struct_extract({args[0]}, '{text}')"
+
+    def spark(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
+        quoted = name.replace("`", "``")
+        return f"{args[0]}.`{quoted}`"
+
+    overload = dataclasses.replace(
+        constructor(f"$field {name}", "", ""), duckdb=duckdb, spark=spark
+    )
+    return call(CallSpec(overload, (type_,), field.type), [row])
+
+
+def _spark_text(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def require_comparable(type_: Type, where: str) -> None:
+    """Raises TYPE_MISMATCH when values of the type cannot be compared for equality."""
+    if not functions.is_comparable(type_):
+        raise SeamlineError(TYPE_MISMATCH, f"{where} cannot compare values of {type_}", hint="")
+
+
+def common_type(found: Sequence[Type], what: str) -> Type:
+    """The type that all of them convert to.
+
+    Raises:
+        SeamlineError: TYPE_MISMATCH, naming what mixes them.
+    """
+    common = coercion.common_type_of(found)
+    if common is None:
+        listed = ", ".join(dict.fromkeys(str(type_) for type_ in found))
+        raise SeamlineError(TYPE_MISMATCH, f"{what} mixes {listed}")
+    return common

@@ -1,0 +1,267 @@
+"""Arithmetic and functions: each becomes a `Call` of one verified overload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from sqlglot import exp
+
+from seamline.sql import functions, types
+from seamline.sql.binder.conversions import (
+    common_type,
+    constructor,
+    explicit_cast,
+    implicit_cast,
+    numbers_alike,
+    require_comparable,
+    row_of,
+)
+from seamline.sql.binder.literals import bigint_literal, bind_now_literal, interval_of
+from seamline.sql.binder.scope import Scope, Typed, unsupported
+from seamline.sql.binder.shapes import is_text, unparenthesized
+from seamline.sql.binder.typer import Handlers, Typer
+from seamline.sql.calls import Call, CallSpec, call
+from seamline.sql.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.sql.types import Array, Field, Map, Row
+
+
+def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
+    name = _OPERATORS[type(node)]
+    left, right = node.this, node.expression
+    if isinstance(unparenthesized(right), exp.Interval) and name in {"$add", "$subtract"}:
+        return _bind_move(
+            typer, left, cast("exp.Interval", unparenthesized(right)), scope, back=name != "$add"
+        )
+    if isinstance(unparenthesized(left), exp.Interval) and name == "$add":
+        return _bind_move(
+            typer, right, cast("exp.Interval", unparenthesized(left)), scope, back=False
+        )
+    operands = [typer.expression(left, scope), typer.expression(right, scope)]
+    found = [type_ for _, type_ in operands]
+    if types.DATE in found or types.TIMESTAMP in found or types.TIMESTAMP_TZ in found:
+        raise SeamlineError(
+            TYPE_MISMATCH,
+            f"{found[0]} and {found[1]} cannot be added or subtracted",
+            hint="x + INTERVAL '1' DAY moves a time, date_diff('day', a, b) compares two.",
+        )
+    for type_ in found:
+        if not types.is_numeric(type_) and type_ != types.UNKNOWN:
+            raise SeamlineError(TYPE_MISMATCH, f"arithmetic needs numbers, not {type_}")
+    return _bind_call(name, numbers_alike(operands))
+
+
+def _bind_move(
+    typer: Typer, node: exp.Expr, interval: exp.Interval, scope: Scope, *, back: bool
+) -> Typed:
+    count, unit = interval_of(interval)
+    time = typer.expression(node, scope)
+    amount = (bigint_literal(-count if back else count), types.BIGINT)
+    return _bind_call(f"$date_add_{unit}", [amount, time])
+
+
+def _bind_negate(typer: Typer, node: exp.Neg, scope: Scope) -> Typed:
+    if isinstance(node.this, exp.Literal) and not node.this.is_string:
+        text = node.this.name.lower()
+        if "e" not in text and "." not in text and int(text) == 2**63:
+            return bigint_literal(-(2**63)), types.BIGINT
+    return _bind_call("$negate", [typer.expression(node.this, scope)])
+
+
+def _bind_concat(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:
+    if isinstance(node, exp.Concat):
+        parts = [typer.expression(part, scope) for part in node.expressions]
+        return _bind_call("concat", parts)
+    operands = [typer.expression(node.args[k], scope) for k in ("this", "expression")]
+    return _bind_call("$concat", operands)
+
+
+def _bind_coalesce(typer: Typer, node: exp.Coalesce, scope: Scope) -> Typed:
+    arguments = [typer.expression(a, scope) for a in (node.this, *node.expressions)]
+    return _bind_call("coalesce", arguments)
+
+
+def _bind_extract(typer: Typer, node: exp.Extract, scope: Scope) -> Typed:
+    part = node.this.name.lower()
+    if part not in functions.FUNCTIONS or part == "last_day_of_month":
+        raise SeamlineError(NOT_SUPPORTED, f"EXTRACT({part.upper()} …) is not supported")
+    return _bind_call(part, [typer.expression(node.expression, scope)])
+
+
+def _bind_trim(typer: Typer, node: exp.Trim, scope: Scope) -> Typed:
+    position = str(node.args.get("position") or "BOTH").upper()
+    name = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[position]
+    arguments = [typer.expression(node.this, scope)]
+    if node.expression is not None:
+        arguments.append(typer.expression(node.expression, scope))
+        name = f"${name}"
+    return _bind_call(name, arguments)
+
+
+def _bind_substring(typer: Typer, node: exp.Substring, scope: Scope) -> Typed:
+    arguments = [
+        typer.expression(node.args[key], scope)
+        for key in ("this", "start", "length")
+        if node.args.get(key) is not None
+    ]
+    return _bind_call("substr", arguments)
+
+
+def _bind_position(typer: Typer, node: exp.StrPosition, scope: Scope) -> Typed:
+    arguments = [typer.expression(node.args[key], scope) for key in ("substr", "this")]
+    return _bind_call("$position", arguments)
+
+
+def _bind_bracket(typer: Typer, node: exp.Bracket, scope: Scope) -> Typed:
+    if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
+        raise unsupported(node)
+    operands = [
+        typer.expression(node.this, scope),
+        typer.expression(node.expressions[0], scope),
+    ]
+    return _bind_call("$subscript", operands)
+
+
+def _bind_array(typer: Typer, node: exp.Array, scope: Scope) -> Typed:
+    items = [typer.expression(item, scope) for item in node.expressions]
+    common = common_type([type_ for _, type_ in items], "ARRAY") if items else types.UNKNOWN
+    returns = Array(common)
+    overload = constructor("$array", "[{args}]", "array({args})")
+    spec = CallSpec(overload, (common,) * len(items), returns)
+    return call(spec, [implicit_cast(*item, common) for item in items]), returns
+
+
+def _bind_at_time_zone(typer: Typer, node: exp.AtTimeZone, scope: Scope) -> Typed:
+    zone = node.args["zone"]
+    inner, type_ = typer.expression(node.this, scope)
+    is_utc = is_text(zone) and zone.name.upper() in {"UTC", "Z", "+00:00"}
+    if is_utc and type_ in {types.TIMESTAMP_TZ, types.TIMESTAMP}:
+        return implicit_cast(inner, type_, types.TIMESTAMP_TZ), types.TIMESTAMP_TZ
+    raise SeamlineError(
+        NOT_SUPPORTED, "instants are in UTC here", hint="Convert time zones in the client."
+    )
+
+
+def _bind_function(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+    name = node.name.lower()
+    if name in _MOMENTS and not node.expressions:
+        return bind_now_literal(typer, _MOMENTS[name](), scope)
+    if name in {"date_trunc", "date_add", "date_diff"}:
+        return _bind_by_unit(typer, name, node, scope)
+    if name == "row":
+        return _bind_row_constructor(typer, node, scope)
+    if name == "map":
+        return _bind_map_constructor(typer, node, scope)
+    if name == "typeof" and len(node.expressions) == 1:
+        _, type_ = typer.expression(node.expressions[0], scope)
+        return exp.Literal.string(str(type_)), types.VARCHAR
+    if name == "date" and len(node.expressions) == 1:
+        inner, type_ = typer.expression(node.expressions[0], scope)
+        return explicit_cast(inner, type_, types.DATE, safe=False), types.DATE
+    return _bind_plain_call(typer, name, node, scope)
+
+
+def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope) -> Typed:
+    expressions = node.expressions
+    distinct = len(expressions) == 1 and isinstance(expressions[0], exp.Distinct)
+    if distinct:
+        expressions = expressions[0].expressions
+    if name == "count" and len(expressions) == 1 and isinstance(expressions[0], exp.Star):
+        expressions = []
+    for argument in expressions:
+        if isinstance(argument, exp.Order | exp.Lambda | exp.Star | exp.Kwarg):
+            raise SeamlineError(
+                NOT_SUPPORTED, f"{argument.key.upper()} inside {name}() is not supported"
+            )
+    arguments = [typer.expression(argument, scope) for argument in expressions]
+    typed, type_ = _bind_call(name, arguments)
+    assert isinstance(typed, Call)
+    if distinct:
+        if typed.spec.overload.kind != "aggregate" or not arguments:
+            raise SeamlineError(NOT_SUPPORTED, f"{name}(DISTINCT …) is not supported")
+        require_comparable(arguments[0][1], "DISTINCT")
+        if len(arguments) > 1:
+            raise SeamlineError(NOT_SUPPORTED, f"{name}(DISTINCT a, b) is not supported")
+        typed.set("distinct", True)
+    return typed, type_
+
+
+def _bind_call(name: str, arguments: Sequence[Typed]) -> Typed:
+    """A call of the overload of `name` that takes these arguments."""
+    resolved = functions.resolve(name, [type_ for _, type_ in arguments])
+    converted = [
+        implicit_cast(value, type_, wanted)
+        for (value, type_), wanted in zip(arguments, resolved.parameters, strict=True)
+    ]
+    spec = CallSpec(resolved.overload, resolved.parameters, resolved.returns)
+    return call(spec, converted), resolved.returns
+
+
+def _bind_by_unit(typer: Typer, name: str, node: exp.Anonymous, scope: Scope) -> Typed:
+    unit = node.expressions[0] if node.expressions else None
+    if unit is None or not is_text(unit):
+        raise SeamlineError(NOT_SUPPORTED, f"{name} needs its unit written out", hint="")
+    full_name = f"${name}_{unit.name.lower()}"
+    if full_name not in functions.FUNCTIONS:
+        raise SeamlineError(
+            INVALID_ARGUMENT,
+            f"{name} has no unit {unit.name!r}",
+            hint="Units are second, minute, hour, day, week, month, quarter and year.",
+        )
+    arguments = [typer.expression(argument, scope) for argument in node.expressions[1:]]
+    if name == "date_diff" and len(arguments) == 2:
+        common = common_type([type_ for _, type_ in arguments], "date_diff")
+        arguments = [(implicit_cast(*argument, common), common) for argument in arguments]
+    return _bind_call(full_name, arguments)
+
+
+def _bind_row_constructor(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+    items = [typer.expression(item, scope) for item in node.expressions]
+    type_ = Row(tuple(Field(f"field{i}", t) for i, (_, t) in enumerate(items)))
+    return row_of([inner for inner, _ in items], type_), type_
+
+
+def _bind_map_constructor(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+    arguments = [typer.expression(argument, scope) for argument in node.expressions]
+    found = [type_ for _, type_ in arguments]
+    match found:
+        case [Array(key), Array(value)]:
+            type_ = Map(key, value)
+            overload = constructor("$map", "map({0}, {1})", "map_from_arrays({0}, {1})")
+            return call(CallSpec(overload, tuple(found), type_), [a for a, _ in arguments]), type_
+    raise SeamlineError(TYPE_MISMATCH, "MAP needs two arrays", hint="MAP(ARRAY[…], ARRAY[…]).")
+
+
+_OPERATORS: Mapping[type[Any], str] = {
+    exp.Add: "$add",
+    exp.Sub: "$subtract",
+    exp.Mul: "$multiply",
+    exp.Div: "$divide",
+    exp.Mod: "$modulus",
+}
+_MOMENTS: Mapping[str, type[Any]] = {
+    "now": exp.CurrentTimestamp,
+    "current_timestamp": exp.CurrentTimestamp,
+    "current_date": exp.CurrentDate,
+    "localtimestamp": exp.Localtimestamp,
+}
+
+HANDLERS: Handlers = {
+    exp.Add: _bind_arithmetic,
+    exp.Sub: _bind_arithmetic,
+    exp.Mul: _bind_arithmetic,
+    exp.Div: _bind_arithmetic,
+    exp.Mod: _bind_arithmetic,
+    exp.Neg: _bind_negate,
+    exp.DPipe: _bind_concat,
+    exp.Concat: _bind_concat,
+    exp.Coalesce: _bind_coalesce,
+    exp.Extract: _bind_extract,
+    exp.Trim: _bind_trim,
+    exp.Substring: _bind_substring,
+    exp.StrPosition: _bind_position,
+    exp.Bracket: _bind_bracket,
+    exp.Array: _bind_array,
+    exp.AtTimeZone: _bind_at_time_zone,
+    exp.Anonymous: _bind_function,
+}

@@ -1,0 +1,176 @@
+"""Literals: checked here, and written so that each engine is told their type."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from typing import Any
+
+from sqlglot import exp
+
+from seamline.sql import functions, types
+from seamline.sql.binder.conversions import constructor
+from seamline.sql.binder.scope import Scope, Typed, location_of
+from seamline.sql.binder.shapes import unparenthesized
+from seamline.sql.binder.typer import Handlers, Typer
+from seamline.sql.calls import CallSpec, call
+from seamline.sql.errors import INVALID_LITERAL, NOT_SUPPORTED, SeamlineError
+from seamline.sql.types import Decimal, Type
+
+
+def constant_of(template: str, type_: Type, value: Any) -> exp.Expr:
+    """An expression without arguments, the same text on both engines."""
+    escaped = template.replace("{", "{{").replace("}", "}}")
+    return call(CallSpec(constructor("$constant", escaped, escaped), (), type_, value), [])
+
+
+def _literal_text(text: str, type_: Type, value: Any) -> exp.Expr:
+    """A literal whose type each engine is told."""
+    template = f"CAST('{text}' AS {{type}})"
+    return call(CallSpec(constructor("$literal", template, template), (), type_, value), [])
+
+
+def bigint_literal(value: int) -> exp.Expr:
+    """A whole number as bigint."""
+    if value == -(2**63):
+        return _literal_text(str(value), types.BIGINT, value)
+    return constant_of(f"CAST({value} AS BIGINT)", types.BIGINT, value)
+
+
+def _decimal_literal(text: str) -> Typed:
+    value = decimal.Decimal(text)
+    parts = value.as_tuple()
+    scale = max(0, -int(parts.exponent))
+    precision = max(len(parts.digits), scale, 1)
+    if precision > types.MAX_DECIMAL_PRECISION:
+        raise SeamlineError(INVALID_LITERAL, f"the number {text[:50]} has more than 38 digits")
+    type_ = Decimal(precision, scale)
+    return _literal_text(format(value, "f"), type_, value), type_
+
+
+def _moment_literal(value: datetime.date, type_: Type) -> Typed:
+    text = value.isoformat(" ") if isinstance(value, datetime.datetime) else value.isoformat()
+    return _literal_text(text, type_, value), type_
+
+
+def literal_of_type(node: exp.Cast) -> Typed | None:
+    """DATE '…', TIMESTAMP '…', DECIMAL '…': checked here, so that no engine has to read them."""
+    text = node.this.name
+    kind = node.to.this
+    try:
+        if kind == exp.DType.DATE:
+            return _moment_literal(datetime.date.fromisoformat(text), types.DATE)
+        if kind in {exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ}:
+            return _timestamp_literal(text, kind)
+        if kind == exp.DType.DECIMAL and not node.to.expressions:
+            return _signed_decimal(text)
+    except ValueError as error:
+        what = "timestamp" if kind != exp.DType.DATE else "date"
+        raise SeamlineError(
+            INVALID_LITERAL, f"{text!r} is not a {what}", location=location_of(node.this)
+        ) from error
+    return None
+
+
+def _timestamp_literal(text: str, kind: exp.DType) -> Typed:
+    cleaned = text.strip()
+    if cleaned.upper().endswith(" UTC"):
+        cleaned = cleaned[:-4] + "+00:00"
+    moment = datetime.datetime.fromisoformat(cleaned)
+    if moment.tzinfo is None and kind == exp.DType.TIMESTAMP:
+        return _moment_literal(moment, types.TIMESTAMP)
+    instant = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
+    return _moment_literal(instant.astimezone(datetime.UTC), types.TIMESTAMP_TZ)
+
+
+def _signed_decimal(text: str) -> Typed:
+    try:
+        inner, type_ = _decimal_literal(text.lstrip("+-"))
+    except decimal.InvalidOperation as error:
+        raise SeamlineError(INVALID_LITERAL, f"{text!r} is not a number") from error
+    if text.startswith("-"):
+        resolved = functions.resolve("$negate", [type_])
+        return call(CallSpec(resolved.overload, resolved.parameters, type_), [inner]), type_
+    return inner, type_
+
+
+def interval_of(node: exp.Interval) -> tuple[int, str]:
+    """How many of which unit.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED for an interval of several units or of a fraction.
+    """
+    unit = node.args.get("unit")
+    unit_name = unit.name.lower().rstrip("s") if unit is not None else ""
+    value = node.this
+    text = value.name if isinstance(value, exp.Literal) else ""
+    if isinstance(value, exp.Neg):
+        text = "-" + value.this.name
+    if f"$date_add_{unit_name}" not in functions.FUNCTIONS or not text.lstrip("+-").isdigit():
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"{node.sql('trino')} is not supported",
+            hint="INTERVAL 'whole number' SECOND, MINUTE, HOUR, DAY, WEEK, MONTH or YEAR.",
+        )
+    return int(text), unit_name
+
+
+def row_count(node: exp.Expr) -> exp.Expr:
+    """The operand of LIMIT or OFFSET."""
+    inner = unparenthesized(node)
+    if isinstance(inner, exp.Literal) and not inner.is_string and inner.name.isdigit():
+        return exp.Literal.number(int(inner.name))
+    raise SeamlineError(NOT_SUPPORTED, "LIMIT and OFFSET need a whole number, written out", hint="")
+
+
+def _bind_literal(_: Typer, node: exp.Literal, __: Scope) -> Typed:
+    if node.is_string:
+        return node, types.VARCHAR
+    text = node.name.lower()
+    if "e" in text:
+        return _literal_text(text, types.DOUBLE, float(text)), types.DOUBLE
+    if "." in text:
+        return _decimal_literal(text)
+    value = int(text)
+    for type_, limit in ((types.INTEGER, 2**31), (types.BIGINT, 2**63)):
+        if value < limit:
+            return exp.Literal.number(value), type_
+    return _decimal_literal(text)
+
+
+def _bind_boolean_literal(_: Typer, node: exp.Boolean, __: Scope) -> Typed:
+    return node, types.BOOLEAN
+
+
+def _bind_null(_: Typer, node: exp.Null, __: Scope) -> Typed:
+    return node, types.UNKNOWN
+
+
+def _bind_bytes(_: Typer, node: exp.HexString, __: Scope) -> Typed:
+    digits = str(node.this).replace(" ", "")
+    try:
+        raw = bytes.fromhex(digits)
+    except ValueError as error:
+        raise SeamlineError(INVALID_LITERAL, f"X'{digits}' is not hexadecimal") from error
+    return constant_of(f"unhex('{raw.hex().upper()}')", types.VARBINARY, raw), types.VARBINARY
+
+
+def bind_now_literal(typer: Typer, node: exp.Expr, _: Scope) -> Typed:
+    """CURRENT_TIMESTAMP and its kin: the moment the statement was asked, the same everywhere."""
+    moment = typer.now.replace(tzinfo=None)
+    if isinstance(node, exp.CurrentDate):
+        return _moment_literal(moment.date(), types.DATE)
+    if isinstance(node, exp.Localtimestamp):
+        return _moment_literal(moment, types.TIMESTAMP)
+    return _moment_literal(typer.now, types.TIMESTAMP_TZ)
+
+
+HANDLERS: Handlers = {
+    exp.Literal: _bind_literal,
+    exp.Boolean: _bind_boolean_literal,
+    exp.Null: _bind_null,
+    exp.HexString: _bind_bytes,
+    exp.CurrentTimestamp: bind_now_literal,
+    exp.CurrentDate: bind_now_literal,
+    exp.Localtimestamp: bind_now_literal,
+}

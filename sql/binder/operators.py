@@ -1,0 +1,291 @@
+"""Columns, comparisons, boolean logic, conditionals, subqueries and casts."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from seamline.sql import coercion, functions, types
+from seamline.sql.binder.conversions import (
+    cast_outputs,
+    common_type,
+    explicit_cast,
+    field_of,
+    implicit_cast,
+    require_comparable,
+    row_of,
+)
+from seamline.sql.binder.literals import literal_of_type
+from seamline.sql.binder.scope import Output, Scope, Typed, location_of, unknown_column, unsupported
+from seamline.sql.binder.shapes import as_operand, bracketed, is_text, unwrapped
+from seamline.sql.binder.typer import Handlers, Typer
+from seamline.sql.errors import COLUMN_NOT_FOUND, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.sql.types import Row, Type
+
+
+def _bind_column(typer: Typer, node: exp.Column, scope: Scope) -> Typed:
+    name, source = node.name, node.table
+    if not source:
+        if name in scope.aliases:
+            return node, scope.aliases[name]
+        raise unknown_column(node, scope)
+    level = scope.find(source)
+    columns = level.sources.get(source, {}) if level is not None else {}
+    if level is None or name not in columns:
+        raise unknown_column(node, scope)
+    if source in level.scan_ids:
+        typer.used.add((level.scan_ids[source], name))
+    type_ = columns[name]
+    if isinstance(type_, types.Unsupported):
+        raise SeamlineError(
+            NOT_SUPPORTED, f"column {name} has the type {type_}", location=location_of(node)
+        )
+    return node, type_
+
+
+def _bind_dot(typer: Typer, node: exp.Dot, scope: Scope) -> Typed:
+    inner, type_ = typer.expression(node.this, scope)
+    name = node.expression.name
+    field = type_.field(name) if isinstance(type_, Row) else None
+    if field is None or not isinstance(type_, Row):
+        raise SeamlineError(
+            COLUMN_NOT_FOUND,
+            f"{type_} has no field {name}",
+            location=location_of(node.expression),
+            hint="",
+        )
+    return field_of(inner, type_, field), field.type
+
+
+def _bind_paren(typer: Typer, node: exp.Paren, scope: Scope) -> Typed:
+    inner, type_ = typer.expression(node.this, scope)
+    return exp.Paren(this=inner), type_
+
+
+def _bind_logic(typer: Typer, node: exp.Connector, scope: Scope) -> Typed:
+    kind = type(node)
+    operands = [
+        typer.boolean(operand, scope, kind.__name__.upper())
+        for operand in node.flatten(unnest=False)
+    ]
+    combine = exp.and_ if kind is exp.And else exp.or_
+    return combine(*operands, copy=False), types.BOOLEAN
+
+
+def _bind_not(typer: Typer, node: exp.Not, scope: Scope) -> Typed:
+    inner = typer.boolean(node.this, scope, "NOT")
+    return exp.Not(this=bracketed(inner)), types.BOOLEAN
+
+
+def _bind_comparison(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
+    left, left_type = typer.expression(node.this, scope)
+    right, right_type = typer.expression(node.expression, scope)
+    common = coercion.common_type(left_type, right_type)
+    if common is None:
+        raise SeamlineError(
+            TYPE_MISMATCH,
+            f"{left_type} cannot be compared with {right_type}",
+            hint=_comparison_hint(left_type, right_type),
+        )
+    if isinstance(node, exp.EQ | exp.NEQ | exp.NullSafeEQ | exp.NullSafeNEQ):
+        require_comparable(common, "a comparison")
+    elif not functions.is_ordered(common):
+        raise SeamlineError(TYPE_MISMATCH, f"values of {common} have no order", hint="")
+    kind = type(node)
+    return (
+        kind(
+            this=as_operand(implicit_cast(left, left_type, common)),
+            expression=as_operand(implicit_cast(right, right_type, common)),
+        ),
+        types.BOOLEAN,
+    )
+
+
+def _comparison_hint(left: Type, right: Type) -> str | None:
+    times = {types.DATE: "DATE '…'", types.TIMESTAMP: "TIMESTAMP '…'",
+             types.TIMESTAMP_TZ: "TIMESTAMP '… UTC'"}  # fmt: skip
+    for one, other in ((left, right), (right, left)):
+        if one in times and other == types.VARCHAR:
+            return f"Write the text as {times[one]}."
+    return None
+
+
+def _bind_is(typer: Typer, node: exp.Is, scope: Scope) -> Typed:
+    inner, type_ = typer.expression(node.this, scope)
+    if isinstance(node.expression, exp.Null):
+        return exp.Is(this=as_operand(inner), expression=exp.Null()), types.BOOLEAN
+    if isinstance(node.expression, exp.Boolean) and type_ == types.BOOLEAN:
+        return exp.Is(this=as_operand(inner), expression=node.expression), types.BOOLEAN
+    raise unsupported(node)
+
+
+def _bind_between(typer: Typer, node: exp.Between, scope: Scope) -> Typed:
+    if node.args.get("symmetric"):
+        raise SeamlineError(NOT_SUPPORTED, "BETWEEN SYMMETRIC is not supported")
+    parts = [typer.expression(node.args[k], scope) for k in ("this", "low", "high")]
+    common = common_type([type_ for _, type_ in parts], "BETWEEN")
+    if not functions.is_ordered(common):
+        raise SeamlineError(TYPE_MISMATCH, f"values of {common} have no order", hint="")
+    value, low, high = (as_operand(implicit_cast(*part, common)) for part in parts)
+    return exp.Between(this=value, low=low, high=high), types.BOOLEAN
+
+
+def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
+    if isinstance(node.this, exp.Tuple):
+        raise SeamlineError(
+            NOT_SUPPORTED, "IN over several columns is not supported", hint="Use EXISTS."
+        )
+    value, value_type = typer.expression(node.this, scope)
+    subquery = node.args.get("query")
+    if subquery is not None:
+        inner, output = typer.query(subquery, scope, scope.ctes)
+        if len(output) != 1:
+            raise SeamlineError(TYPE_MISMATCH, "IN needs a query of one column", hint="")
+        common = common_type([value_type, output[0].type], "IN")
+        require_comparable(common, "IN")
+        inner = cast_outputs(inner, output, [Output(output[0].name, common)])
+        query = inner if isinstance(inner, exp.Subquery) else exp.Subquery(this=inner)
+        return (
+            exp.In(this=as_operand(implicit_cast(value, value_type, common)), query=query),
+            types.BOOLEAN,
+        )
+    items = [typer.expression(item, scope) for item in node.expressions]
+    if not items:
+        raise unsupported(node)
+    common = common_type([value_type, *(type_ for _, type_ in items)], "IN")
+    require_comparable(common, "IN")
+    return (
+        exp.In(
+            this=as_operand(implicit_cast(value, value_type, common)),
+            expressions=[implicit_cast(*item, common) for item in items],
+        ),
+        types.BOOLEAN,
+    )
+
+
+def _bind_like(typer: Typer, node: exp.Like, scope: Scope) -> Typed:
+    sides = []
+    for key in ("this", "expression"):
+        inner, type_ = typer.expression(node.args[key], scope)
+        if not coercion.can_coerce(type_, types.VARCHAR):
+            raise SeamlineError(TYPE_MISMATCH, f"LIKE needs varchar, not {type_}", hint="")
+        sides.append(as_operand(implicit_cast(inner, type_, types.VARCHAR)))
+    return exp.Like(this=sides[0], expression=sides[1]), types.BOOLEAN
+
+
+def _bind_escape(typer: Typer, node: exp.Escape, scope: Scope) -> Typed:
+    if not isinstance(node.this, exp.Like) or not is_text(node.expression, length=1):
+        raise SeamlineError(NOT_SUPPORTED, "ESCAPE needs one character, written out", hint="")
+    inner, _ = typer.expression(node.this, scope)
+    return exp.Escape(this=inner, expression=node.expression), types.BOOLEAN
+
+
+def _bind_exists(typer: Typer, node: exp.Exists, scope: Scope) -> Typed:
+    inner, _ = typer.query(unwrapped(node.this), scope, scope.ctes)
+    return exp.Exists(this=inner), types.BOOLEAN
+
+
+def _bind_subquery(typer: Typer, node: exp.Subquery, scope: Scope) -> Typed:
+    inner, output = typer.query(node.this, scope, scope.ctes)
+    if len(output) != 1:
+        raise SeamlineError(
+            TYPE_MISMATCH, f"a scalar subquery has one column, not {len(output)}", hint=""
+        )
+    return exp.Subquery(this=inner), output[0].type
+
+
+def _bind_case(typer: Typer, node: exp.Case, scope: Scope) -> Typed:
+    operand = node.args.get("this")
+    branches = node.args["ifs"]
+    if operand is None:
+        tests = [typer.boolean(b.this, scope, "WHEN") for b in branches]
+    else:
+        value = typer.expression(operand, scope)
+        found = [typer.expression(b.this, scope) for b in branches]
+        common = common_type([value[1], *(type_ for _, type_ in found)], "CASE")
+        require_comparable(common, "CASE")
+        tests = [
+            exp.EQ(
+                this=as_operand(implicit_cast(*value, common).copy()),
+                expression=implicit_cast(*f, common),
+            )
+            for f in found
+        ]
+    values = [typer.expression(b.args["true"], scope) for b in branches]
+    default = node.args.get("default")
+    other = typer.expression(default, scope) if default is not None else None
+    all_types = [type_ for _, type_ in values] + ([other[1]] if other else [])
+    common = common_type(all_types, "CASE")
+    return (
+        exp.Case(
+            ifs=[
+                exp.If(this=test, true=implicit_cast(*value, common))
+                for test, value in zip(tests, values, strict=True)
+            ],
+            default=implicit_cast(*other, common) if other else None,
+        ),
+        common,
+    )
+
+
+def _bind_if(typer: Typer, node: exp.If, scope: Scope) -> Typed:
+    case = exp.Case(
+        ifs=[exp.If(this=node.this, true=node.args["true"])], default=node.args.get("false")
+    )
+    return _bind_case(typer, case, scope)
+
+
+def _bind_cast_node(typer: Typer, node: exp.Cast, scope: Scope) -> Typed:
+    safe = isinstance(node, exp.TryCast)
+    if isinstance(node.this, exp.Literal) and node.this.is_string and not safe:
+        found = literal_of_type(node)
+        if found is not None:
+            return found
+    target = types.from_sqlglot(node.to)
+    if isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "row":
+        return _bind_row_as(typer, node.this, target, scope)
+    inner, source = typer.expression(node.this, scope)
+    if target == types.TIME:
+        raise SeamlineError(NOT_SUPPORTED, "Spark has no type time", hint="")
+    if source == target:
+        return inner, target
+    return explicit_cast(inner, source, target, safe=safe), target
+
+
+def _bind_row_as(typer: Typer, node: exp.Anonymous, target: Type, scope: Scope) -> Typed:
+    if not isinstance(target, Row) or len(target.fields) != len(node.expressions):
+        raise SeamlineError(TYPE_MISMATCH, f"the row does not fit {target}", hint="")
+    members = []
+    for field, argument in zip(target.fields, node.expressions, strict=True):
+        inner, type_ = typer.expression(argument, scope)
+        same = type_ == field.type
+        members.append(inner if same else explicit_cast(inner, type_, field.type, safe=False))
+    return row_of(members, target), target
+
+
+HANDLERS: Handlers = {
+    exp.Column: _bind_column,
+    exp.Dot: _bind_dot,
+    exp.Paren: _bind_paren,
+    exp.And: _bind_logic,
+    exp.Or: _bind_logic,
+    exp.Not: _bind_not,
+    exp.EQ: _bind_comparison,
+    exp.NEQ: _bind_comparison,
+    exp.LT: _bind_comparison,
+    exp.LTE: _bind_comparison,
+    exp.GT: _bind_comparison,
+    exp.GTE: _bind_comparison,
+    exp.NullSafeEQ: _bind_comparison,
+    exp.NullSafeNEQ: _bind_comparison,
+    exp.Is: _bind_is,
+    exp.Between: _bind_between,
+    exp.In: _bind_in,
+    exp.Like: _bind_like,
+    exp.Escape: _bind_escape,
+    exp.Exists: _bind_exists,
+    exp.Subquery: _bind_subquery,
+    exp.Case: _bind_case,
+    exp.If: _bind_if,
+    exp.Cast: _bind_cast_node,
+    exp.TryCast: _bind_cast_node,
+}

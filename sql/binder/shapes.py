@@ -1,0 +1,56 @@
+"""Small questions about the shape of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from seamline.sql.binder.scope import Output
+from seamline.sql.calls import Call
+from seamline.sql.errors import TYPE_MISMATCH, SeamlineError
+
+
+def unparenthesized(node: exp.Expr) -> exp.Expr:
+    """The node inside any brackets."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def unwrapped(node: exp.Expr) -> exp.Expr:
+    """The query inside a bare subquery."""
+    return node.this if isinstance(node, exp.Subquery) and not node.args.get("with_") else node
+
+
+def bracketed(node: exp.Expr) -> exp.Expr:
+    """The node in brackets, unless nothing could bind tighter."""
+    return node if isinstance(node, exp.Paren | exp.Column | Call) else exp.Paren(this=node)
+
+
+def as_operand(node: exp.Expr) -> exp.Expr:
+    """An operand of a comparison: in brackets when it is itself a comparison or logic."""
+    if isinstance(node, exp.Binary | exp.Not | exp.Between | exp.In | exp.Escape):
+        return exp.Paren(this=node)
+    return node
+
+
+def renamed(output: Sequence[Output], alias: exp.Expr | None) -> list[Output]:
+    """Columns under the names that an alias gives them."""
+    columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
+    if not columns:
+        return list(output)
+    if len(columns) != len(output):
+        raise SeamlineError(
+            TYPE_MISMATCH, f"{len(columns)} names for {len(output)} columns", hint=""
+        )
+    return [Output(n.name, c.type) for n, c in zip(columns, output, strict=True)]
+
+
+def is_text(node: exp.Expr, length: int | None = None) -> bool:
+    """Whether the node is a string literal, of that length if one is given."""
+    return (
+        isinstance(node, exp.Literal)
+        and node.is_string
+        and (length is None or len(node.name) == length)
+    )

@@ -1,0 +1,81 @@
+"""The typer: what a bound expression needs to know, and the way to its handler.
+
+Each kind of node has one handler, in the module that is about its kind. A node without a handler is
+refused, so that nothing reaches an engine whose meaning has not been settled.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from sqlglot import exp
+
+from seamline.sql import coercion, types
+from seamline.sql.binder.conversions import implicit_cast
+from seamline.sql.binder.scope import Output, Scope, Typed, unsupported
+from seamline.sql.errors import TYPE_MISMATCH, SeamlineError
+from seamline.sql.types import Type
+
+Handler: TypeAlias = "Callable[[Typer, Any, Scope], Typed]"
+Handlers: TypeAlias = Mapping[type[Any], Handler]
+QueryHandler: TypeAlias = (
+    "Callable[[Typer, exp.Expr, Scope | None, Mapping[str, Sequence[Output]]],"
+    " tuple[exp.Expr, list[Output]]]"
+)
+
+
+class Typer:
+    """Binds one query.
+
+    Attributes:
+        relations: Columns by scan id.
+        now: The moment the statement was asked, in UTC.
+        used: (scan id, column) pairs that the query reads.
+    """
+
+    def __init__(
+        self,
+        relations: Mapping[str, Mapping[str, Type]],
+        now: datetime.datetime,
+        handlers: Handlers,
+        query_handler: QueryHandler,
+    ) -> None:
+        self.relations = relations
+        self.now = now.astimezone(datetime.UTC)
+        self.used: set[tuple[str, str]] = set()
+        self._handlers = handlers
+        self._query_handler = query_handler
+
+    def query(
+        self,
+        node: exp.Expr,
+        outer: Scope | None,
+        ctes: Mapping[str, Sequence[Output]],
+    ) -> tuple[exp.Expr, list[Output]]:
+        """A query in canonical form, and the columns it gives."""
+        return self._query_handler(self, node, outer, ctes)
+
+    def expression(self, node: exp.Expr, scope: Scope) -> Typed:
+        """An expression in canonical form, and its type.
+
+        Raises:
+            SeamlineError: NOT_SUPPORTED for a node of a kind that has no handler.
+        """
+        for class_ in type(node).__mro__:
+            handler = self._handlers.get(class_)
+            if handler is not None:
+                return handler(self, node, scope)
+        raise unsupported(node)
+
+    def boolean(self, node: exp.Expr, scope: Scope, where: str) -> exp.Expr:
+        """A condition.
+
+        Raises:
+            SeamlineError: TYPE_MISMATCH when it is no boolean.
+        """
+        value, type_ = self.expression(node, scope)
+        if not coercion.can_coerce(type_, types.BOOLEAN):
+            raise SeamlineError(TYPE_MISMATCH, f"{where} needs a boolean, not {type_}", hint="")
+        return implicit_cast(value, type_, types.BOOLEAN)
