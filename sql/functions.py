@@ -354,7 +354,7 @@ for _type in types.FLOATS:
         "$divide",
         f"{_type}, {_type} -> {_type}",
         "({0} / {1})",
-        "CAST((CASE WHEN {1} = 0 THEN (CASE WHEN isnan({0}) OR {0} = 0 THEN double('NaN')"
+        "CAST((CASE WHEN {1} = 0 AND {0} IS NOT NULL THEN (CASE WHEN isnan({0}) OR {0} = 0 THEN double('NaN')"
         " WHEN ({0} > 0) = (CAST({1} AS STRING) = '0.0') THEN double('Infinity')"
         " ELSE double('-Infinity') END) ELSE {0} / {1} END) AS {type})",
     )
@@ -390,10 +390,13 @@ scalar("least", "O... -> O", _null_if_any("least"))
 
 for _type in (*types.INTEGERS, *types.FLOATS):
     scalar("abs", f"{_type} -> {_type}", "abs({0})")
+for _type in types.INTEGERS:
+    scalar("sign", f"{_type} -> {_type}", "CAST(sign({0}) AS {type})")
+for _type in types.FLOATS:
     scalar(
         "sign",
         f"{_type} -> {_type}",
-        "CAST(sign({0}) AS {type})",
+        "CAST((CASE WHEN isnan({0}) THEN {0} ELSE sign({0}) END) AS {type})",
         "CAST(sign({0}) AS {type})",
     )
 scalar("abs", "D -> D", "CAST(abs({0}) AS {type})")
@@ -456,7 +459,6 @@ scalar(
     "(CASE WHEN {0} < 0 THEN 'NaN'::DOUBLE ELSE sqrt({0}) END)",
     "sqrt({0})",
 )
-scalar("cbrt", "double -> double", "cbrt({0})")
 scalar("exp", "double -> double", "exp({0})")
 for _name in ("ln", "log2", "log10"):
     scalar(
@@ -754,7 +756,7 @@ scalar(
 
 aggregate("count", "-> bigint", "count(*)")
 aggregate("count", "T -> bigint", "count({0})")
-aggregate("count_if", "boolean -> bigint", "CAST(count_if({0}){over} AS BIGINT)")
+aggregate("count_if", "boolean -> bigint", "count(CASE WHEN {0} THEN 1 END)")
 for _type in (types.TINYINT, types.SMALLINT, types.INTEGER, types.BIGINT):
     aggregate(
         "sum", f"{_type} -> bigint", "CAST(sum({0}){over} AS BIGINT)", "sum(CAST({0} AS BIGINT))"

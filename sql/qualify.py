@@ -102,7 +102,13 @@ class BoundQuery:
 
 
 def references(tree: exp.Expr) -> list[TableReference]:
-    """The tables a query names, in the order of the text; common table expressions are not."""
+    """The tables a query names, in the order of the text; common table expressions are not.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED, SYNTAX_ERROR.
+    """
+    if any(with_.args.get("recursive") for with_ in tree.find_all(exp.With)):
+        raise SeamlineError(NOT_SUPPORTED, "WITH RECURSIVE is not supported", hint="")
     return [_reference(table) for table in _tables(tree)]
 
 

@@ -7,6 +7,7 @@ joins) means the same in both, and sqlglot's generators write it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,8 +15,9 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.spark import Spark
 
+from seamline.sql import types
 from seamline.sql.calls import Call
-from seamline.sql.functions import rendered
+from seamline.sql.functions import rendered, resolve
 
 DUCKDB = "duckdb"
 SPARK = "spark"
@@ -43,7 +45,7 @@ def _argument(generator: Any, node: exp.Expr) -> str:
 def _over(generator: Any, node: exp.Expr) -> str:
     """A call with FILTER, IGNORE NULLS or OVER: these go where the call's template wants them."""
     over = nulls = ""
-    inner = node
+    inner = _filter_inside(node) if generator.dialect.engine == SPARK else node
     while not isinstance(inner, Call):
         match inner:
             case exp.Window():
@@ -68,6 +70,24 @@ class _Inline(exp.Expression):
 
 def _inline(generator: Any, node: _Inline) -> str:
     return f"({node.args['this']}) AS {generator.sql(exp.to_identifier(node.args['alias']))}"
+
+
+def _filter_inside(node: exp.Expr) -> exp.Expr:
+    """Spark has no FILTER with OVER: rows that fail it are made null, which aggregates skip."""
+    if not isinstance(node, exp.Window) or not isinstance(node.this, exp.Filter):
+        return node
+    call, condition = node.this.this.copy(), node.this.expression.this
+    arguments = call.expressions or [exp.Literal.number(1)]
+    if not call.expressions:
+        overload = resolve(call.spec.overload.name, [types.INTEGER]).overload
+        call.set("spec", dataclasses.replace(call.spec, overload=overload))
+    call.set(
+        "expressions",
+        [exp.Case(ifs=[exp.If(this=condition.copy(), true=a)]) for a in arguments],
+    )
+    window = node.copy()
+    window.set("this", call)
+    return window
 
 
 _OURS: dict[Any, Any] = {

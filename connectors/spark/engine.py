@@ -163,7 +163,10 @@ def _interrupt(session: Any, tag: str) -> None:
 
 # --- Errors --------------------------------------------------------------------------------------
 
-_OURS = re.compile(r"\b([A-Z]+(?:_[A-Z]+)+): ([^\n]*)")
+_RAISED_BY_US = re.compile(
+    r"(?:\[USER_RAISED_EXCEPTION\] |SeamlineError: )([A-Z]+(?:_[A-Z]+)+)(?:: ([^\n]*))?"
+)
+DEFAULT_MESSAGES = {"DIVISION_BY_ZERO": "a divisor is zero"}
 _CONDITIONS: Mapping[str, ErrorCode] = {
     "DIVIDE_BY_ZERO": DIVISION_BY_ZERO,
     "ARITHMETIC_OVERFLOW": NUMERIC_OVERFLOW,
@@ -176,7 +179,6 @@ _CONDITIONS: Mapping[str, ErrorCode] = {
     "KAFKA_DATA_LOSS": LOG_TRIMMED,
 }
 _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
-    ("DIVISION_BY_ZERO", DIVISION_BY_ZERO),
     ("Cannot find snapshot", SNAPSHOT_GONE),
     ("NotFoundException", COLD_FILE_MISSING),
     ("FileNotFoundException", COLD_FILE_MISSING),
@@ -206,13 +208,14 @@ def named_error(error: Exception) -> SeamlineError:
     text = str(error)
     condition = _condition(error)
     code = _CONDITIONS.get(condition.split(".")[0])
-    for match in _OURS.finditer(text):
-        if match[1] in ERRORS:
-            return SeamlineError(ERRORS[match[1]], match[2].split(" SQLSTATE")[0].strip())
+    ours = _RAISED_BY_US.search(text)
+    if code is None and ours is not None and ours[1] in ERRORS:
+        message = (ours[2] or "").split(" SQLSTATE")[0].strip()
+        return SeamlineError(ERRORS[ours[1]], message or DEFAULT_MESSAGES.get(ours[1], ours[1]))
     if code is None:
         code = next((c for part, c in _BY_TEXT if part in text), SPARK_FAILED)
     if code is DIVISION_BY_ZERO:
-        return SeamlineError(code, "a divisor is zero")
+        return SeamlineError(code, DEFAULT_MESSAGES[code.name])
     message = re.sub(r"\s+", " ", text.split("\n\nJVM stacktrace", 1)[0])
     return SeamlineError(code, message[:500])
 

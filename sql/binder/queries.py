@@ -54,8 +54,6 @@ def _bind_with(
     with_ = node.args.get("with_")
     if with_ is None:
         return ctes
-    if with_.args.get("recursive"):
-        raise SeamlineError(NOT_SUPPORTED, "WITH RECURSIVE is not supported")
     known = dict(ctes)
     for cte in with_.expressions:
         inner, output = typer.query(cte.this, outer, known)

@@ -1,0 +1,50 @@
+"""Fixtures of all suites. The embedded stack is started once, when the first test asks for it."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from support.gateway import Gateway
+from support.stack import Stack
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite", action="store_true", help="fill expected halves of text tests")
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A real broker, catalog and warehouse in one folder."""
+    directory = tmp_path_factory.mktemp("stack")
+    running = Stack(directory)
+    try:
+        yield running
+    finally:
+        running.close()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def gateway(stack: Stack) -> Iterator[Gateway]:
+    """A gateway over the stack, in this process, with both engines."""
+    running = Gateway(stack)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture
+def name() -> str:
+    """A name no other test uses, for topics and tables."""
+    return f"t_{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def scratch(tmp_path: pathlib.Path) -> pathlib.Path:
+    """An empty folder."""
+    return tmp_path

@@ -1,0 +1,1 @@
+"""What several suites share: waiting, running the gateway, text-file tests."""

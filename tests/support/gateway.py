@@ -1,0 +1,109 @@
+"""A gateway for tests: its service in this process, and the same behind HTTP."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from werkzeug.serving import make_server
+
+import seamline
+from seamline.gateway.http.app import create_app
+from seamline.gateway.results import read_chunk
+from seamline.gateway.service import Service
+from seamline.gateway.statements import Statement, StatementRequest
+from seamline.values import arrow_converter
+from support.slt import Failed
+from support.stack import Stack
+
+
+class Gateway:
+    """A service, and an HTTP server over it that starts when first asked for."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self.service = Service(stack.config)
+
+    def close(self) -> None:
+        """Ends both."""
+        if "_server" in self.__dict__:
+            self._server.shutdown()
+        self.service.close()
+
+    # --- In this process -----------------------------------------------------------------------
+
+    def statement(self, sql: str, engine: str = "auto", **options: Any) -> Statement:
+        """Runs a statement to its end, whatever that is."""
+        request = StatementRequest(sql, engine=engine, **options)
+        statement = self.service.submit(request, "tests")
+        statement.wait(300)
+        return statement
+
+    def rows(self, sql: str, engine: str = "auto", **options: Any) -> list[tuple[Any, ...]]:
+        """The rows of a query.
+
+        Raises:
+            SeamlineError: what the statement ended with.
+        """
+        statement = self.statement(sql, engine, **options)
+        if statement.error is not None:
+            raise statement.error
+        return statement_rows(statement)
+
+    def route(self, engine: str) -> Any:
+        """A route of text tests through one engine."""
+
+        def run(sql: str) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+            statement = self.statement(sql, engine)
+            if statement.error is not None:
+                raise Failed(statement.error.code.name, statement.error.message)
+            return [str(c.type) for c in statement.output], statement_rows(statement)
+
+        return run
+
+    # --- Over HTTP -----------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _server(self) -> Any:
+        server = make_server("127.0.0.1", 0, create_app(self.service), threaded=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return server
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def connect(self, **options: Any) -> seamline.Connection:
+        """A DB-API connection to it."""
+        return seamline.connect(self.url, **options)
+
+    def http_route(self, sql: str) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+        """A route of text tests through HTTP and the DB-API."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            try:
+                cursor.execute(sql)
+            except seamline.Error as error:
+                raise Failed(error.code.name, error.message) from error
+            assert cursor.description is not None
+            return [column[1] for column in cursor.description], cursor.fetchall()
+
+
+def statement_rows(statement: Statement) -> list[tuple[Any, ...]]:
+    """The rows of a finished statement as Python values."""
+    spool = statement.spool
+    assert spool is not None
+    converters = [arrow_converter(str(column.type)) for column in statement.output]
+    rows: list[tuple[Any, ...]] = []
+    for index in range(spool.chunk_count):
+        data = spool.chunk(index, 0)
+        assert data is not None
+        for batch in read_chunk(data):
+            columns = [
+                [convert(value) for value in column.to_pylist()]
+                for convert, column in zip(converters, batch.columns, strict=True)
+            ]
+            rows.extend(zip(*columns, strict=True))
+    return rows
