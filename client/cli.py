@@ -67,12 +67,10 @@ def root() -> None:
 def main(arguments: list[str] | None = None) -> Any:
     """Runs the command and exits."""
     try:
-        root.main(arguments, prog_name="seamline", standalone_mode=False)
+        code = root.main(arguments, prog_name="seamline", standalone_mode=False)
     except SeamlineError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)
-    except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -82,7 +80,7 @@ def main(arguments: list[str] | None = None) -> Any:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
-    sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 if __name__ == "__main__":

@@ -459,7 +459,7 @@ class MemoryTable:
 
     def _since(self, snapshot_id: int) -> list[int]:
         """Ids of the commits after a snapshot, up to the head."""
-        since = []
+        since: list[int] = []
         for snapshot in self._state.ancestors(self._state.current_snapshot_id):
             if snapshot.snapshot_id == snapshot_id:
                 return since

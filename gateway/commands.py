@@ -13,6 +13,7 @@ from seamline.gateway import names, system, tables
 from seamline.gateway.connections import Connections
 from seamline.gateway.names import Session
 from seamline.sql import functions, parse, types
+from seamline.sql.binder.scope import Output
 from seamline.sql.errors import (
     INVALID_TABLE_DEFINITION,
     STATEMENT_NOT_ALLOWED,
@@ -20,7 +21,6 @@ from seamline.sql.errors import (
     TABLE_NOT_FOUND,
     SeamlineError,
 )
-from seamline.sql.binder.scope import Output
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from seamline.gateway.tokens import TokenSeam, TokenSigner, kept_secret
 from seamline.planners.explain import explain
 from seamline.planners.route import DUCKDB, ENGINES, SPARK, Limits
 from seamline.sql import parameters, parse, types
+from seamline.sql.binder.scope import Output
 from seamline.sql.errors import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -44,7 +45,6 @@ from seamline.sql.errors import (
     TOO_MANY_STATEMENTS,
     SeamlineError,
 )
-from seamline.sql.binder.scope import Output
 
 _LOG = logging.getLogger("seamline.service")
 ABANDONED_S = 300.0
@@ -75,7 +75,7 @@ class Service:
             spill_bytes=limits.spill_bytes,
         )
         engines: dict[str, Engine] = {DUCKDB: self._duckdb}
-        self._spark = spark_engine(config, self.connections)
+        self._spark = spark_engine(config)
         if self._spark is not None:
             engines[SPARK] = self._spark
         executor = Executor(

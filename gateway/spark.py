@@ -9,17 +9,15 @@ import pathlib
 from seamline.connectors import jars
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.connectors.spark.server import ConnectServer
-from seamline.connectors.spark.settings import PACKAGES, SparkSettings
+from seamline.connectors.spark.settings import SparkSettings
 from seamline.gateway.config import Config
-from seamline.gateway.connections import Connections
 
 _LOG = logging.getLogger("seamline.spark")
 _TAIL_PARTITIONS = 8
 
 
-def spark_engine(config: Config, connections: Connections) -> SparkEngine | None:
+def spark_engine(config: Config) -> SparkEngine | None:
     """The engine, None when Spark's client is not installed."""
-    del connections
     if importlib.util.find_spec("pyspark") is None:
         return None
     clusters = config.clusters
@@ -49,7 +47,7 @@ def settings(config: Config) -> SparkSettings:
     conf = dict(config.spark.conf)
     files: tuple[pathlib.Path, ...] = ()
     if config.spark.packages:
-        conf.setdefault("spark.jars.packages", ",".join(PACKAGES))
+        conf.setdefault("spark.jars.packages", ",".join(jars.SPARK.coordinates))
     else:
         files = jars.spark_jars(_LOG.info)
     return SparkSettings(

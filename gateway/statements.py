@@ -12,8 +12,8 @@ from typing import Any
 
 from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.results import ResultSpool
-from seamline.sql.errors import CANCELED, SeamlineError
 from seamline.sql.binder.scope import Output
+from seamline.sql.errors import CANCELED, SeamlineError
 
 
 class State(enum.Enum):

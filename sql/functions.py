@@ -354,7 +354,8 @@ for _type in types.FLOATS:
         "$divide",
         f"{_type}, {_type} -> {_type}",
         "({0} / {1})",
-        "CAST((CASE WHEN {1} = 0 AND {0} IS NOT NULL THEN (CASE WHEN isnan({0}) OR {0} = 0 THEN double('NaN')"
+        "CAST((CASE WHEN {1} = 0 AND {0} IS NOT NULL THEN"
+        " (CASE WHEN isnan({0}) OR {0} = 0 THEN double('NaN')"
         " WHEN ({0} > 0) = (CAST({1} AS STRING) = '0.0') THEN double('Infinity')"
         " ELSE double('-Infinity') END) ELSE {0} / {1} END) AS {type})",
     )

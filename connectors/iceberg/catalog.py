@@ -26,12 +26,16 @@ from pyiceberg.exceptions import (
     RESTError,
     TableAlreadyExistsError,
 )
+from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.serializers import Compressor
 from pyiceberg.table import Table as PyTable
 from pyiceberg.table import TableProperties
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.sorting import SortOrder
+from pyiceberg.table.update import SetPropertiesUpdate
+from pyiceberg.typedef import IcebergBaseModel
 from sqlalchemy.exc import SQLAlchemyError
 
 from seamline.connectors.base import (
@@ -42,8 +46,8 @@ from seamline.connectors.base import (
     SnapshotRef,
     TableState,
 )
-from seamline.connectors.iceberg.boundary import SUMMARY_KEY, encode
 from seamline.connectors.iceberg.files import FileReader
+from seamline.connectors.iceberg.marks import prepare_mark
 from seamline.connectors.iceberg.scan import ScanPlanner
 from seamline.connectors.iceberg.types import table_schema
 from seamline.sql.errors import (
@@ -87,6 +91,18 @@ class _CachingSqlCatalog(SqlCatalog):
         super().__init__(name, **properties)
         self._metadata: collections.OrderedDict[str, TableMetadata] = collections.OrderedDict()
         self._metadata_lock = threading.Lock()
+
+    @staticmethod
+    def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        """Also writes version 3, which PyIceberg reads and commits but does not write itself."""
+        if not isinstance(metadata, TableMetadataV3):
+            SqlCatalog._write_metadata(metadata, io, metadata_path)  # noqa: SLF001 - overridden
+            return
+        complete = metadata.model_copy(update={"next_row_id": metadata.next_row_id or 0})
+        text = IcebergBaseModel.model_dump_json(complete)
+        compressor = Compressor.get_compressor(metadata_path).bytes_compressor()
+        with io.new_output(metadata_path).create() as target:
+            target.write(compressor(text.encode()))
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> PyTable:
         location = orm_table.metadata_location
@@ -195,19 +211,35 @@ class IcebergCatalog:
             with contextlib.suppress(NamespaceAlreadyExistsError):
                 if not self.pyiceberg.namespace_exists(identifier[:-1]):
                     self.pyiceberg.create_namespace(identifier[:-1])
-            transaction = self.pyiceberg.create_table_transaction(
-                identifier,
-                schema,
-                partition_spec=spec,
-                sort_order=order,
-                properties=dict(properties),
-            )
-            mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
-            transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
-            with transaction.update_snapshot({SUMMARY_KEY: encode(boundary)}).fast_append():
-                pass
-            table = transaction.commit_transaction()
+            table = self._create(identifier, schema, spec, order, dict(properties), boundary)
         return self._wrap(identifier, table)
+
+    def _create(
+        self,
+        identifier: tuple[str, ...],
+        schema: Schema,
+        spec: PartitionSpec,
+        order: SortOrder,
+        properties: dict[str, str],
+        boundary: Boundary,
+    ) -> PyTable:
+        version = properties.get(TableProperties.FORMAT_VERSION)
+        if version == "3" and isinstance(self.pyiceberg, SqlCatalog):
+            # PyIceberg makes a transaction's table as version 1 and cannot lift it to 3.
+            table = self.pyiceberg.create_table(
+                identifier, schema, partition_spec=spec, sort_order=order, properties=properties
+            )
+            mark = prepare_mark(table, boundary)
+            updates = (*mark.updates, _name_mapping(table))
+            self.pyiceberg.commit_table(table, mark.requirements, updates)
+            return self.pyiceberg.load_table(identifier)
+        transaction = self.pyiceberg.create_table_transaction(
+            identifier, schema, partition_spec=spec, sort_order=order, properties=properties
+        )
+        staged = transaction._table  # noqa: SLF001 - knows where its files go
+        updates = (*prepare_mark(staged, boundary).updates, _name_mapping(staged))
+        transaction._apply(updates)  # noqa: SLF001 - takes the updates into the transaction
+        return transaction.commit_transaction()
 
     def drop(self, identifier: tuple[str, ...], *, purge: bool) -> None:
         """Takes the table out of the catalog; its files go too only with `purge`.
@@ -275,6 +307,11 @@ def storage_errors(what: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise SeamlineError(STORAGE_UNAVAILABLE, f"{what}: {error}") from error
+
+
+def _name_mapping(table: PyTable) -> SetPropertiesUpdate:
+    mapping = table.metadata.schema().name_mapping.model_dump_json()
+    return SetPropertiesUpdate(updates={TableProperties.DEFAULT_NAME_MAPPING: mapping})
 
 
 def _open(config: CatalogConfig) -> PyCatalog:

@@ -1,8 +1,7 @@
 """Small commits of our own to an Iceberg table: marks without rows, and the boundary's tag.
 
-A mark is committed by strict compare-and-swap: it lands only if the head of `main` is still the
-snapshot it was made for. PyIceberg's own transactions rebase and try again, which a boundary must
-never do, so the commit goes to the catalog directly, once.
+They go to the catalog directly, once, as compare-and-swap: a mark lands only if the head of `main`
+is still the snapshot it was made for.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
     SetPropertiesUpdate,
-    SetSnapshotRefUpdate,
     TableRequirement,
     TableUpdate,
 )
 
 from seamline.connectors.base import Boundary
-from seamline.connectors.iceberg.boundary import SUMMARY_KEY, TAG, encode
+from seamline.connectors.iceberg.boundary import TAG
 from seamline.connectors.iceberg.catalog import IcebergTable, storage_errors
+from seamline.connectors.iceberg.marks import prepare_mark, set_ref
 from seamline.sql.errors import CATALOG_UNAVAILABLE, COMMIT_CONFLICT, SeamlineError
 
 
@@ -33,18 +32,10 @@ def commit_mark(table: IcebergTable, boundary: Boundary) -> int:
     Raises:
         SeamlineError: COMMIT_CONFLICT when the table has changed since it was loaded.
     """
-    transaction = table.iceberg.transaction()
-    with (
-        storage_errors(f"table {table.state.display_name}"),
-        transaction.update_snapshot({SUMMARY_KEY: encode(boundary)}).fast_append() as producer,
-    ):
-        snapshot_id = producer.snapshot_id
-    requirements = (
-        *transaction._requirements,  # noqa: SLF001 - see the module's docstring
-        AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
-    )
-    _commit(table, requirements, transaction._updates)  # noqa: SLF001 - see the module's docstring
-    return snapshot_id
+    with storage_errors(f"table {table.state.display_name}"):
+        mark = prepare_mark(table.iceberg, boundary)
+    _commit(table, mark.requirements, mark.updates)
+    return mark.snapshot_id
 
 
 def tag_boundary(table: IcebergTable, snapshot_id: int) -> None:
@@ -60,16 +51,7 @@ def tag_boundary(table: IcebergTable, snapshot_id: int) -> None:
             AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
             AssertRefSnapshotId(ref=TAG, snapshot_id=known.snapshot_id if known else None),
         ),
-        (
-            SetSnapshotRefUpdate(
-                ref_name=TAG,
-                type=SnapshotRefType.TAG,
-                snapshot_id=snapshot_id,
-                max_ref_age_ms=None,
-                max_snapshot_age_ms=None,
-                min_snapshots_to_keep=None,
-            ),
-        ),
+        (set_ref(TAG, SnapshotRefType.TAG, snapshot_id),),
     )
 
 
@@ -115,14 +97,5 @@ def move_head(table: IcebergTable, snapshot_id: int, to: int) -> None:
             AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
             AssertRefSnapshotId(ref="main", snapshot_id=snapshot_id),
         ),
-        (
-            SetSnapshotRefUpdate(
-                ref_name="main",
-                type=SnapshotRefType.BRANCH,
-                snapshot_id=to,
-                max_ref_age_ms=None,
-                max_snapshot_age_ms=None,
-                min_snapshots_to_keep=None,
-            ),
-        ),
+        (set_ref("main", SnapshotRefType.BRANCH, to),),
     )

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -34,11 +34,13 @@ from seamline.connectors.base import (
     RawBatch,
 )
 from seamline.connectors.kafka.cluster import Cluster, named_error
-from seamline.sql.errors import KAFKA_UNAVAILABLE, LOG_TRUNCATED, SeamlineError
+from seamline.sql.errors import LOG_TRUNCATED, SeamlineError
 
 FETCH_MESSAGES_MAX = 20_000
 _POLL_S = 0.02
 _REQUEST_S_MAX = 10.0
+_RETRY_S = 0.05
+_Answer = TypeVar("_Answer")
 _ISOLATION = {
     READ_COMMITTED: IsolationLevel.READ_COMMITTED,
     READ_UNCOMMITTED: IsolationLevel.READ_UNCOMMITTED,
@@ -65,6 +67,11 @@ class KafkaLog:
         self, topics: Sequence[str], isolation: str, deadline: Deadline
     ) -> dict[str, LogBounds]:
         """See `HotLog.bounds`."""
+        return _retried(lambda: self._bounds(topics, isolation, deadline), deadline)
+
+    def _bounds(
+        self, topics: Sequence[str], isolation: str, deadline: Deadline
+    ) -> dict[str, LogBounds]:
         known = {topic: self._partitions.get(topic, ()) for topic in topics}
         if not all(known.values()):
             known = {name: _partitions(t) for name, t in self._describe(topics, deadline).items()}
@@ -94,7 +101,7 @@ class KafkaLog:
         bounds = self.bounds([topic], READ_COMMITTED, deadline)[topic]
         spec = OffsetSpec.for_timestamp(timestamp_ms)
         request = {TopicPartition(topic, partition): spec for partition in bounds.end}
-        answer = self._list_offsets(request, READ_COMMITTED, deadline)
+        answer = _retried(lambda: self._list_offsets(request, READ_COMMITTED, deadline), deadline)
         found = _of(answer, topic)
         return Offsets({p: found[p] if found[p] >= 0 else end for p, end in bounds.end.items()})
 
@@ -179,13 +186,15 @@ class KafkaLog:
         futures = self._cluster.admin.describe_topics(
             TopicCollection(list(topics)), request_timeout=_seconds(deadline)
         )
-        return {topic: _result(future, f"topic {topic}") for topic, future in futures.items()}
+        return {
+            topic: _result(future, f"topic {topic}", deadline) for topic, future in futures.items()
+        }
 
     def _cluster_id(self, topic_id: str, deadline: Deadline) -> str:
         """The cluster's id; asked for once per topic, since a topic never moves to another."""
         if topic_id not in self._cluster_ids:
             future = self._cluster.admin.describe_cluster(request_timeout=_seconds(deadline))
-            self._cluster_ids[topic_id] = str(_result(future, "the cluster").cluster_id)
+            self._cluster_ids[topic_id] = str(_result(future, "the cluster", deadline).cluster_id)
         return self._cluster_ids[topic_id]
 
 
@@ -283,6 +292,17 @@ _PASSING = {
 """Errors after which the client goes on by itself; the deadline bounds the wait."""
 
 
+_LEADER_MOVING = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+}
+"""Answers while a partition gets its leader, also right after the topic was made."""
+
+
 def _partitions(topic: Any) -> tuple[int, ...]:
     return tuple(sorted(partition.id for partition in topic.partitions))
 
@@ -302,16 +322,33 @@ def _seconds(deadline: Deadline) -> float:
 def _results(
     futures: Mapping[TopicPartition, concurrent.futures.Future[Any]], deadline: Deadline
 ) -> dict[TopicPartition, int]:
-    deadline.check()
     return {
-        pair: int(_result(future, f"topic {pair.topic}").offset) for pair, future in futures.items()
+        pair: int(_result(future, f"topic {pair.topic}", deadline).offset)
+        for pair, future in futures.items()
     }
 
 
-def _result(future: concurrent.futures.Future[Any], what: str) -> Any:
-    try:
-        return future.result(timeout=_REQUEST_S_MAX + 1)
-    except KafkaException as error:
-        raise named_error(error, what) from error
-    except concurrent.futures.TimeoutError as error:
-        raise SeamlineError(KAFKA_UNAVAILABLE, f"{what}: no answer") from error
+def _result(future: concurrent.futures.Future[Any], what: str, deadline: Deadline) -> Any:
+    """The answer to a request, whose own timeout ends the wait if the deadline does not."""
+    while True:
+        deadline.check()
+        try:
+            return future.result(timeout=_POLL_S)
+        except KafkaException as error:
+            raise named_error(error, what) from error
+        except concurrent.futures.TimeoutError:
+            continue
+
+
+def _retried(request: Callable[[], _Answer], deadline: Deadline) -> _Answer:
+    """Asks again while the answer is that a leader is just moving, within the time of a request."""
+    until = time.monotonic() + _seconds(deadline)
+    while True:
+        try:
+            return request()
+        except SeamlineError as error:
+            cause = error.__cause__
+            moving = isinstance(cause, KafkaException) and cause.args[0].code() in _LEADER_MOVING
+            if not moving or time.monotonic() > until:
+                raise
+        time.sleep(_RETRY_S)

@@ -27,6 +27,7 @@ from seamline.sql import render
 from seamline.sql.errors import (
     COLD_FILE_INVALID,
     COLD_FILE_MISSING,
+    COMMIT_CONFLICT,
     DIVISION_BY_ZERO,
     ERRORS,
     INVALID_CAST,
@@ -179,6 +180,10 @@ _CONDITIONS: Mapping[str, ErrorCode] = {
     "KAFKA_DATA_LOSS": LOG_TRIMMED,
 }
 _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
+    ("Found conflicting files", COMMIT_CONFLICT),
+    ("CommitFailedException", COMMIT_CONFLICT),
+    ("could not be found in the latest snapshot", COMMIT_CONFLICT),
+    ("Missing required files to delete", COMMIT_CONFLICT),
     ("Cannot find snapshot", SNAPSHOT_GONE),
     ("NotFoundException", COLD_FILE_MISSING),
     ("FileNotFoundException", COLD_FILE_MISSING),

@@ -17,7 +17,9 @@ from seamline.connectors.iceberg.boundary import TAG, boundary_of
 from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.spark.engine import named_error
 from seamline.connectors.spark.settings import quoted_name
-from seamline.sql.errors import BOUNDARY_MISSING, SeamlineError
+from seamline.sql.errors import BOUNDARY_MISSING, COMMIT_CONFLICT, SeamlineError
+
+ATTEMPTS = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,14 +65,16 @@ def maintain(
         report: Called with what is being done.
 
     Raises:
-        SeamlineError: named after the cause.
+        SeamlineError: named after the cause; COMMIT_CONFLICT when other commits kept winning. What
+            was done until then stands.
     """
     name = quoted_name((catalog.name, *identifier))
     before = catalog.load(identifier).state
     result = Maintained()
+    table = f"table => '{name}'"
     if compact:
         report("merging small files")
-        row = _call(spark, catalog, "rewrite_data_files", f"table => '{name}'")
+        row = _again(lambda: _call(spark, catalog, "rewrite_data_files", table), report)
         result = dataclasses.replace(
             result,
             files_rewritten=row["rewritten_data_files_count"],
@@ -78,18 +82,18 @@ def maintain(
         )
     if rewrite_manifests:
         report("merging manifests")
-        row = _call(spark, catalog, "rewrite_manifests", f"table => '{name}'")
+        row = _again(lambda: _call(spark, catalog, "rewrite_manifests", table), report)
         result = dataclasses.replace(result, manifests_rewritten=row["rewritten_manifests_count"])
     if expire_older_than is not None:
         report("expiring snapshots")
-        protect_boundary(catalog, identifier)
         moment = expire_older_than.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
-        row = _call(
-            spark,
-            catalog,
-            "expire_snapshots",
-            f"table => '{name}', older_than => TIMESTAMP '{moment}', retain_last => {retain_last}",
-        )
+        arguments = f"{table}, older_than => TIMESTAMP '{moment}', retain_last => {retain_last}"
+
+        def expire() -> dict[str, Any]:
+            protect_boundary(catalog, identifier)
+            return _call(spark, catalog, "expire_snapshots", arguments)
+
+        row = _again(expire, report)
         after = catalog.load(identifier).state
         result = dataclasses.replace(
             result,
@@ -106,6 +110,18 @@ def protect_boundary(catalog: IcebergCatalog, identifier: tuple[str, ...]) -> No
     known = table.state.refs.get(TAG)
     if marked is not None and (known is None or known.snapshot_id != marked):
         commits.tag_boundary(table, marked)
+
+
+def _again(work: Callable[[], dict[str, Any]], report: Callable[[str], None]) -> dict[str, Any]:
+    """Does the work, and does it over when another commit, such as tiering's, won."""
+    for left in reversed(range(ATTEMPTS)):
+        try:
+            return work()
+        except SeamlineError as error:
+            if error.code is not COMMIT_CONFLICT or not left:
+                raise
+        report("the table changed meanwhile: once more")
+    raise AssertionError
 
 
 def _newest_marked(state: TableState) -> int | None:

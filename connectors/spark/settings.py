@@ -15,13 +15,6 @@ from collections.abc import Mapping, Sequence
 from seamline.connectors.iceberg.catalog import CatalogConfig
 from seamline.sql.errors import INVALID_CONFIG, SeamlineError
 
-PACKAGES = (
-    "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
-    "org.xerial:sqlite-jdbc:3.50.3.0",
-)
-"""What Spark's own distribution lacks, as Maven coordinates."""
-
 SESSION: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",

@@ -27,7 +27,6 @@ from seamline.sql import columns
 from seamline.sql.errors import COMMIT_CONFLICT, SeamlineError
 
 _PROBE_RECORDS = 500
-_CONFLICT = "Found conflicting files"
 
 
 class SparkTierTable:
@@ -169,8 +168,4 @@ def _named_errors() -> Iterator[None]:
     except SeamlineError:
         raise
     except Exception as error:
-        if _CONFLICT in str(error):
-            raise SeamlineError(
-                COMMIT_CONFLICT, "another tierer has committed from the same boundary"
-            ) from error
         raise named_error(error) from error

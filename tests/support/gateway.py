@@ -15,7 +15,7 @@ from seamline.gateway.results import read_chunk
 from seamline.gateway.service import Service
 from seamline.gateway.statements import Statement, StatementRequest
 from seamline.values import arrow_converter
-from support.slt import Failed
+from support.slt import StatementError
 from support.stack import Stack
 
 
@@ -58,7 +58,7 @@ class Gateway:
         def run(sql: str) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
             statement = self.statement(sql, engine)
             if statement.error is not None:
-                raise Failed(statement.error.code.name, statement.error.message)
+                raise StatementError(statement.error.code.name, statement.error.message)
             return [str(c.type) for c in statement.output], statement_rows(statement)
 
         return run
@@ -86,7 +86,7 @@ class Gateway:
             try:
                 cursor.execute(sql)
             except seamline.Error as error:
-                raise Failed(error.code.name, error.message) from error
+                raise StatementError(error.code.name, error.message) from error
             assert cursor.description is not None
             return [column[1] for column in cursor.description], cursor.fetchall()
 

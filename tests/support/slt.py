@@ -40,7 +40,7 @@ class Case:
     skips: dict[str, str]
 
 
-class Failed(Exception):
+class StatementError(Exception):
     """The named error a statement ended with."""
 
     def __init__(self, name: str, message: str) -> None:
@@ -49,7 +49,7 @@ class Failed(Exception):
 
 
 Route = Callable[[str], tuple[Sequence[str], Sequence[Sequence[Any]]]]
-"""Runs a statement: types of the columns and rows of Python values. Raises `Failed`."""
+"""Runs a statement: types of the columns and rows of Python values. Raises `StatementError`."""
 
 _DIRECTIVE = re.compile(r"(statement ok|statement error \w+|query( rowsort)?)\s*$")
 _SKIP = re.compile(r"skip (\w+) (.+)")
@@ -92,7 +92,7 @@ def answer(case: Case, route: Route) -> str:
 
     try:
         _, rows = route(case.sql)
-    except Failed as error:
+    except StatementError as error:
         return f"error {error.name}"
     if case.kind != "query":
         return "ok"

@@ -11,12 +11,14 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.connectors.tiering import Outcome, Step, tier_once
 from seamline.gateway import config, names, tables
 from seamline.gateway.connections import Connections
 from seamline.gateway.deadline import no_deadline
 from seamline.gateway.local.stack import LocalStack
+from seamline.gateway.spark import settings
 from seamline.gateway.tiering import start_spark
 
 
@@ -31,24 +33,31 @@ class Stack:
         self.directory = directory
         self._local = LocalStack(directory)
         self._local.up(lambda _: None)
-        loaded = config.load(
-            directory / config.FILE_NAME,
-            environment={},
-            flags={
-                "spark.master": "local[2]",
-                "state_directory": str(directory / "gateway"),
-                "limits.duckdb_threads": "2",
-            },
-        )
-        self.config = loaded.config
+        try:
+            self._open()
+        except BaseException:
+            self._local.down(lambda _: None)
+            raise
+
+    def _open(self) -> None:
+        flags = {
+            "spark.master": "local[2]",
+            "state_directory": str(self.directory / "gateway"),
+            "limits.duckdb_threads": "2",
+        }
+        file = self.directory / config.FILE_NAME
+        plain = config.load(file, environment={}, flags=flags).config
+        # one Spark for everything in this process: a classic session and a Connect one do not mix
+        self._server = ConnectServer(settings(plain))
+        flags["spark.remote"] = self._server.url()
+        self.config = config.load(file, environment={}, flags=flags).config
         self.connections = Connections(self.config)
         self.bootstrap_servers = self.config.clusters["default"].bootstrap_servers
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
 
     def close(self) -> None:
         """Ends everything that was started."""
-        if "spark" in self.__dict__:
-            self.spark.stop()
+        self._server.close()
         self.connections.close()
         self._local.down(lambda _: None)
 
@@ -74,7 +83,7 @@ class Stack:
         partition: int | None = None,
         keys: Sequence[str] | None = None,
     ) -> None:
-        """Produces values (bytes, None, or anything as JSON) and waits for every acknowledgement."""
+        """Produces values (bytes, None, or anything as JSON) and waits for all acks."""
         producer = self.producer(**{"linger.ms": 5})
         failures: list[Any] = []
         for number, value in enumerate(values):
@@ -123,7 +132,7 @@ class Stack:
 
     @functools.cached_property
     def spark(self) -> Any:
-        """A Spark session in this process, for tiering and as a foreign writer."""
+        """A Spark session, for tiering and as a foreign writer."""
         return start_spark(self.connections)
 
     def tier_table(self, name: str) -> SparkTierTable:

@@ -1,0 +1,56 @@
+"""Files on this machine: locks between processes, and names for failures to write."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import pathlib
+from collections.abc import Callable, Iterator
+
+from seamline.sql.errors import DISK_FULL, ErrorCode, SeamlineError
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@contextlib.contextmanager
+def exclusive(path: pathlib.Path, waiting: Callable[[], None]) -> Iterator[int]:
+    """Holds the lock of that file; it ends with the block, and with the process.
+
+    Args:
+        path: The lock's file; made when missing, never removed.
+        waiting: Called once when another process holds it and this one has to wait.
+
+    Yields:
+        The lock's file descriptor. A child that inherits it holds the lock too, until it ends.
+    """
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield file.fileno()
+
+
+@contextlib.contextmanager
+def named_write_errors(
+    directory: pathlib.Path, otherwise: ErrorCode, *, hint: str
+) -> Iterator[None]:
+    """Gives failures to write under a directory their name.
+
+    Raises:
+        SeamlineError: DISK_FULL, else the code and hint given.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise disk_full(directory) from error
+        cause = error.strerror or str(error)
+        raise SeamlineError(otherwise, f"{directory} cannot be used: {cause}", hint=hint) from error
+
+
+def disk_full(directory: pathlib.Path, detail: str = "") -> SeamlineError:
+    """The error for a disk without room; the detail continues its message."""
+    return SeamlineError(DISK_FULL, f"no space left on the disk of {directory}{detail}")

@@ -1,0 +1,136 @@
+"""A snapshot without rows that carries a boundary, prepared for one commit.
+
+The snapshot lists the manifests of its parent in a list of its own, since expiry deletes the list
+of every snapshot it drops. It is made here and not by PyIceberg's producers, because they
+rebase and try again, which a boundary must never do, and do not know version 3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import uuid
+
+from pyiceberg.manifest import write_manifest_list
+from pyiceberg.table import Table as PyTable
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from seamline.connectors.base import Boundary
+from seamline.connectors.iceberg.boundary import SUMMARY_KEY, encode
+
+_EMPTY_TOTALS = dict.fromkeys(
+    (
+        "total-records",
+        "total-data-files",
+        "total-delete-files",
+        "total-files-size",
+        "total-position-deletes",
+        "total-equality-deletes",
+    ),
+    "0",
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PreparedMark:
+    """A commit that adds the snapshot, only if the head is still the one it was made for."""
+
+    snapshot_id: int
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
+
+
+def prepare_mark(table: PyTable, boundary: Boundary) -> PreparedMark:
+    """Writes the manifest list of a snapshot on top of the loaded table, and the commit for it.
+
+    Raises:
+        OSError: The list of the parent cannot be read, or the new one not written.
+    """
+    metadata = table.metadata
+    snapshot_id = metadata.new_snapshot_id()
+    parent = metadata.current_snapshot()
+    manifest_list = table.location_provider().new_metadata_location(
+        f"snap-{snapshot_id}-0-{uuid.uuid4()}.avro"
+    )
+    if parent is None:
+        _write_empty_list(table, snapshot_id, manifest_list)
+    else:
+        _copy(table, parent.manifest_list, manifest_list)
+    snapshot = Snapshot(
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=parent.snapshot_id if parent else None,
+        sequence_number=metadata.next_sequence_number(),
+        timestamp_ms=max(int(time.time() * 1000), metadata.last_updated_ms),
+        manifest_list=manifest_list,
+        summary=Summary(Operation.APPEND, **_totals(parent), **{SUMMARY_KEY: encode(boundary)}),
+        schema_id=metadata.current_schema_id,
+        **_row_ids(metadata),
+    )
+    return PreparedMark(
+        snapshot_id,
+        (
+            AssertTableUUID(uuid=metadata.table_uuid),
+            AssertRefSnapshotId(ref="main", snapshot_id=snapshot.parent_snapshot_id),
+        ),
+        (
+            AddSnapshotUpdate(snapshot=snapshot),
+            set_ref("main", SnapshotRefType.BRANCH, snapshot_id),
+        ),
+    )
+
+
+def set_ref(name: str, kind: SnapshotRefType, snapshot_id: int) -> SetSnapshotRefUpdate:
+    """The update that lets a branch or a tag name a snapshot."""
+    return SetSnapshotRefUpdate(
+        ref_name=name,
+        type=kind,
+        snapshot_id=snapshot_id,
+        max_ref_age_ms=None,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )
+
+
+def _copy(table: PyTable, source_path: str, path: str) -> None:
+    with table.io.new_input(source_path).open() as source:
+        content = source.read()
+    with table.io.new_output(path).create() as target:
+        target.write(content)
+
+
+def _write_empty_list(table: PyTable, snapshot_id: int, path: str) -> None:
+    """An empty list reads the same in version 3, which PyIceberg does not write, as in 2."""
+    with write_manifest_list(
+        format_version=1 if table.metadata.format_version == 1 else 2,
+        output_file=table.io.new_output(path),
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=None,
+        sequence_number=table.metadata.next_sequence_number(),
+        avro_compression="null",
+    ):
+        pass
+
+
+def _totals(parent: Snapshot | None) -> dict[str, str]:
+    """What the summary of a snapshot without rows repeats of its parent's."""
+    if parent is None:
+        return _EMPTY_TOTALS
+    known = parent.summary.additional_properties if parent.summary else {}
+    return {key: value for key, value in known.items() if key.startswith("total-")}
+
+
+def _row_ids(metadata: TableMetadata) -> dict[str, int]:
+    """What a snapshot of a table with row ids must say: where its own would start, that none do."""
+    if not isinstance(metadata, TableMetadataV3):
+        return {}
+    return {"first_row_id": metadata.next_row_id or 0, "added_rows": 0}

@@ -1,0 +1,28 @@
+"""`seamline demo`: the main job, end to end."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+
+import click
+
+from seamline.gateway.config import local_state_directory
+from seamline.gateway.demo.scenario import Demo
+
+
+@click.command()
+@click.option("--records", type=click.IntRange(min=1000), default=1_000_000, show_default=True)
+@click.option("--keep", is_flag=True, help="Leave everything running at the end.")
+@click.option(
+    "--state", type=click.Path(path_type=pathlib.Path), help="Folder it is kept in; emptied first."
+)
+def demo(records: int, keep: bool, state: pathlib.Path | None) -> None:
+    """Produces bids, tiers them, queries them from both tiers, and checks every answer."""
+    directory = state or local_state_directory(os.environ) / "demo"
+    if Demo(directory.resolve(), records, click.echo).run(keep=keep):
+        click.echo("\nall exact")
+        return
+    click.echo("\nNOT exact", err=True)
+    sys.exit(1)

@@ -1,0 +1,144 @@
+"""`seamline local`: the embedded stack, started, found and stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, TypeVar
+
+import click
+
+from seamline.gateway.config import local_state_directory
+from seamline.gateway.local.stack import LocalStack, StackStatus
+
+NOT_RUNNING = 3
+"""Exit code of `status` when no broker answers."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@click.group()
+def local() -> None:
+    """The embedded stack: a Kafka broker, a catalog and a warehouse."""
+
+
+def _state_option(command: F) -> F:
+    return click.option(
+        "--state",
+        "directory",
+        type=click.Path(file_okay=False, path_type=pathlib.Path),
+        help="Folder that holds everything (default: ~/.seamline, or SEAMLINE_HOME).",
+    )(command)
+
+
+@local.command()
+@_state_option
+@click.option("--kafka-port", type=click.IntRange(1, 65535), help="Port of the broker.")
+@click.option("--foreground", is_flag=True, help="Stay until Ctrl-C, then stop everything.")
+def up(directory: pathlib.Path | None, kafka_port: int | None, foreground: bool) -> None:
+    """Starts the stack, or finds it running."""
+    stack = _stack(directory)
+    with _signals_interrupt():
+        with _progress() as report:
+            status = stack.up(report, kafka_port)
+        try:
+            click.echo(_how_to_connect(status, foreground=foreground))
+            if foreground:
+                stack.wait(_say)
+        except KeyboardInterrupt:
+            if not foreground:
+                raise
+            _say("stopping …")
+        finally:
+            if foreground:
+                stack.down(_say)
+
+
+@local.command()
+@_state_option
+def down(directory: pathlib.Path | None) -> None:
+    """Stops the stack and keeps its data."""
+    stack = _stack(directory)
+    _say("stopped; the data is kept" if stack.down(_say) else "nothing runs")
+
+
+@local.command()
+@_state_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(directory: pathlib.Path | None, as_json: bool) -> None:
+    """Says what runs; exits with 3 when no broker answers."""
+    found = _stack(directory).status()
+    click.echo(json.dumps(dataclasses.asdict(found), default=str) if as_json else _describe(found))
+    if not found.ready:
+        click.get_current_context().exit(NOT_RUNNING)
+
+
+def _stack(directory: pathlib.Path | None) -> LocalStack:
+    return LocalStack(directory or local_state_directory(os.environ))
+
+
+def _describe(status: StackStatus) -> str:
+    if not status.running:
+        return f"nothing runs in {status.directory}; `seamline local up` starts it"
+    state = "runs" if status.ready else "runs but does not answer"
+    return (
+        f"Kafka          {state} on {status.bootstrap_servers} (process {status.pid})\n"
+        f"configuration  {status.config_file}\n"
+        f"broker's log   {status.log_file}"
+    )
+
+
+def _how_to_connect(status: StackStatus, *, foreground: bool) -> str:
+    lines = [_describe(status), "", "Next:"]
+    if status.directory != local_state_directory(os.environ).expanduser().resolve():
+        lines.append(f"  export SEAMLINE_HOME={shlex.quote(str(status.directory))}")
+    lines.append("  seamline serve")
+    lines.append("  seamline table create NAME --topic TOPIC --infer")
+    if foreground:
+        lines.append("Ctrl-C stops everything.")
+    else:
+        lines.append("  seamline local down")
+    return "\n".join(lines)
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Reports on stderr: one line that is written over on a terminal, else a line each."""
+    if not sys.stderr.isatty():
+        yield _say
+        return
+    clear = "\r\x1b[2K"
+    try:
+        yield lambda line: click.echo(clear + line, nl=False, err=True)
+    finally:
+        click.echo(clear, nl=False, err=True)
+
+
+@contextlib.contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """SIGTERM and a closed terminal stop the command as Ctrl-C does."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        for name, handler in before.items():
+            if handler is not signal.SIG_IGN:  # under nohup a closed terminal stops nothing
+                signal.signal(name, interrupt)
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)

@@ -1,0 +1,1 @@
+"""The main job, end to end, on the embedded stack: what `make demo` runs."""

@@ -1,0 +1,171 @@
+"""Processes that outlive the one that started them, and are still never mistaken.
+
+A process is known by its id and the moment it started, so that an id which the system has given to
+another process since is told apart, and no stranger is ever signalled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from types import FrameType
+
+_KILLED_S_MAX = 10.0
+_LOOK_EVERY_S = 0.05
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """One process, for ever.
+
+    Attributes:
+        pid: Its id, which the system may give to another process later.
+        started: When it started, in a form that only equality has a meaning for.
+    """
+
+    pid: int
+    started: str
+
+
+def identify(pid: int) -> ProcessIdentity | None:
+    """The process that has this id now; None when there is none."""
+    seen = _look(pid)
+    return None if seen is None else ProcessIdentity(pid, seen.started)
+
+
+def is_running(process: ProcessIdentity) -> bool:
+    """Whether that very process still runs. A child of ours that has ended is reaped."""
+    seen = _look(process.pid)
+    if seen is None or seen.started != process.started:
+        return False
+    if seen.has_ended:
+        with contextlib.suppress(ChildProcessError):  # not our child: its parent reaps it
+            os.waitpid(process.pid, os.WNOHANG)
+        return False
+    return True
+
+
+def spawn_detached(
+    command: list[str], log: pathlib.Path, inherited: Sequence[int] = ()
+) -> ProcessIdentity:
+    """Starts a process in a session of its own, which no Ctrl-C of ours reaches.
+
+    Args:
+        command: An absolute path and its arguments.
+        log: File that its output is appended to.
+        inherited: Open file descriptors it gets too, such as one that holds a lock.
+    """
+    for descriptor in inherited:
+        os.set_inheritable(descriptor, True)
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    pid = os.posix_spawn(
+        command[0],
+        command,
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigdef=_STOPPING,
+    )
+    process = identify(pid)
+    assert process is not None, "a child that nobody has waited for keeps its id"
+    return process
+
+
+def stop(process: ProcessIdentity, grace_s: float) -> bool:
+    """Asks the process to end, and ends it when it has not after the grace period.
+
+    An exception that interrupts the waiting, such as a second Ctrl-C, ends it at once.
+
+    Returns:
+        Whether it is gone.
+    """
+    try:
+        _send(process, signal.SIGTERM)
+        _wait_until_gone(process, grace_s)
+    finally:
+        _send(process, signal.SIGKILL)
+        gone = _wait_until_gone(process, _KILLED_S_MAX)
+    return gone
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Holds back the signals that stop a command until the block has ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are handled in the main thread only
+        return
+    held: list[int] = []
+
+    def hold(number: int, _: FrameType | None) -> None:
+        held.append(number)
+
+    before = {name: signal.signal(name, hold) for name in _STOPPING}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+        for number in held:
+            signal.raise_signal(number)
+
+
+def _send(process: ProcessIdentity, number: signal.Signals) -> None:
+    if is_running(process):
+        with contextlib.suppress(ProcessLookupError):  # it ended in between
+            os.kill(process.pid, number)
+
+
+def _wait_until_gone(process: ProcessIdentity, seconds_max: float) -> bool:
+    deadline = time.monotonic() + seconds_max
+    while is_running(process):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_EVERY_S)
+    return True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Seen:
+    started: str
+    has_ended: bool
+
+
+def _look(pid: int) -> _Seen | None:
+    return _look_in_proc(pid) if pathlib.Path("/proc/self/stat").exists() else _look_with_ps(pid)
+
+
+def _look_in_proc(pid: int) -> _Seen | None:
+    """Ticks since boot, and which boot: ticks alone may repeat after a reboot."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, *fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+    threads, ticks = int(fields[16]), fields[18]
+    boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    # While other threads still end, files stay open and locks held although the first is a zombie.
+    return _Seen(started=f"{boot}/{ticks}", has_ended=state in "ZX" and threads <= 1)
+
+
+def _look_with_ps(pid: int) -> _Seen | None:
+    answer = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)],
+        env={**os.environ, "LC_ALL": "C", "TZ": "UTC"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    state, _, started = answer.stdout.strip().partition(" ")
+    return _Seen(started=started.strip(), has_ended="Z" in state) if state else None

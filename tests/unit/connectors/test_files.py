@@ -1,0 +1,53 @@
+"""Goal: locks exclude, and failures to write get the right name.
+
+Method: a second opening of the lock's file in a thread; errors as the system raises them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import threading
+
+import pytest
+
+from seamline.connectors.files import exclusive, named_write_errors
+from seamline.sql.errors import DISK_FULL, JARS_UNAVAILABLE, SeamlineError
+
+
+def test_second_holder_says_that_it_waits_and_then_gets_the_lock(tmp_path: pathlib.Path) -> None:
+    waits, entered = threading.Event(), threading.Event()
+
+    def second() -> None:
+        with exclusive(tmp_path / "lock", waits.set):
+            entered.set()
+
+    thread = threading.Thread(target=second)
+    with exclusive(tmp_path / "lock", lambda: pytest.fail("nobody held the lock")):
+        thread.start()
+        assert waits.wait(10)
+        assert not entered.is_set()
+    thread.join(10)
+    assert entered.is_set()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_full_disk_has_its_own_name(tmp_path: pathlib.Path, number: int) -> None:
+    with (
+        pytest.raises(SeamlineError, match=str(tmp_path)) as caught,
+        named_write_errors(tmp_path, JARS_UNAVAILABLE, hint="h"),
+    ):
+        raise OSError(number, os.strerror(number))
+    assert caught.value.code is DISK_FULL
+
+
+def test_other_failures_get_the_name_and_the_remedy_of_their_place(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(SeamlineError, match="cannot be used: Not a directory") as caught,
+        named_write_errors(tmp_path, JARS_UNAVAILABLE, hint="do this"),
+    ):
+        (tmp_path / "file" / "below").touch()
+    assert caught.value.code is JARS_UNAVAILABLE
+    assert caught.value.hint == "do this"

@@ -1,0 +1,70 @@
+"""Goal: the written configuration loads, and later only the broker's port in it changes.
+
+Method: texts before and after; the gateway's own loader reads the result.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from seamline.connectors.spark.settings import jdbc_uri
+from seamline.gateway.config import load
+from seamline.gateway.local.settings import catalog_config, new_text, updated_text
+from seamline.sql.errors import INVALID_CONFIG, SeamlineError
+
+EDITED = """\
+# mine
+clusters:
+  default: {bootstrap_servers: 127.0.0.1:19092, properties: {client.id: me}}  # local
+  other:
+    bootstrap_servers: 127.0.0.1:19092
+limits: {duckdb_threads: 2}
+"""
+
+
+@pytest.mark.parametrize("name", ["plain", "with space", 'it\'s: "odd" ü'])
+def test_new_configuration_loads(tmp_path: pathlib.Path, name: str) -> None:
+    directory = tmp_path / name
+    directory.mkdir()
+    file = directory / "seamline.yaml"
+    file.write_text(new_text(directory, "127.0.0.1:19092"), encoding="utf-8")
+    config = load(file, environment={}).config
+    assert config.catalogs["lake"] == catalog_config(directory)
+    assert config.clusters["default"].bootstrap_servers == "127.0.0.1:19092"
+    assert (config.default_catalog, config.default_schema) == ("lake", "default")
+
+
+def test_one_address_serves_sqlalchemy_and_jdbc() -> None:
+    uri = catalog_config(pathlib.Path("/state")).uri
+    assert make_url(uri).database == "/state/catalog.db"
+    assert int(str(make_url(uri).query["timeout"])) == 30
+    assert jdbc_uri(uri).startswith("jdbc:sqlite:/state/catalog.db?busy_timeout=")
+
+
+def test_port_is_put_right_and_edits_are_kept() -> None:
+    updated = updated_text(EDITED, "127.0.0.1:20000")
+    assert updated == EDITED.replace("127.0.0.1:19092", '"127.0.0.1:20000"', 1)
+    assert updated_text(updated, "127.0.0.1:20000") == updated
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "clusters: {default: {bootstrap_servers: 'kafka.example:9092'}}",
+        "clusters: {default: {bootstrap_servers: '127.0.0.1:1,127.0.0.1:2'}}",
+        "clusters: {production: {bootstrap_servers: '127.0.0.1:1'}}",
+        "clusters: [1]",
+        "",
+    ],
+)
+def test_a_cluster_that_is_not_the_local_one_is_left_alone(text: str) -> None:
+    assert updated_text(text, "127.0.0.1:20000") == text
+
+
+def test_what_is_not_yaml_is_named() -> None:
+    with pytest.raises(SeamlineError, match=r"seamline.yaml is not YAML: .*line 1") as caught:
+        updated_text("clusters: {", "127.0.0.1:20000")
+    assert caught.value.code is INVALID_CONFIG
