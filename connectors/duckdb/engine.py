@@ -194,7 +194,7 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("No files found", COLD_FILE_MISSING),
     ("No such file", COLD_FILE_MISSING),
     ("Cannot open file", COLD_FILE_MISSING),
-    ("out of range for the destination", NUMERIC_OVERFLOW),
+    ("value is out of range", NUMERIC_OVERFLOW),
     ("More than one row returned by a subquery", SUBQUERY_MULTIPLE_ROWS),
     ("No magic bytes", COLD_FILE_INVALID),
     ("Failed to read", COLD_FILE_INVALID),
