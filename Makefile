@@ -1,0 +1,53 @@
+# Every verb of the project; `make help` lists them. All of them work on a clean checkout: the first
+# one that needs it makes `.venv` with the versions of `requirements.lock`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+RECORDS ?= 1000000
+TESTS ?= tests
+FAST := not integration and not spark
+
+export PYTHONPATH :=
+
+.DEFAULT_GOAL := help
+
+help: ## List the verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: Python 3.11 or newer is needed, $(PYTHON) is older; run: make PYTHON=python3.11 …" >&2; exit 1; }
+	@echo "Setting up $(VENV) (about a minute the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev]'
+	@touch $@
+
+demo: $(READY) ## Run the main job end to end (RECORDS=1000000, KEEP=1 leaves it running)
+	@$(BIN)/seamline demo --records $(RECORDS) $(if $(KEEP),--keep)
+
+check: $(READY) ## Lint, format, types: what needs no run
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python tests/packaging/link_farm.py build/farm
+	MYPYPATH=build/farm:tests $(BIN)/python -m mypy --package seamline
+	MYPYPATH=build/farm:tests $(BIN)/python -m mypy --explicit-package-bases tests
+
+test: $(READY) ## All tests: unit, property, simulation, and integration on real parts
+	$(BIN)/python -m pytest $(TESTS)
+
+test-fast: $(READY) ## The tests that start neither broker nor Spark
+	$(BIN)/python -m pytest $(TESTS) -m "$(FAST)"
+
+golden: $(READY) ## Rewrite the expected halves of text tests; read the diff
+	$(BIN)/python -m pytest tests/slt tests/golden --rewrite
+
+lock: ## Make requirements.lock anew from the newest versions allowed
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	{ head -n 1 requirements.lock; build/lock/bin/python -m pip freeze --exclude-editable; } > build/requirements.lock
+	mv build/requirements.lock requirements.lock && rm -rf build/lock
+
+clean: ## Remove what the other verbs made
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
