@@ -18,6 +18,7 @@ from seamline.errors import (
     ProgrammingError,
     Warning,  # noqa: A004 - the DB-API's name
 )
+from seamline.tokens import write_token
 from seamline.version import VERSION as __version__  # noqa: N811 - PEP 8's own name for it
 
 apilevel = "2.0"
@@ -42,4 +43,5 @@ __all__ = [
     "connect",
     "paramstyle",
     "threadsafety",
+    "write_token",
 ]

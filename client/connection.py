@@ -20,7 +20,8 @@ class Connection:
         catalog: Catalog of names that leave it out.
         schema: Schema of names that leave it out.
         engine: Engine of statements that do not ask for one.
-        last_token: The token of the newest result.
+        last_token: What the connection has read so far; later statements never fall behind it.
+            Set it to None to start over, or to another connection's to go on from there.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from seamline.errors import InterfaceError, as_client_error
+from seamline.errors import Error, InterfaceError, as_client_error
 from seamline.parameters import to_json
 from seamline.sql.errors import INVALID_ARGUMENT, MISSING_EXTRA, SeamlineError
 from seamline.transport import Transport
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _WAIT_S = 20.0
 _PATH = "/api/v1/statements"
+_ENDS_A_SESSION = frozenset({"HISTORY_CHANGED", "INVALID_TOKEN"})
 
 Progress = Callable[[Mapping[str, Any]], None]
 
@@ -76,6 +77,7 @@ class Cursor:
         *,
         engine: str | None = None,
         token: str | None = None,
+        after: str | Sequence[str] = (),
         timeout: float | None = None,
         row_limit: int | None = None,
         dialect: str | None = None,
@@ -88,6 +90,8 @@ class Cursor:
             parameters: Their values.
             engine: `auto`, `duckdb` or `spark`.
             token: A token of an earlier receipt: the same rows again.
+            after: Tokens the result must not fall behind: of writes (`seamline.write_token`), or
+                other connections' `last_token`.
             timeout: Seconds it may take.
             row_limit: Rows after which the result is cut off.
             dialect: Another dialect it is written in.
@@ -105,19 +109,24 @@ class Cursor:
             "schema": self._connection.schema,
             "engine": engine or self._connection.engine,
             "token": token,
+            "after": self._after(after),
             "timeout": timeout,
             "row_limit": row_limit,
             "dialect": dialect,
             "wait_timeout": 1.0 if progress else _WAIT_S,
             "format": "ARROW_STREAM" if _has_arrow() else "JSON_ARRAY",
         }
-        self._manifest = self._transport.json("POST", _PATH, body)
         try:
+            self._manifest = self._transport.json("POST", _PATH, body)
             self._wait(progress)
         except KeyboardInterrupt:
             self.cancel()
             raise
-        self._connection.last_token = self.token or self._connection.last_token
+        except Error as error:
+            if error.code.name in _ENDS_A_SESSION:
+                self._connection.last_token = None  # said once; the next statement starts over
+            raise
+        self._connection.last_token = self._manifest.get("session")
         self.description = [
             (column["name"], column["type"], None, None, None, None, None)
             for column in self._manifest["columns"]
@@ -125,6 +134,11 @@ class Cursor:
         self.rowcount = self._manifest["row_count"]
         self._rows = self._iterate_rows()
         return self
+
+    def _after(self, tokens: str | Sequence[str]) -> list[str]:
+        """What the statement must not fall behind: what it is told, and what the connection saw."""
+        seen = self._connection.last_token
+        return [*([tokens] if isinstance(tokens, str) else tokens), *([seen] if seen else [])]
 
     def executemany(self, operation: str, seq_of_parameters: Sequence[Any]) -> Cursor:
         """Runs a statement once for each set of parameters; the last result can be fetched."""

@@ -28,6 +28,7 @@ _FORMATS = (*WRITERS, "parquet")
 @click.option("--catalog", help="Catalog of names that leave it out.")
 @click.option("--schema", help="Schema of names that leave it out.")
 @click.option("--token", help="A token of an earlier receipt: the same rows again.")
+@click.option("--after", multiple=True, help="A token the result must not fall behind.")
 @click.option("--timeout", type=float, help="Seconds the statement may take.")
 @click.option("--limit", type=int, help="Rows after which the result is cut off.")
 @click.option("--dialect", help="Another dialect the statement is written in.")
@@ -52,6 +53,7 @@ def query(statement: str, format_: str, output: str | None, quiet: bool, **optio
             list(options["param"]),
             engine=options["engine"],
             token=options["token"],
+            after=options["after"],
             timeout=options["timeout"],
             row_limit=options["limit"],
             dialect=options["dialect"],

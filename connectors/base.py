@@ -184,14 +184,25 @@ class HotLog(Protocol):
         isolation: str,
         deadline: Deadline,
         *,
+        epochs: Mapping[int, int] | None = None,
         max_records: int | None = None,
     ) -> Iterator[RawBatch]:
         """The records of the ranges, each once, as far as the isolation shows them.
 
         Ends by position, never by counting: markers, aborted and compacted records leave gaps.
 
+        Args:
+            topic: Name of the topic.
+            ranges: What to read, at most one of each partition.
+            isolation: `read_committed` or `read_uncommitted`.
+            deadline: The statement's.
+            epochs: Leader epoch under which the record below a range's start was seen; a log
+                that was cut below that start since is told by it.
+            max_records: Stops after so many.
+
         Raises:
-            SeamlineError: LOG_TRIMMED when a start is no longer kept; KAFKA_UNAVAILABLE.
+            SeamlineError: LOG_TRIMMED when a start is no longer kept; LOG_TRUNCATED when the log
+                was cut below a start, or ends before a range does; KAFKA_UNAVAILABLE.
         """
 
 
@@ -217,6 +228,12 @@ class Boundary:
         max_timestamp_ms: Greatest record time seen per partition, milliseconds; absent if none.
         skipped: Bad records left out under the policy `skip`, since the table began.
         schema_id: Schema the rows of this commit were decoded with.
+        epochs: Leader epoch each partition had when `next` was chosen, where the log tells it: a
+            log that has lost records below `next` and grown again has a later one there.
+        base_id: The snapshot the batch of this commit started from; None for the first.
+        foreign_change_id: The newest snapshot up to `base_id` in which somebody else changed
+            rows; None when nobody has. Two snapshots with the same one hold the same rows of the
+            log below a common offset.
         trust: `exact` when written with the data; `derived` when computed from the rows.
     """
 
@@ -230,6 +247,9 @@ class Boundary:
     max_timestamp_ms: Offsets = dataclasses.field(default_factory=Offsets)
     skipped: int = 0
     schema_id: int | None = None
+    epochs: Offsets = dataclasses.field(default_factory=Offsets)
+    base_id: int | None = None
+    foreign_change_id: int | None = None
     trust: str = "exact"
 
 
@@ -498,6 +518,18 @@ class ColdTable(Protocol):
         """Columns `path` and `position` (counted from 0) of the rows deleted from the plan's files.
 
         None when no file has deletes.
+        """
+
+    def offsets_at(
+        self, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]
+    ) -> Offsets:
+        """Per partition the first offset in a range whose record time is at or after a moment.
+
+        What `HotLog.offsets_at` answers, of records that have left the log; a partition without
+        such a row in its range is absent.
+
+        Raises:
+            SeamlineError: SNAPSHOT_GONE, STORAGE_UNAVAILABLE, COLD_FILE_MISSING.
         """
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from seamline.connectors.base import (
+    PROPERTY_PREFIX,
     READ_COMMITTED,
     ColdPlan,
     Deadline,
@@ -36,6 +37,7 @@ from seamline.sql.errors import (
     COLD_FILE_MISSING,
     COMMIT_CONFLICT,
     LOG_TRIMMED,
+    LOG_TRUNCATED,
     TABLE_NOT_FOUND,
     TOPIC_NOT_FOUND,
     SeamlineError,
@@ -101,12 +103,16 @@ class _Partition:
     def __init__(self) -> None:
         self.start = 0
         self.end = 0
+        self.epoch = 0
+        self.epoch_ends: dict[int, int] = {}
         self.records: list[Record] = []
+        self.times: dict[int, int] = {}
         self.open: dict[int, int] = {}
         self.aborted: set[int] = set()
 
     def append(self, record: Record) -> None:
         self.records.append(record)
+        self.times[record.offset] = record.timestamp_ms
         self.end = record.offset + 1
 
     @property
@@ -185,6 +191,16 @@ class MemoryLog:
         log.start = max(log.start, min(before, log.end))
         log.records = [record for record in log.records if record.offset >= log.start]
 
+    def truncate(self, topic: str, partition: int, end: int) -> None:
+        """An unclean election: offsets from `end` on are lost, and a new leader goes on there."""
+        log = self._topic(topic).partitions[partition]
+        log.end = max(log.start, min(end, log.end))
+        log.records = [record for record in log.records if record.offset < log.end]
+        log.open = {t: first for t, first in log.open.items() if first < log.end}
+        log.epoch_ends = {epoch: min(e, log.end) for epoch, e in log.epoch_ends.items()}
+        log.epoch_ends[log.epoch] = log.end
+        log.epoch += 1
+
     def compact(self, topic: str) -> None:
         """Log compaction below the stable end: of each key only the newest record stays."""
         for log in self._topic(topic).partitions:
@@ -206,6 +222,14 @@ class MemoryLog:
             for record in log.records
             if record.offset < log.stable_end and log.visible(record, READ_COMMITTED)
         ]
+
+    def times(self, topic: str) -> dict[tuple[int, int], int]:
+        """The time of every (partition, offset) there has been, trimmed ones too."""
+        return {
+            (number, offset): timestamp_ms
+            for number, log in enumerate(self._topic(topic).partitions)
+            for offset, timestamp_ms in log.times.items()
+        }
 
     # --- HotLog --------------------------------------------------------------------------------
 
@@ -236,10 +260,13 @@ class MemoryLog:
         isolation: str,
         deadline: Deadline,
         *,
+        epochs: Mapping[int, int] | None = None,
         max_records: int | None = None,
     ) -> Iterator[RawBatch]:
         """See `HotLog.read`: one batch a range."""
         deadline.check()
+        for wanted in ranges:
+            self._check_epoch(topic, wanted, (epochs or {}).get(wanted.partition))
         left = max_records
         for wanted in ranges:
             log = self._topic(topic).partitions[wanted.partition]
@@ -272,7 +299,15 @@ class MemoryLog:
             end=stable if isolation == READ_COMMITTED else high,
             high_watermark=high,
             isolation=isolation,
+            leader_epochs=Offsets({number: log.epoch for number, log in logs}),
         )
+
+    def _check_epoch(self, topic: str, wanted: OffsetRange, epoch: int | None) -> None:
+        log = self._topic(topic).partitions[wanted.partition]
+        if epoch is not None and log.epoch_ends.get(epoch, log.end) < wanted.start:
+            raise SeamlineError(
+                LOG_TRUNCATED, f"partition {wanted.partition} was cut below {wanted.start}"
+            )
 
     def _topic(self, name: str) -> _Topic:
         topic = self._topics.get(name)
@@ -370,6 +405,23 @@ class MemoryTable:
     def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:  # noqa: ARG002 - there are none
         """See `ColdTable.deleted_rows`."""
         return None
+
+    def offsets_at(
+        self, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]
+    ) -> Offsets:
+        """See `ColdTable.offsets_at`; a record's time is asked of the log that it came from."""
+        times = self._log.times(self._state.properties[f"{PROPERTY_PREFIX}topic"])
+        found: dict[int, int] = {}
+        for partition, offset, _, _ in self.rows(snapshot_id):
+            for wanted in ranges:
+                if (
+                    partition == wanted.partition
+                    and offset is not None
+                    and wanted.start <= offset < wanted.end_exclusive
+                    and times[partition, offset] >= timestamp_ms
+                ):
+                    found[partition] = min(offset, found.get(partition, offset))
+        return Offsets(found)
 
     # --- TierTable -----------------------------------------------------------------------------
 

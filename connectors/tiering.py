@@ -23,7 +23,7 @@ from seamline.connectors.base import (
     TableState,
     TopicBinding,
 )
-from seamline.connectors.iceberg.boundary import boundary_of
+from seamline.connectors.iceberg.boundary import boundary_of, foreign_change
 from seamline.sql.errors import (
     COMMIT_CONFLICT,
     LOG_TRIMMED,
@@ -45,6 +45,7 @@ class Batch:
         schema_id: Schema its rows are decoded with.
         ranges: What it reads; partitions without new offsets are absent.
         boundary: What its commit says.
+        base_epochs: Leader epochs the log had when the boundary it starts at was chosen.
     """
 
     binding: TopicBinding
@@ -52,6 +53,7 @@ class Batch:
     schema_id: int
     ranges: tuple[OffsetRange, ...]
     boundary: Boundary
+    base_epochs: Offsets = dataclasses.field(default_factory=Offsets)
 
     @property
     def mark(self) -> int:
@@ -199,6 +201,7 @@ def next_batch(
         snapshot_id=state.current_snapshot_id,
         schema_id=state.current_schema_id,
         ranges=ranges,
+        base_epochs=before.epochs,
         boundary=dataclasses.replace(
             before,
             cluster_id=bounds.cluster_id,
@@ -206,6 +209,9 @@ def next_batch(
             start=Offsets(starts),
             next=Offsets({p: start + taken[p] for p, start in starts.items()}),
             schema_id=state.current_schema_id,
+            epochs=bounds.leader_epochs,
+            base_id=state.current_snapshot_id,
+            foreign_change_id=foreign_change(state, state.current_snapshot_id),
         ),
     )
 

@@ -35,7 +35,7 @@ class Execution:
 
     Attributes:
         stream: Its result.
-        tails: What was read of each table's log, by table name; absent where Spark reads it.
+        tails: What was read of the log, by the key of the seam; absent where Spark reads it.
     """
 
     stream: ResultStream
@@ -136,6 +136,7 @@ class Executor:
             sorted(wanted),
             deadline,
             size_bytes_max=self._tail_bytes_max,
+            epochs=tail.epochs,
         )
         if tail.ranges:
             after = log.bounds([tail.seam.topic], tail.seam.isolation, deadline)[tail.seam.topic]
@@ -163,7 +164,7 @@ class Executor:
             cold=cold,
             cold_end=scan.seam.cold_end,
             deletes=deletes,
-            tail=keys[scan.seam.table] if scan.reads_hot else None,
+            tail=keys[scan.seam.key] if scan.reads_hot else None,
             rows=table.rows,
         )
 
@@ -178,7 +179,7 @@ def _stored(table: Pinned, snapshot_id: int | None) -> tuple[Field, ...]:
 
 
 def _scans_of(plan: PhysicalPlan, tail: TailRead) -> Sequence[Scan]:
-    return [s for s in plan.logical.scans if s.reads_hot and s.seam.table == tail.seam.table]
+    return [s for s in plan.logical.scans if s.reads_hot and s.seam.key == tail.seam.key]
 
 
 def _source(plan: PhysicalPlan, tail: TailRead, pinned: Mapping[str, Pinned]) -> TailSource:

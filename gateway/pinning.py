@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import time
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
@@ -18,25 +19,29 @@ from seamline.connectors.base import (
     READ_COMMITTED,
     ColdTable,
     Deadline,
+    HotLog,
     LogBounds,
+    OffsetRange,
+    Offsets,
     TableState,
     TopicBinding,
 )
-from seamline.connectors.iceberg.boundary import boundary_of
+from seamline.connectors.iceberg.boundary import boundary_of, foreign_change
 from seamline.connectors.kafka.decode import DecoderSpec
 from seamline.gateway import names, system
 from seamline.gateway.connections import Connections
 from seamline.gateway.names import TableName
-from seamline.gateway.tokens import TokenSeam
+from seamline.gateway.tokens import NOTHING, After
 from seamline.planners import seam as seams
 from seamline.planners.logical import Kind, ScanFacts
-from seamline.planners.seam import Seam
+from seamline.planners.seam import ColdSide, Seam, TokenSeam
 from seamline.sql import columns
 from seamline.sql.errors import (
+    INVALID_TOKEN,
     READ_CONFLICT,
     SCHEMA_NOT_FOUND,
     TABLE_NOT_FOUND,
-    TOKEN_EXPIRED,
+    WRITE_NOT_VISIBLE,
     SeamlineError,
 )
 from seamline.sql.qualify import Relation, TableReference, TableVersion
@@ -47,6 +52,14 @@ RAW_COLUMNS: tuple[Field, ...] = (
     *(field for field in columns.METADATA_FIELDS if field.name != columns.BATCH),
 )
 """Columns of a topic that has no table: its values are not decoded."""
+
+_OF_THE_TABLE = frozenset({"cold", "snapshots", "files"})
+"""Variants of a table that its log has no part in."""
+
+_LEADER_CHANGE_S = 5.0
+_LAST_MOMENT_S = 0.1
+_PAUSE_S_MIN = 0.002
+_PAUSE_S_MAX = 0.05
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,9 +82,54 @@ class Pinned:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Floor:
+    """How far a topic must be readable.
+
+    Attributes:
+        seen: What the session has read of it.
+        write: Exclusive ends of writes that must be readable, by partition.
+    """
+
+    seen: TokenSeam | None = None
+    write: Offsets = dataclasses.field(default_factory=Offsets)
+
+    @property
+    def end(self) -> Offsets:
+        """The exclusive ends it must show."""
+        return self.with_write(self.seen.end).write if self.seen is not None else self.write
+
+    def with_write(self, end: Mapping[int, int]) -> Floor:
+        """This floor, raised where `end` is higher."""
+        raised = {p: max(offset, self.write.get(p, 0)) for p, offset in end.items()}
+        return dataclasses.replace(self, write=self.write.replace(raised))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Target:
     name: TableName
     version: TableVersion | None
+
+    @property
+    def moment(self) -> int | str | datetime.datetime | None:
+        return self.version.value if self.version is not None else None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Topic:
+    cluster: str
+    topic: str
+    isolation: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Pins:
+    """What one call pins with: facts, and what was seen before, by full name of the table."""
+
+    tables: Mapping[TableName, ColdTable]
+    bounds: Mapping[_Topic, LogBounds]
+    token: Mapping[tuple[str, ...], TokenSeam]
+    seen: Mapping[tuple[str, ...], TokenSeam]
+    deadline: Deadline
 
 
 class Pinner:
@@ -87,6 +145,7 @@ class Pinner:
         deadline: Deadline,
         *,
         token: Sequence[TokenSeam] = (),
+        after: After = NOTHING,
     ) -> list[Pinned]:
         """Pins each reference, in order.
 
@@ -95,20 +154,28 @@ class Pinner:
             session: What the names leave unsaid.
             deadline: The statement's.
             token: Seams to place again; tables they do not name are pinned as they are now.
+            after: What tables pinned as they are now must not fall behind.
 
         Raises:
             SeamlineError: named after the cause; see `planners.seam`.
         """
         targets = [self._target(reference, session) for reference in references]
-        wanted = {target.name for target in targets}
-        tables = self._tables(wanted)
-        bounds = self._bounds(tables, wanted, deadline)
-        tables = self._tables(wanted)
-        by_token = {entry.table: entry for entry in token}
+        tables = self._tables({target.name for target in targets})
+        asked = {target: _topic_of(target, tables) for target in targets}
+        floors = self._floors(asked, session, after)
+        bounds = self._bounds(set(asked.values()) - {None}, floors, deadline)
+        tables = self._tables({target.name for target in targets})
+        pins = _Pins(
+            tables,
+            bounds,
+            {entry.table: entry for entry in token},
+            {entry.table: entry for entry in after.seen},
+            deadline,
+        )
         pinned: dict[_Target, Pinned] = {}
         for target in targets:
             if target not in pinned:
-                pinned[target] = self._pin(target, tables, bounds, by_token, deadline)
+                pinned[target] = self._pin(target, pins)
         return [pinned[target] for target in targets]
 
     # --- Facts ---------------------------------------------------------------------------------
@@ -117,7 +184,7 @@ class Pinner:
         name = names.resolve(reference.name, session, self._connections.config)
         return _Target(name, reference.version)
 
-    def _tables(self, wanted: Sequence[TableName] | set[TableName]) -> dict[TableName, ColdTable]:
+    def _tables(self, wanted: set[TableName]) -> dict[TableName, ColdTable]:
         """The tables behind the names, as they are now; a topic's own name has none."""
         found: dict[TableName, ColdTable] = {}
         loaded: dict[tuple[str, ...], ColdTable] = {}
@@ -144,48 +211,75 @@ class Pinner:
                 raise
             raise SeamlineError(TABLE_NOT_FOUND, f"table {name.display} does not exist") from error
 
+    def _floors(
+        self, asked: Mapping[_Target, _Topic | None], session: names.Session, after: After
+    ) -> dict[_Topic, Floor]:
+        """How far each topic must be readable before its ends are taken.
+
+        Raises:
+            SeamlineError: INVALID_TOKEN when a write token does not say which table it is for,
+                and the statement reads several.
+        """
+        topics = {target.name.full: topic for target, topic in asked.items() if topic is not None}
+        floors = {
+            topic: Floor(seen=seen)
+            for seen in after.seen
+            if (topic := topics.get(seen.table)) is not None
+        }
+        for write in after.writes:
+            if write.table is None and len(topics) > 1:
+                raise SeamlineError(
+                    INVALID_TOKEN,
+                    "the write token names no table, and the statement reads several",
+                    hint="seamline.write_token({partition: offset}, table='…')",
+                )
+            for full, topic in topics.items():
+                if write.table is None or self._is_name_of(write.table, full, session):
+                    floors[topic] = floors.get(topic, Floor()).with_write(write.end)
+        return floors
+
+    def _is_name_of(self, text: str, full: tuple[str, ...], session: names.Session) -> bool:
+        name = names.resolve(tuple(text.split(".")), session, self._connections.config)
+        return [part.lower() for part in name.full] == [part.lower() for part in full]
+
     def _bounds(
-        self,
-        tables: Mapping[TableName, ColdTable],
-        wanted: set[TableName],
-        deadline: Deadline,
-    ) -> dict[tuple[str, str], LogBounds]:
-        """What the log of each topic holds, by (cluster, topic): one request a cluster."""
+        self, topics: set[_Topic | None], floors: Mapping[_Topic, Floor], deadline: Deadline
+    ) -> dict[_Topic, LogBounds]:
+        """What the log of each topic holds, once it shows what it must: one request a cluster."""
         asks: dict[tuple[str, str], set[str]] = {}
-        for name in wanted:
-            binding = _binding(name, tables)
-            if binding is not None:
-                asks.setdefault((binding.cluster, binding.isolation), set()).add(binding.topic)
-        found: dict[tuple[str, str], LogBounds] = {}
-        for (cluster, isolation), topics in asks.items():
-            answers = self._connections.log(cluster).bounds(sorted(topics), isolation, deadline)
-            found.update({(cluster, topic): answer for topic, answer in answers.items()})
+        for topic in topics:
+            if topic is not None:
+                asks.setdefault((topic.cluster, topic.isolation), set()).add(topic.topic)
+        found: dict[_Topic, LogBounds] = {}
+        for (cluster, isolation), wanted in asks.items():
+            answers = self._connections.log(cluster).bounds(sorted(wanted), isolation, deadline)
+            found.update({_Topic(cluster, t, isolation): a for t, a in answers.items()})
+        for topic, floor in floors.items():
+            log = self._connections.log(topic.cluster)
+            found[topic] = wait_until_visible(log, found[topic], floor, deadline)
         return found
 
     # --- Seams ---------------------------------------------------------------------------------
 
-    def _pin(
-        self,
-        target: _Target,
-        tables: Mapping[TableName, ColdTable],
-        bounds: Mapping[tuple[str, str], LogBounds],
-        token: Mapping[tuple[str, ...], TokenSeam],
-        deadline: Deadline,
-    ) -> Pinned:
+    def _pin(self, target: _Target, pins: _Pins) -> Pinned:
         name = target.name
         if system.is_system(name):
             relation, rows = system.information_schema(name, self._connections)
             return _system(name, relation, rows)
         if name.cluster:
-            return self._pin_topic(name, bounds)
-        table = tables[name]
+            return self._pin_topic(name, pins)
+        table = pins.tables[name]
+        topic = _topic_of(target, pins.tables)
         binding = TopicBinding.from_properties(table.state.properties)
-        if target.version is not None or binding is None or name.variant == "cold":
-            return self._pin_cold(target, table, binding, token.get(name.full))
-        known = bounds.get((binding.cluster, binding.topic))
+        if topic is None or binding is None:
+            return self._pin_cold(target, table, binding, pins)
+        known = pins.bounds.get(topic)
         if known is None:
             raise SeamlineError(READ_CONFLICT, f"table {name.display} was bound to another topic")
-        seam = self._seam(table.state, binding, known, token.get(name.full), deadline)
+        if isinstance(target.moment, datetime.datetime):
+            seam = self._seam_then(table, binding, known, target.moment, pins.deadline)
+        else:
+            seam = self._seam(target, table.state, binding, known, pins)
         if name.variant in system.TABLE_VARIANTS:
             relation, rows = system.about_table(name, table, seam)
             return _system(name, relation, rows)
@@ -200,53 +294,67 @@ class Pinner:
 
     def _seam(
         self,
+        target: _Target,
         state: TableState,
         binding: TopicBinding,
         bounds: LogBounds,
-        token: TokenSeam | None,
+        pins: _Pins,
+    ) -> Seam:
+        """The seam of now, or of the token."""
+        head = cold_side(state, state.current_snapshot_id)
+        token = pins.token.get(target.name.full)
+        if token is not None:
+            own = cold_side(state, token.snapshot_id) if _is_kept(state, token) else None
+            # what is in the log alone depends on the snapshot: a later one cannot stand in
+            later = () if target.name.variant in {"hot", "seam"} else (head,)
+            sides = (*((own,) if own is not None else ()), *later)
+            return seams.repeat(state, token, sides, bounds, cluster=binding.cluster)
+        log = self._connections.log(binding.cluster)
+        seam = seam_of_now(state, head, bounds, log, binding.cluster, pins.deadline)
+        seen = pins.seen.get(target.name.full)
+        if seen is not None:
+            seams.check_same_history(state, seen, bounds)
+            seams.check_not_rolled_back(state, seam, seen)
+        return seam
+
+    def _seam_then(
+        self,
+        table: ColdTable,
+        binding: TopicBinding,
+        bounds: LogBounds,
+        moment: datetime.datetime,
         deadline: Deadline,
     ) -> Seam:
-        if token is not None:
-            return self._seam_of_token(state, binding, bounds, token)
-        boundary = boundary_of(state, state.current_snapshot_id)
-        for newer in (False, True):
-            if newer or boundary.isolation != bounds.isolation:
-                log = self._connections.log(binding.cluster)
-                bounds = log.bounds([binding.topic], boundary.isolation, deadline)[binding.topic]
-            seam = seams.pin(
-                state,
-                boundary,
-                bounds,
-                cluster=binding.cluster,
-                snapshot_id=state.current_snapshot_id,
-                bounds_are_newer=newer,
-            )
-            if seam is not None:
-                return seam
-        raise AssertionError("bounds read after the table always place the seam")
-
-    def _seam_of_token(
-        self, state: TableState, binding: TopicBinding, bounds: LogBounds, token: TokenSeam
-    ) -> Seam:
-        boundary = None
-        if token.snapshot_id in state.snapshots:
-            boundary = boundary_of(state, token.snapshot_id)
-        return seams.repeat(
-            state,
-            boundary,
-            bounds,
-            cluster=binding.cluster,
-            snapshot_id=token.snapshot_id,
-            schema_id=token.schema_id,
-            table_uuid=token.table_uuid,
-            topic_id=token.topic_id,
-            end=token.end,
+        """The seam of a past moment: the snapshot of then, and the log up to then."""
+        state = table.state
+        own = cold_side(state, snapshot_at(state, moment))
+        head = cold_side(state, state.current_snapshot_id)
+        after_ms = int(moment.timestamp() * 1000) + 1
+        log = self._connections.log(binding.cluster)
+        ends = log.offsets_at(binding.topic, after_ms, deadline)
+        trimmed = [
+            OffsetRange(p, own.boundary.next.get(p, 0), kept_from)
+            for p, kept_from in bounds.start.items()
+            if own.boundary.next.get(p, 0) < kept_from
+        ]
+        if trimmed:
+            earlier = table.offsets_at(state.current_snapshot_id, after_ms, trimmed)
+            ends = ends.replace(earlier)
+        return seams.travel(
+            state, (own, head), ends, bounds, cluster=binding.cluster, as_of=moment.isoformat(" ")
         )
 
-    def _pin_topic(self, name: TableName, bounds: Mapping[tuple[str, str], LogBounds]) -> Pinned:
+    def _pin_topic(self, name: TableName, pins: _Pins) -> Pinned:
         (topic,) = name.path
-        known = bounds[name.cluster, topic]
-        seam = seams.hot_only(name.full, known, cluster=name.cluster)
+        known = pins.bounds[_Topic(name.cluster, topic, READ_COMMITTED)]
+        token = pins.token.get(name.full)
+        if token is not None:
+            seam = seams.repeat_topic(name.full, token, known, cluster=name.cluster)
+        else:
+            seam = seams.hot_only(name.full, known, cluster=name.cluster)
+            seen = pins.seen.get(name.full)
+            if seen is not None:
+                seams.check_same_topic(seen, known)
         return Pinned(
             relation=_relation(RAW_COLUMNS),
             facts=ScanFacts("hot", seam),
@@ -254,21 +362,21 @@ class Pinner:
         )
 
     def _pin_cold(
-        self,
-        target: _Target,
-        table: ColdTable,
-        binding: TopicBinding | None,
-        token: TokenSeam | None,
+        self, target: _Target, table: ColdTable, binding: TopicBinding | None, pins: _Pins
     ) -> Pinned:
         state = table.state
-        snapshot_id, schema_id = _snapshot(state, target.version)
-        if token is not None and target.version is None:
-            if token.snapshot_id is not None and token.snapshot_id not in state.snapshots:
-                raise SeamlineError(
-                    TOKEN_EXPIRED, f"snapshot {token.snapshot_id} of {state.display_name} is gone"
-                )
-            snapshot_id, schema_id = token.snapshot_id, token.schema_id
-        seam = seams.cold_only(state, snapshot_id, schema_id=schema_id)
+        token = None if target.version is not None else pins.token.get(target.name.full)
+        seen = None if target.version is not None else pins.seen.get(target.name.full)
+        if token is not None:
+            seam = seams.repeat_cold(state, token)
+        else:
+            snapshot_id, schema_id = _snapshot(state, target.version)
+            as_of = str(target.moment) if target.version is not None else ""
+            seam = seams.cold_only(state, snapshot_id, schema_id=schema_id, as_of=as_of)
+        if seen is not None:
+            seams.check_same_table(state, seen)
+            if binding is None:
+                seams.check_not_rolled_back(state, seam, seen)
         if target.name.variant in system.TABLE_VARIANTS:
             relation, rows = system.about_table(target.name, table, seam)
             return _system(target.name, relation, rows)
@@ -279,14 +387,84 @@ class Pinner:
         )
 
 
-def _binding(name: TableName, tables: Mapping[TableName, ColdTable]) -> TopicBinding | None:
-    """The topic behind a name, None when its log is of no interest."""
+# --- The protocol's steps, over any log and any table -----------------------------------------
+
+
+def wait_until_visible(
+    log: HotLog, bounds: LogBounds, floor: Floor, deadline: Deadline
+) -> LogBounds:
+    """The bounds of a topic, taken once it is readable as far as it must be.
+
+    A session's earlier read was readable then, so it is waited for only as long as a change of
+    leaders takes; a write is waited for until the deadline.
+
+    Raises:
+        SeamlineError: WRITE_NOT_VISIBLE when a write does not become readable; HISTORY_CHANGED
+            when the topic is another one, or lost what the session has read.
+    """
+    started = time.monotonic()
+    pause_s = _PAUSE_S_MIN
+    while True:
+        if floor.seen is not None and bounds.topic_id != floor.seen.topic_id:
+            return bounds  # placing the seam tells what happened
+        problem = seams.invisible(bounds, floor.end)
+        if problem is None:
+            return bounds
+        waited_s = time.monotonic() - started
+        if floor.write and deadline.remaining_s() < _LAST_MOMENT_S:
+            raise SeamlineError(WRITE_NOT_VISIBLE, f"{problem}, after {waited_s:.1f} s")
+        if not floor.write and waited_s > _LEADER_CHANGE_S:
+            return bounds
+        deadline.check()
+        time.sleep(pause_s)
+        pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
+        bounds = log.bounds([bounds.topic], bounds.isolation, deadline)[bounds.topic]
+
+
+def cold_side(state: TableState, snapshot_id: int | None) -> ColdSide:
+    """A snapshot with the boundary at it.
+
+    Raises:
+        SeamlineError: BOUNDARY_MISSING, BOUNDARY_INVALID.
+    """
+    boundary = boundary_of(state, snapshot_id)
+    assert snapshot_id is not None
+    return ColdSide(snapshot_id, boundary, foreign_change(state, snapshot_id))
+
+
+def seam_of_now(
+    state: TableState,
+    head: ColdSide,
+    bounds: LogBounds,
+    log: HotLog,
+    cluster: str,
+    deadline: Deadline,
+) -> Seam:
+    """Places the seam; asks the log again when its ends are older than the table's last commit."""
+    for newer in (False, True):
+        if newer or head.boundary.isolation != bounds.isolation:
+            bounds = log.bounds([bounds.topic], head.boundary.isolation, deadline)[bounds.topic]
+        seam = seams.pin(state, head, bounds, cluster=cluster, bounds_are_newer=newer)
+        if seam is not None:
+            return seam
+    raise AssertionError("bounds read after the table always place the seam")
+
+
+def _is_kept(state: TableState, token: TokenSeam) -> bool:
+    return token.snapshot_id in state.snapshots
+
+
+def _topic_of(target: _Target, tables: Mapping[TableName, ColdTable]) -> _Topic | None:
+    """The topic that must be asked for a target, None when its log is of no interest."""
+    name = target.name
     if name.cluster:
-        return TopicBinding(name.cluster, name.path[-1], isolation=READ_COMMITTED)
+        return _Topic(name.cluster, name.path[-1], READ_COMMITTED)
     table = tables.get(name)
-    if table is None or name.variant == "cold":
+    is_snapshot = target.version is not None and not isinstance(target.moment, datetime.datetime)
+    if table is None or is_snapshot or name.variant in _OF_THE_TABLE:
         return None
-    return TopicBinding.from_properties(table.state.properties)
+    binding = TopicBinding.from_properties(table.state.properties)
+    return None if binding is None else _Topic(binding.cluster, binding.topic, binding.isolation)
 
 
 def _relation(fields: tuple[Field, ...]) -> Relation:
@@ -332,12 +510,21 @@ def _version_id(state: TableState, version: TableVersion) -> int:
                 )
             return ref.snapshot_id
         case datetime.datetime():
-            moment = int(version.value.timestamp() * 1000)
-            earlier = [s for at, s in state.snapshot_log if at <= moment]
-            if not earlier:
-                raise SeamlineError(
-                    TABLE_NOT_FOUND,
-                    f"table {state.display_name} has no snapshot as old as {version.value}",
-                    hint="`t$snapshots` lists the snapshots that are kept.",
-                )
-            return earlier[-1]
+            return snapshot_at(state, version.value)
+
+
+def snapshot_at(state: TableState, moment: datetime.datetime) -> int:
+    """The snapshot that was the head of the table at a moment.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND when none that is known is as old.
+    """
+    moment_ms = int(moment.timestamp() * 1000)
+    earlier = [s for at_ms, s in state.snapshot_log if at_ms <= moment_ms]
+    if not earlier or earlier[-1] not in state.snapshots:
+        raise SeamlineError(
+            TABLE_NOT_FOUND,
+            f"table {state.display_name} has no snapshot as old as {moment}",
+            hint="`t$snapshots` lists the snapshots that are kept.",
+        )
+    return earlier[-1]

@@ -19,13 +19,14 @@ from seamline.gateway.connections import Connections
 from seamline.gateway.executor import Execution, Executor
 from seamline.gateway.names import Session
 from seamline.gateway.pinning import Pinned, Pinner
-from seamline.gateway.tokens import TokenSeam
+from seamline.gateway.tokens import After
 from seamline.planners.bind import bind
 from seamline.planners.logical import LogicalPlan, Scan, ScanFacts
 from seamline.planners.physical import PhysicalPlan
 from seamline.planners.pipeline import finish, optimize
 from seamline.planners.route import DUCKDB, Limits
 from seamline.planners.rules.prune_tail_by_time import moments, prune_tail_by_time
+from seamline.planners.seam import TokenSeam
 from seamline.sql.errors import (
     COLD_FILE_MISSING,
     LOG_TRIMMED,
@@ -51,6 +52,7 @@ class QueryRequest:
         session: What its names leave unsaid.
         engine: `auto`, `duckdb` or `spark`.
         token: Seams to place again.
+        after: What it must not fall behind.
         now: The moment it was asked.
     """
 
@@ -58,6 +60,7 @@ class QueryRequest:
     session: Session
     engine: str
     token: Sequence[TokenSeam]
+    after: After
     now: datetime.datetime
 
 
@@ -103,7 +106,9 @@ class Queries:
         """
         found = references(request.tree)
         as_of = datetime.datetime.now(datetime.UTC)
-        pinned = self._pinner.pin(found, request.session, deadline, token=request.token)
+        pinned = self._pinner.pin(
+            found, request.session, deadline, token=request.token, after=request.after
+        )
         query = qualify(request.tree, [table.relation for table in pinned], now=request.now)
         by_id = {scan.scan_id: table for scan, table in zip(query.scans, pinned, strict=True)}
         logical = optimize(bind(query, {s: table.facts for s, table in by_id.items()}))

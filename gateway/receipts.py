@@ -22,15 +22,17 @@ def receipt(
     *,
     as_of: datetime.datetime,
     token: str,
+    session: str,
     retries: int,
 ) -> dict[str, Any]:
     """The receipt of a statement.
 
     Args:
         plan: The plan it ran by.
-        tails: What was read here of each table's log.
+        tails: What was read here of the log, by the key of the seam.
         as_of: The moment the ends were read: every record committed before it is reflected.
         token: Repeats the read.
+        session: Passed on as `after`, keeps later reads from falling behind this one.
         retries: How often the tables had to be pinned again before the first row.
     """
     return {
@@ -42,17 +44,19 @@ def receipt(
         "rows_hot": sum(tail.records for tail in tails.values()),
         "bytes_cold": plan.estimate.cold_bytes,
         "bytes_hot": sum(tail.size_bytes for tail in tails.values()),
-        "tables": [_table(plan, seam, tails.get(seam.table)) for seam in plan.seams],
+        "tables": [_table(plan, seam, tails.get(seam.key)) for seam in plan.seams],
         "token": token,
+        "session": session,
     }
 
 
 def _table(plan: PhysicalPlan, seam: Seam, tail: Tail | None) -> dict[str, Any]:
-    scans = [scan for scan in plan.logical.scans if scan.seam.table == seam.table]
+    scans = [scan for scan in plan.logical.scans if scan.seam.key == seam.key]
     cold = [plan.cold[scan.scan_id] for scan in scans if scan.scan_id in plan.cold]
-    read = plan.tails.get(seam.table)
+    read = plan.tails.get(seam.key)
     return {
         "table": list(seam.table),
+        "as_of": seam.as_of or None,
         "snapshot_id": seam.snapshot_id,
         "schema_id": seam.schema_id,
         "topic": seam.topic or None,

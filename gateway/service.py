@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from seamline.connectors.base import Engine
 from seamline.connectors.duckdb.engine import DuckDBEngine
-from seamline.gateway import names, receipts
+from seamline.gateway import names, receipts, tokens
 from seamline.gateway.commands import Commands, Rows
 from seamline.gateway.config import Config
 from seamline.gateway.connections import Connections
@@ -32,9 +32,10 @@ from seamline.gateway.queries import Planned, Queries, QueryRequest
 from seamline.gateway.results import ResultSpool
 from seamline.gateway.spark import spark_engine
 from seamline.gateway.statements import FINAL, State, Statement, StatementRequest
-from seamline.gateway.tokens import TokenSeam, TokenSigner, kept_secret
+from seamline.gateway.tokens import TokenSigner, kept_secret
 from seamline.planners.explain import explain
 from seamline.planners.route import DUCKDB, ENGINES, SPARK, Limits
+from seamline.planners.seam import TokenSeam, remember
 from seamline.sql import parameters, parse, types
 from seamline.sql.binder.scope import Output
 from seamline.sql.errors import (
@@ -215,6 +216,7 @@ class Service:
             session=session,
             engine=request.engine,
             token=seams,
+            after=self._signer.after(request.after, statement.principal),
             now=datetime.datetime.fromtimestamp(statement.submitted_at, datetime.UTC),
         )
 
@@ -227,12 +229,15 @@ class Service:
 
         running = self._queries.start(request, statement.deadline, planned)
         plan = running.planned.plan
+        seen = [remember(s) for s in plan.seams if (s.table_uuid or s.topic) and not s.as_of]
         statement.receipt = receipts.receipt(
             plan,
             running.execution.tails,
             as_of=running.planned.as_of,
-            token=self._signer.sign(
-                [s for s in plan.seams if s.table_uuid or s.topic], statement.principal
+            token=self._signer.sign(seen, statement.principal),
+            session=self._signer.sign(
+                tokens.session(request.after.seen, () if request.token else seen),
+                statement.principal,
             ),
             retries=running.retries,
         )

@@ -41,7 +41,8 @@ class StatementRequest:
         schema: Default schema of its names.
         dialect: Another dialect it is written in.
         engine: `auto`, `duckdb` or `spark`.
-        token: A token of an earlier receipt.
+        token: A token of an earlier receipt: the same rows again.
+        after: Tokens it must not fall behind: of the session, and of writes.
         timeout_s: Seconds it may take; None means the gateway's limit.
         row_limit: Rows after which the result is cut off, and says so.
     """
@@ -53,6 +54,7 @@ class StatementRequest:
     dialect: str | None = None
     engine: str = "auto"
     token: str | None = None
+    after: tuple[str, ...] = ()
     timeout_s: float | None = None
     row_limit: int | None = None
 

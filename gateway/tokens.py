@@ -1,12 +1,18 @@
 """Tokens: the seams of a statement, signed, so that its rows can be read again.
 
+A session passes on what it has seen, and a client what it has written, so that no later read falls
+behind either.
+
 A token is compact and versioned, belongs to the principal it was given to, and has an age. What is
 in it is not secret; what matters is that nobody can make one up.
 """
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import dataclasses
+import json
 import pathlib
 import secrets
 from collections.abc import Sequence
@@ -15,33 +21,43 @@ from typing import Any
 import itsdangerous
 
 from seamline.connectors.base import Offsets
-from seamline.planners.seam import Seam
+from seamline.planners.seam import TokenSeam
 from seamline.sql.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
 
 _VERSION = 1
 _SALT = "seamline-token"
+_WRITE_PREFIX = "w1."
 LENGTH_MAX = 64_000
+SESSION_TABLES_MAX = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TokenSeam:
-    """What a token keeps of a seam: enough to place it again.
+class Write:
+    """A write that a statement must see.
 
     Attributes:
-        table: Full name of the table.
-        table_uuid: Its id.
-        snapshot_id: The cold snapshot.
-        schema_id: The schema it was read with.
-        topic_id: Id of the topic; empty without one.
-        end: Exclusive ends of the reading.
+        table: The table it went to, as the client calls it; None for the statement's only one.
+        end: Per partition the offset after the acknowledged one.
     """
 
-    table: tuple[str, ...]
-    table_uuid: str
-    snapshot_id: int | None
-    schema_id: int
-    topic_id: str
+    table: str | None
     end: Offsets
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class After:
+    """What a statement must not fall behind.
+
+    Attributes:
+        seen: What the session has read, one entry a table.
+        writes: What was written, and acknowledged.
+    """
+
+    seen: tuple[TokenSeam, ...] = ()
+    writes: tuple[Write, ...] = ()
+
+
+NOTHING = After()
 
 
 class TokenSigner:
@@ -56,14 +72,26 @@ class TokenSigner:
         self._serializer = itsdangerous.URLSafeTimedSerializer(secret, salt=_SALT)
         self._age_seconds_max = age_seconds_max
 
-    def sign(self, seams: Sequence[Seam], principal: str) -> str:
-        """The token of a statement."""
-        body = [
-            [list(s.table), s.table_uuid, s.snapshot_id, s.schema_id, s.topic_id, s.end.to_json()]
-            for s in seams
-        ]
+    def sign(self, seams: Sequence[TokenSeam], principal: str) -> str:
+        """The token of some seams."""
+        body = [_to_json(seam) for seam in seams]
         token = self._serializer.dumps([_VERSION, principal, body])
         return str(token)
+
+    def after(self, tokens: Sequence[str], principal: str) -> After:
+        """What tokens of a session, and write tokens, ask for together; a session may be old.
+
+        Raises:
+            SeamlineError: INVALID_TOKEN.
+        """
+        seen: dict[tuple[str, ...], TokenSeam] = {}
+        writes = []
+        for token in tokens:
+            if token.startswith(_WRITE_PREFIX):
+                writes.append(_write(token))
+            else:
+                seen.update({entry.table: entry for entry in self._read(token, principal, None)})
+        return After(tuple(seen.values()), tuple(writes))
 
     def read(self, token: str, principal: str) -> tuple[TokenSeam, ...]:
         """The seams of a token.
@@ -72,13 +100,18 @@ class TokenSigner:
             SeamlineError: INVALID_TOKEN for one that is forged, broken, of another version or of
                 another principal; TOKEN_EXPIRED for one that is too old.
         """
+        return self._read(token, principal, self._age_seconds_max)
+
+    def _read(
+        self, token: str, principal: str, age_seconds_max: int | None
+    ) -> tuple[TokenSeam, ...]:
         if len(token) > LENGTH_MAX:
             raise SeamlineError(INVALID_TOKEN, "the token is too long to be one")
         try:
-            version, owner, body = self._serializer.loads(token, max_age=self._age_seconds_max)
+            version, owner, body = self._serializer.loads(token, max_age=age_seconds_max)
             if version != _VERSION:
                 raise SeamlineError(INVALID_TOKEN, f"the token is of version {version}")
-            seams = tuple(_token_seam(entry) for entry in body)
+            seams = tuple(_from_json(entry) for entry in body)
         except itsdangerous.SignatureExpired as error:
             raise SeamlineError(
                 TOKEN_EXPIRED, f"the token is older than {self._age_seconds_max} s"
@@ -92,15 +125,69 @@ class TokenSigner:
         return seams
 
 
-def _token_seam(entry: Any) -> TokenSeam:
-    table, uuid, snapshot_id, schema_id, topic_id, end = entry
-    return TokenSeam(tuple(table), uuid, snapshot_id, schema_id, topic_id, Offsets.from_json(end))
+def session(before: Sequence[TokenSeam], now: Sequence[TokenSeam]) -> list[TokenSeam]:
+    """What a session has seen after one more read: the newest seam of each table."""
+    newest = {entry.table: entry for entry in before}
+    for entry in now:
+        newest.pop(entry.table, None)
+        newest[entry.table] = entry
+    return list(newest.values())[-SESSION_TABLES_MAX:]
+
+
+def _to_json(seam: TokenSeam) -> list[Any]:
+    return [
+        list(seam.table),
+        seam.table_uuid,
+        seam.snapshot_id,
+        seam.schema_id,
+        seam.topic_id,
+        # the difference is mostly small, so that the token stays compact
+        [[p, start := seam.boundary.get(p, 0), end - start] for p, end in seam.end.items()],
+        seam.foreign_change_id,
+    ]
+
+
+def _from_json(entry: Any) -> TokenSeam:
+    table, uuid, snapshot_id, schema_id, topic_id, offsets, foreign_change_id = entry
+    return TokenSeam(
+        tuple(table),
+        uuid,
+        snapshot_id,
+        schema_id,
+        topic_id,
+        Offsets({int(p): int(start) for p, start, _ in offsets}),
+        Offsets({int(p): int(start) + int(count) for p, start, count in offsets}),
+        foreign_change_id,
+    )
+
+
+def _write(token: str) -> Write:
+    """The write a client's token stands for. It is not signed: it can only make its owner wait."""
+    try:
+        text = token.removeprefix(_WRITE_PREFIX)
+        body = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        table, last = body["table"], Offsets.from_json(body["offsets"])
+        return Write(
+            None if table is None else str(table),
+            Offsets({p: offset + 1 for p, offset in last.items()}),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SeamlineError(
+            INVALID_TOKEN,
+            "the write token is broken",
+            hint="Make it with seamline.write_token({partition: offset}).",
+        ) from error
 
 
 def kept_secret(path: pathlib.Path) -> str:
     """The secret in a file, made and written on the first call; readable by the owner only."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-        path.write_text(secrets.token_urlsafe(32), encoding="utf-8")
+        # whoever links first has made it; nobody ever sees half of it
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(32), encoding="utf-8")
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(draft)
+        draft.unlink()
     return path.read_text(encoding="utf-8").strip()

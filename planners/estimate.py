@@ -41,7 +41,7 @@ def estimate(plan: LogicalPlan, cold: Mapping[str, ColdPlan]) -> Estimate:
     """
     tails: dict[tuple[str, ...], dict[int, tuple[int, int]]] = {}
     for scan in plan.scans:
-        merge_ranges(tails.setdefault(scan.seam.table, {}), scan)
+        merge_ranges(tails.setdefault(scan.seam.key, {}), scan)
     return Estimate(
         cold_rows=sum(plan_.rows for plan_ in cold.values()),
         cold_bytes=sum(plan_.size_bytes for plan_ in cold.values()),

@@ -25,8 +25,8 @@ def explain(plan: PhysicalPlan) -> list[str]:
     seen: dict[tuple[str, ...], None] = {}
     for scan in plan.logical.scans:
         lines.append("")
-        lines.extend(_scan(plan, scan, repeated=scan.seam.table in seen))
-        seen[scan.seam.table] = None
+        lines.extend(_scan(plan, scan, repeated=scan.seam.key in seen))
+        seen[scan.seam.key] = None
     return lines
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from seamline.connectors.base import ColdPlan, OffsetRange
+from seamline.connectors.base import ColdPlan, OffsetRange, Offsets
 from seamline.planners.estimate import Estimate, merge_ranges
 from seamline.planners.logical import LogicalPlan, Scan
 from seamline.planners.route import Route
@@ -29,6 +29,18 @@ class TailRead:
         """Offsets to read; records are at most as many."""
         return sum(len(r) for r in self.ranges)
 
+    @property
+    def epochs(self) -> Offsets:
+        """The epochs known of where ranges start: those that start at the boundary itself."""
+        known, boundary = self.seam.epochs, self.seam.boundary
+        return Offsets(
+            {
+                r.partition: known[r.partition]
+                for r in self.ranges
+                if r.partition in known and r.start == boundary[r.partition]
+            }
+        )
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PhysicalPlan:
@@ -37,7 +49,7 @@ class PhysicalPlan:
     Attributes:
         logical: The plan after the rules.
         cold: Files by scan id; scans without a cold side are absent.
-        tails: Tail readings by table name; tables without a hot side are absent.
+        tails: Tail readings by the key of their seam; tables without a hot side are absent.
         estimate: How much that is.
         route: The engine and the reason.
     """
@@ -50,19 +62,19 @@ class PhysicalPlan:
 
     @property
     def seams(self) -> tuple[Seam, ...]:
-        """The seam of each table, once, in the order of the statement."""
-        found = {scan.seam.table: scan.seam for scan in self.logical.scans}
+        """Each seam once, in the order of the statement."""
+        found = {scan.seam.key: scan.seam for scan in self.logical.scans}
         return tuple(found.values())
 
 
 def physical_plan(
     plan: LogicalPlan, cold: Mapping[str, ColdPlan], estimate: Estimate, route: Route
 ) -> PhysicalPlan:
-    """Puts the parts together; scans of one table share one reading of its tail."""
+    """Puts the parts together; scans of one seam share one reading of its tail."""
     tables: dict[tuple[str, ...], list[Scan]] = {}
     for scan in plan.scans:
         if scan.reads_hot:
-            tables.setdefault(scan.seam.table, []).append(scan)
+            tables.setdefault(scan.seam.key, []).append(scan)
     tails = {}
     for name, scans in tables.items():
         merged: dict[int, tuple[int, int]] = {}

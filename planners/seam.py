@@ -11,7 +11,7 @@ to meet without a hole or an overlap, the answer is a named error, never fewer o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from seamline.connectors.base import Boundary, LogBounds, OffsetRange, Offsets, TableState
 from seamline.sql.errors import (
@@ -43,6 +43,9 @@ class Seam:
         cold_end: When set, cold rows at or past these offsets do not belong to the cut: a later
             snapshot stands in for the one the cut was made with.
         skipped: Bad records the snapshot leaves out under the policy `skip`.
+        epochs: Leader epochs the log had at `boundary`, where known.
+        foreign_change_id: See `Boundary.foreign_change_id`, at the snapshot.
+        as_of: What the statement asks of this table's past, as it says it; empty for the present.
     """
 
     table: tuple[str, ...]
@@ -58,6 +61,14 @@ class Seam:
     pending: int = 0
     cold_end: Offsets | None = None
     skipped: int = 0
+    epochs: Offsets = dataclasses.field(default_factory=Offsets)
+    foreign_change_id: int | None = None
+    as_of: str = ""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Tells it from the other seams of a statement: a table has one a moment asked for."""
+        return (*self.table, self.as_of)
 
     @property
     def hot_ranges(self) -> tuple[OffsetRange, ...]:
@@ -71,28 +82,79 @@ class Seam:
     @property
     def display_name(self) -> str:
         """Dotted name for messages."""
-        return ".".join(self.table)
+        name = ".".join(self.table)
+        return f"{name} as of {self.as_of}" if self.as_of else name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ColdSide:
+    """A snapshot that a read may take its cold rows from.
+
+    Attributes:
+        snapshot_id: The snapshot.
+        boundary: The boundary at it.
+        foreign_change_id: See `Boundary.foreign_change_id`, at it.
+    """
+
+    snapshot_id: int
+    boundary: Boundary
+    foreign_change_id: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TokenSeam:
+    """What a token keeps of a seam: enough to place it again, and to see that history changed.
+
+    Attributes:
+        table: Full name of the table.
+        table_uuid: Its id.
+        snapshot_id: The cold snapshot.
+        schema_id: The schema it was read with.
+        topic_id: Id of the topic; empty without one.
+        boundary: First offset not in the snapshot, per partition.
+        end: Exclusive ends of the reading.
+        foreign_change_id: See `Boundary.foreign_change_id`, at the snapshot.
+    """
+
+    table: tuple[str, ...]
+    table_uuid: str
+    snapshot_id: int | None
+    schema_id: int
+    topic_id: str
+    boundary: Offsets
+    end: Offsets
+    foreign_change_id: int | None = None
+
+
+def remember(seam: Seam) -> TokenSeam:
+    """What a token keeps of a seam."""
+    return TokenSeam(
+        seam.table,
+        seam.table_uuid,
+        seam.snapshot_id,
+        seam.schema_id,
+        seam.topic_id,
+        seam.boundary,
+        seam.end,
+        seam.foreign_change_id,
+    )
 
 
 def pin(
     state: TableState,
-    boundary: Boundary,
+    cold: ColdSide,
     bounds: LogBounds,
     *,
     cluster: str,
-    snapshot_id: int | None,
-    schema_id: int | None = None,
     bounds_are_newer: bool = False,
 ) -> Seam | None:
     """Places the seam of one table.
 
     Args:
         state: The table's metadata.
-        boundary: The boundary at `snapshot_id`.
-        bounds: What the log holds, under `boundary.isolation`.
+        cold: The snapshot to read.
+        bounds: What the log holds, under the boundary's isolation.
         cluster: Name of the cluster in the configuration.
-        snapshot_id: The cold snapshot to read.
-        schema_id: Schema to read with; the current one when None.
         bounds_are_newer: Whether `bounds` were read after `state`. Ends are read first, so a
             boundary past the log's end may only mean that a commit landed in between; read again
             afterwards, it means that the log has lost records.
@@ -103,6 +165,7 @@ def pin(
     Raises:
         SeamlineError: TOPIC_RECREATED, LOG_TRIMMED or LOG_TRUNCATED.
     """
+    boundary = cold.boundary
     check_topic(boundary, bounds)
     place = f"of topic {bounds.topic}"
     starts: dict[int, int] = {}
@@ -134,8 +197,8 @@ def pin(
     return Seam(
         table=state.name,
         table_uuid=state.uuid,
-        snapshot_id=snapshot_id,
-        schema_id=state.current_schema_id if schema_id is None else schema_id,
+        snapshot_id=cold.snapshot_id,
+        schema_id=state.current_schema_id,
         cluster=cluster,
         topic=bounds.topic,
         topic_id=bounds.topic_id,
@@ -144,6 +207,8 @@ def pin(
         end=Offsets(ends),
         pending=bounds.pending,
         skipped=boundary.skipped,
+        epochs=boundary.epochs,
+        foreign_change_id=cold.foreign_change_id,
     )
 
 
@@ -205,79 +270,262 @@ def hot_only(name: tuple[str, ...], bounds: LogBounds, *, cluster: str, schema_i
     )
 
 
-def cold_only(state: TableState, snapshot_id: int | None, *, schema_id: int | None = None) -> Seam:
+def cold_only(
+    state: TableState, snapshot_id: int | None, *, schema_id: int | None = None, as_of: str = ""
+) -> Seam:
     """The seam of an Iceberg table without a topic: the snapshot is everything."""
     return Seam(
         table=state.name,
         table_uuid=state.uuid,
         snapshot_id=snapshot_id,
         schema_id=state.current_schema_id if schema_id is None else schema_id,
+        as_of=as_of,
     )
+
+
+def repeat_cold(state: TableState, token: TokenSeam) -> Seam:
+    """Places the seam of a snapshot again.
+
+    Raises:
+        SeamlineError: HISTORY_CHANGED, TOKEN_EXPIRED.
+    """
+    check_same_table(state, token)
+    if token.snapshot_id is not None and token.snapshot_id not in state.snapshots:
+        raise SeamlineError(
+            TOKEN_EXPIRED, f"snapshot {token.snapshot_id} of {state.display_name} has expired"
+        )
+    return cold_only(state, token.snapshot_id, schema_id=token.schema_id)
+
+
+def repeat_topic(
+    name: tuple[str, ...], token: TokenSeam, bounds: LogBounds, *, cluster: str
+) -> Seam:
+    """Places the seam of a topic without a table again.
+
+    Raises:
+        SeamlineError: HISTORY_CHANGED, TOKEN_EXPIRED.
+    """
+    check_same_topic(token, bounds)
+    for partition, start in token.boundary.items():
+        if bounds.start.get(partition, 0) > start and token.end[partition] > start:
+            raise SeamlineError(
+                TOKEN_EXPIRED,
+                f"partition {partition} of topic {bounds.topic} was trimmed past offset {start}",
+            )
+    seam = hot_only(name, bounds, cluster=cluster, schema_id=token.schema_id)
+    return dataclasses.replace(seam, boundary=token.boundary, end=token.end, pending=0)
 
 
 def repeat(
     state: TableState,
-    boundary: Boundary | None,
+    token: TokenSeam,
+    sides: Sequence[ColdSide],
     bounds: LogBounds,
     *,
     cluster: str,
-    snapshot_id: int | None,
-    schema_id: int,
-    table_uuid: str,
-    topic_id: str,
-    end: Offsets,
 ) -> Seam:
     """Places a seam again, as a token remembers it.
 
     Args:
         state: The table's metadata now.
-        boundary: The boundary at the token's snapshot, None when that snapshot has expired.
+        token: What is remembered.
+        sides: Snapshots that may serve, best first: the token's own if it is kept, then later
+            ones, which hold the token's rows and more.
         bounds: What the log holds now.
         cluster: Name of the cluster in the configuration.
-        snapshot_id: The token's snapshot.
-        schema_id: The schema it was read with.
-        table_uuid: The table it was read from.
-        topic_id: The topic it was read from.
-        end: Exclusive ends of the reading.
 
     Raises:
         SeamlineError: HISTORY_CHANGED when table or topic are no longer the same, TOKEN_EXPIRED
             when rows the token stands for are no longer kept.
     """
-    if state.uuid != table_uuid:
-        raise SeamlineError(
-            HISTORY_CHANGED, f"table {state.display_name} was dropped and created again"
-        )
-    if bounds.topic_id != topic_id:
-        raise SeamlineError(HISTORY_CHANGED, f"topic {bounds.topic} was created again")
-    if boundary is None:
-        raise SeamlineError(
-            TOKEN_EXPIRED, f"snapshot {snapshot_id} of {state.display_name} has expired"
-        )
-    starts: dict[int, int] = {}
+    check_same_history(state, token, bounds)
+    reason = f"snapshot {token.snapshot_id} of {state.display_name} has expired"
+    for side in sides:
+        later = side.snapshot_id != token.snapshot_id
+        if later and side.foreign_change_id != token.foreign_change_id:
+            reason += ", and rows have been changed since"
+            continue
+        trimmed = _trimmed(side, token.end, bounds)
+        if trimmed is not None:
+            reason = f"partition {trimmed} of topic {bounds.topic} was trimmed past the token"
+            continue
+        return _cut(state, side, token.end, bounds, cluster=cluster, schema_id=token.schema_id)
+    raise SeamlineError(TOKEN_EXPIRED, reason)
+
+
+def _trimmed(side: ColdSide, end: Mapping[int, int], bounds: LogBounds) -> int | None:
+    """A partition whose rows between a snapshot and an end are no longer in the log."""
     for partition, stop in end.items():
-        start = min(stop, boundary.next.get(partition, 0))
-        starts[partition] = start
-        if stop > bounds.high_watermark.get(partition, 0):
-            raise SeamlineError(
-                HISTORY_CHANGED,
-                f"partition {partition} of topic {bounds.topic} lost records the token stands for",
-            )
+        start = side.boundary.next.get(partition, 0)
         if start < stop and bounds.start.get(partition, 0) > start:
-            raise SeamlineError(
-                TOKEN_EXPIRED,
-                f"partition {partition} of topic {bounds.topic} was trimmed past offset {start}",
-            )
+            return partition
+    return None
+
+
+def _cut(
+    state: TableState,
+    side: ColdSide,
+    end: Offsets,
+    bounds: LogBounds,
+    *,
+    cluster: str,
+    schema_id: int,
+    as_of: str = "",
+) -> Seam:
+    """The seam that ends where it is told to, whatever the snapshot holds past that."""
+    held = side.boundary.next
+    past = any(offset > end.get(partition, 0) for partition, offset in held.items())
     return Seam(
         table=state.name,
         table_uuid=state.uuid,
-        snapshot_id=snapshot_id,
+        snapshot_id=side.snapshot_id,
         schema_id=schema_id,
         cluster=cluster,
         topic=bounds.topic,
         topic_id=bounds.topic_id,
         isolation=bounds.isolation,
-        boundary=Offsets(starts),
+        boundary=Offsets({p: min(stop, held.get(p, 0)) for p, stop in end.items()}),
         end=end,
-        skipped=boundary.skipped,
+        cold_end=end if past else None,
+        skipped=side.boundary.skipped,
+        epochs=side.boundary.epochs,
+        foreign_change_id=side.foreign_change_id,
+        as_of=as_of,
     )
+
+
+def travel(
+    state: TableState,
+    sides: Sequence[ColdSide],
+    ends_then: Offsets,
+    bounds: LogBounds,
+    *,
+    cluster: str,
+    as_of: str,
+) -> Seam:
+    """Places the seam of a past moment: the snapshot of then, and the log up to then.
+
+    Args:
+        state: The table's metadata now.
+        sides: The snapshot that was the table's at the moment, then those that may stand in for
+            it when the log no longer reaches back to it.
+        ends_then: Per partition the first offset after the moment.
+        bounds: What the log holds now.
+        cluster: Name of the cluster in the configuration.
+        as_of: The moment, as the statement says it.
+
+    Raises:
+        SeamlineError: LOG_TRIMMED when neither the log nor a later snapshot holds what came
+            between the snapshot of the moment and the moment.
+    """
+    own = sides[0]
+    check_topic(own.boundary, bounds)
+    snapshot = state.snapshots[own.snapshot_id]
+    schema_id = state.current_schema_id if snapshot.schema_id is None else snapshot.schema_id
+    ends = {}
+    for partition in {**own.boundary.next, **bounds.end}:
+        start = own.boundary.next.get(partition, 0)
+        stop = min(ends_then.get(partition, start), bounds.end.get(partition, start))
+        ends[partition] = max(start, stop)
+    end = Offsets(ends)
+    for side in sides:
+        same = side is own or side.foreign_change_id == own.foreign_change_id
+        if same and _trimmed(side, end, bounds) is None:
+            return _cut(state, side, end, bounds, cluster=cluster, schema_id=schema_id, as_of=as_of)
+    raise SeamlineError(
+        LOG_TRIMMED,
+        f"topic {bounds.topic} no longer reaches back to snapshot {own.snapshot_id}, and rows of "
+        f"{state.display_name} have been changed since",
+        hint="Read the snapshot itself with FOR VERSION AS OF; `t$snapshots` lists them.",
+    )
+
+
+# --- Sessions: what a read must not fall behind ------------------------------------------------
+
+
+def check_same_history(state: TableState, token: TokenSeam, bounds: LogBounds) -> None:
+    """Table and topic must be the ones a token was given for.
+
+    Raises:
+        SeamlineError: HISTORY_CHANGED.
+    """
+    check_same_table(state, token)
+    check_same_topic(token, bounds)
+
+
+def check_same_table(state: TableState, token: TokenSeam) -> None:
+    """The table must be the one a token was given for, not another of the same name.
+
+    Raises:
+        SeamlineError: HISTORY_CHANGED.
+    """
+    if state.uuid != token.table_uuid:
+        raise SeamlineError(
+            HISTORY_CHANGED, f"table {state.display_name} was dropped and created again"
+        )
+
+
+def check_same_topic(token: TokenSeam, bounds: LogBounds) -> None:
+    """The topic must be the one a token was given for, and still hold what was read of it.
+
+    Raises:
+        SeamlineError: HISTORY_CHANGED.
+    """
+    if bounds.topic_id != token.topic_id:
+        raise SeamlineError(HISTORY_CHANGED, f"topic {bounds.topic} was created again")
+    for partition, stop in token.end.items():
+        held = bounds.high_watermark.get(partition, 0)
+        if stop > held and stop > token.boundary.get(partition, 0):
+            raise SeamlineError(
+                HISTORY_CHANGED,
+                f"partition {partition} of topic {bounds.topic} ends at {held}: it lost records "
+                f"the token stands for, which ends at {stop}",
+            )
+
+
+def check_not_rolled_back(state: TableState, seam: Seam, token: TokenSeam) -> None:
+    """A later read of a session must stand on the line of snapshots the earlier one stood on.
+
+    Raises:
+        SeamlineError: HISTORY_CHANGED.
+    """
+    if token.snapshot_id is None or seam.snapshot_id == token.snapshot_id:
+        return
+    line = [snapshot.snapshot_id for snapshot in state.ancestors(seam.snapshot_id)]
+    if token.snapshot_id in line:
+        return
+    is_whole = not line or state.snapshots[line[-1]].parent_id is None
+    fell_back = any(
+        seam.boundary.get(partition, 0) < offset for partition, offset in token.boundary.items()
+    )
+    if fell_back or (is_whole and token.snapshot_id in state.snapshots):
+        raise SeamlineError(
+            HISTORY_CHANGED,
+            f"table {state.display_name} was rolled back behind snapshot {token.snapshot_id}",
+        )
+
+
+def invisible(bounds: LogBounds, wanted: Mapping[int, int]) -> str | None:
+    """Why the log does not show every partition up to a wanted exclusive end yet; None if it does.
+
+    Args:
+        bounds: What the log holds.
+        wanted: Exclusive ends that must be readable.
+    """
+    for partition, stop in wanted.items():
+        end = bounds.end.get(partition)
+        if end is None:
+            return f"topic {bounds.topic} has no partition {partition}"
+        if end >= stop:
+            continue
+        held = bounds.high_watermark.get(partition, end)
+        if held >= stop:
+            return (
+                f"offset {stop - 1} of partition {partition} of topic {bounds.topic} is there, but "
+                f"a transaction that began at offset {end} is still open"
+            )
+        return (
+            f"partition {partition} of topic {bounds.topic} ends at {held}: it does not hold "
+            f"offset {stop - 1}"
+        )
+    return None

@@ -102,10 +102,14 @@ def _files_sql(scan: EngineScan, files: Sequence[DataFile], deletes_table: str |
 def _below(scan: EngineScan, stored: Mapping[int | None, pa.Field]) -> str:
     """Rows at or past the cut do not belong to it: a later snapshot stands in for the cut's own."""
     assert scan.cold_end is not None
-    by_name = {field.name: field for field in stored.values()}
-    partition, offset = (quoted(by_name[n].name) for n in (names.PARTITION, names.OFFSET))
-    cases = " ".join(f"WHEN {p} THEN {end}" for p, end in scan.cold_end.items())
-    return f"{offset} < CASE {partition} {cases} ELSE {2**63 - 1} END"
+    ids = {field.name: field.field_id for field in scan.stored}
+    found = [stored.get(ids.get(name)) for name in (names.PARTITION, names.OFFSET)]
+    columns = [quoted(field.name) for field in found if field is not None]
+    if len(columns) < len(found):
+        return "TRUE"  # no row of these files comes from the log
+    partition, offset = columns
+    cases = " ".join(f"WHEN {p} THEN {end}" for p, end in scan.cold_end.items()) or "WHEN -1 THEN 0"
+    return f"({partition} IS NULL OR coalesce({offset} < CASE {partition} {cases} END, FALSE))"
 
 
 def _column_sql(

@@ -18,6 +18,8 @@ TAG = "seamline-boundary"
 """Tag on the newest marked snapshot, so that no expiry drops it."""
 
 _VERSION = 1
+REWRITE = "replace"
+"""Operation of a commit that arranges rows in other files and changes none."""
 
 
 def encode(boundary: Boundary) -> str:
@@ -36,6 +38,12 @@ def encode(boundary: Boundary) -> str:
         body["skipped"] = boundary.skipped
     if boundary.schema_id is not None:
         body["schema_id"] = boundary.schema_id
+    if boundary.epochs:
+        body["epochs"] = boundary.epochs.to_json()
+    if boundary.base_id is not None:
+        body["base"] = boundary.base_id
+    if boundary.foreign_change_id is not None:
+        body["foreign_change"] = boundary.foreign_change_id
     return json.dumps(body, separators=(",", ":"))
 
 
@@ -67,6 +75,9 @@ def decode(snapshot: Snapshot) -> Boundary | None:
             max_timestamp_ms=Offsets.from_json(body.get("max_ts", {})),
             skipped=int(body.get("skipped", 0)),
             schema_id=body.get("schema_id"),
+            epochs=Offsets.from_json(body.get("epochs", {})),
+            base_id=body.get("base"),
+            foreign_change_id=body.get("foreign_change"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SeamlineError(
@@ -95,3 +106,31 @@ def boundary_of(state: TableState, snapshot_id: int | None) -> Boundary:
             else f"its first snapshot, {seen.snapshot_id}, carries none"
         )
     raise SeamlineError(BOUNDARY_MISSING, f"table {state.display_name} has no boundary: {why}")
+
+
+def foreign_change(state: TableState, snapshot_id: int | None) -> int | None:
+    """The newest snapshot, up to `snapshot_id`, in which somebody else changed rows; or None.
+
+    Tiering only adds records of the log, and a rewrite changes no row. Where a part of the line
+    has expired unseen, the commit after it stands for whatever may have happened in it.
+    """
+    for snapshot in state.ancestors(snapshot_id):
+        boundary = decode(snapshot)
+        if boundary is not None:
+            return _change_while_written(state, snapshot, boundary) or boundary.foreign_change_id
+        if snapshot.operation != REWRITE:
+            return snapshot.snapshot_id
+    return None
+
+
+def _change_while_written(state: TableState, marked: Snapshot, boundary: Boundary) -> int | None:
+    """A change that landed between the snapshot a batch started from and the batch's commit."""
+    between = marked.parent_id
+    while between != boundary.base_id:
+        snapshot = state.snapshots.get(between) if between is not None else None
+        if snapshot is None:
+            return marked.snapshot_id
+        if snapshot.operation != REWRITE and SUMMARY_KEY not in snapshot.summary:
+            return snapshot.snapshot_id
+        between = snapshot.parent_id
+    return None

@@ -11,7 +11,7 @@ import collections
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +41,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from seamline.connectors.base import (
     Boundary,
     ColdPlan,
+    OffsetRange,
+    Offsets,
     ScanRequest,
     Snapshot,
     SnapshotRef,
@@ -48,7 +50,7 @@ from seamline.connectors.base import (
 )
 from seamline.connectors.iceberg.files import FileReader
 from seamline.connectors.iceberg.marks import prepare_mark
-from seamline.connectors.iceberg.scan import ScanPlanner
+from seamline.connectors.iceberg.scan import ScanPlanner, first_offsets
 from seamline.connectors.iceberg.types import table_schema
 from seamline.sql.errors import (
     CATALOG_UNAVAILABLE,
@@ -154,6 +156,13 @@ class IcebergTable:
         """See `ColdTable.deleted_rows`."""
         with storage_errors(f"table {self._state.display_name}"):
             return self._files.deleted_rows(self.iceberg.io, plan)
+
+    def offsets_at(
+        self, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]
+    ) -> Offsets:
+        """See `ColdTable.offsets_at`."""
+        with storage_errors(f"table {self._state.display_name}"):
+            return first_offsets(self.iceberg, snapshot_id, timestamp_ms, ranges)
 
 
 class IcebergCatalog:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import datetime
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -35,16 +36,20 @@ from seamline.connectors.base import (
     ColdPlan,
     DataFile,
     DeleteFile,
+    OffsetRange,
+    Offsets,
     ScanRequest,
     TableState,
 )
 from seamline.connectors.iceberg.expressions import to_iceberg
+from seamline.sql import columns as names
 from seamline.sql.errors import (
     COLD_FILE_INVALID,
     COLD_FILE_MISSING,
     SNAPSHOT_GONE,
     SeamlineError,
 )
+from seamline.sql.predicates import And, Comparison, Or, conjunction
 
 ENTRIES_CACHED_MAX = 200_000
 _READ_VERSION = 3
@@ -279,3 +284,38 @@ def _unsupported(entries: Sequence[ManifestEntry], index: _DeleteIndex) -> str |
 
 def _count(*numbers: int | None) -> int:
     return sum(number or 0 for number in numbers)
+
+
+def first_offsets(
+    table: PyTable, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]
+) -> Offsets:
+    """See `ColdTable.offsets_at`."""
+    if snapshot_id is None or not ranges:
+        return Offsets()
+    moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
+    wanted = conjunction(
+        Comparison(names.TIMESTAMP, ">=", moment), Or(tuple(_lies_in(r) for r in ranges))
+    )
+    rows = table.scan(
+        row_filter=to_iceberg(wanted, {f.name: f for f in names.METADATA_FIELDS}),
+        selected_fields=(names.PARTITION, names.OFFSET),
+        snapshot_id=snapshot_id,
+    ).to_arrow()
+    first = rows.group_by(names.PARTITION).aggregate([(names.OFFSET, "min")])
+    return Offsets(
+        zip(
+            first[names.PARTITION].to_pylist(),
+            first[f"{names.OFFSET}_min"].to_pylist(),
+            strict=True,
+        )
+    )
+
+
+def _lies_in(wanted: OffsetRange) -> And:
+    return And(
+        (
+            Comparison(names.PARTITION, "=", wanted.partition),
+            Comparison(names.OFFSET, ">=", wanted.start),
+            Comparison(names.OFFSET, "<", wanted.end_exclusive),
+        )
+    )

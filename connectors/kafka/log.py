@@ -11,7 +11,7 @@ from __future__ import annotations
 import concurrent.futures
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -41,6 +41,7 @@ _POLL_S = 0.02
 _REQUEST_S_MAX = 10.0
 _RETRY_S = 0.05
 _Answer = TypeVar("_Answer")
+_Answers: TypeAlias = Mapping[TopicPartition, Any]
 _ISOLATION = {
     READ_COMMITTED: IsolationLevel.READ_COMMITTED,
     READ_UNCOMMITTED: IsolationLevel.READ_UNCOMMITTED,
@@ -88,10 +89,11 @@ class KafkaLog:
                 topic=topic,
                 topic_id=str(described[topic].topic_id),
                 cluster_id=self._cluster_id(str(described[topic].topic_id), deadline),
-                start=_of(offsets["start"], topic),
-                end=_of(offsets["end"], topic),
-                high_watermark=_of(offsets["high_watermark"], topic),
+                start=_offsets_of(offsets["start"], topic),
+                end=_offsets_of(offsets["end"], topic),
+                high_watermark=_offsets_of(offsets["high_watermark"], topic),
                 isolation=isolation,
+                leader_epochs=_epochs_of(offsets["end"], topic),
             )
             for topic in topics
         }
@@ -102,7 +104,7 @@ class KafkaLog:
         spec = OffsetSpec.for_timestamp(timestamp_ms)
         request = {TopicPartition(topic, partition): spec for partition in bounds.end}
         answer = _retried(lambda: self._list_offsets(request, READ_COMMITTED, deadline), deadline)
-        found = _of(answer, topic)
+        found = _offsets_of(answer, topic)
         return Offsets({p: found[p] if found[p] >= 0 else end for p, end in bounds.end.items()})
 
     def read(
@@ -112,6 +114,7 @@ class KafkaLog:
         isolation: str,
         deadline: Deadline,
         *,
+        epochs: Mapping[int, int] | None = None,
         max_records: int | None = None,
     ) -> Iterator[RawBatch]:
         """See `HotLog.read`."""
@@ -119,7 +122,7 @@ class KafkaLog:
         if not wanted:
             return
         with self._cluster.consumer(isolation) as consumer:
-            reader = _RangeReader(consumer, topic, wanted)
+            reader = _RangeReader(consumer, topic, wanted, epochs or {})
             left = max_records
             while not reader.done:
                 deadline.check()
@@ -149,7 +152,7 @@ class KafkaLog:
 
     def _offsets(
         self, partitions: Mapping[str, Sequence[int]], isolation: str, deadline: Deadline
-    ) -> dict[str, Mapping[TopicPartition, int]]:
+    ) -> dict[str, _Answers]:
         """Stable ends, high watermarks and starts, asked for together, ends first."""
         pairs = [TopicPartition(t, p) for t, numbers in partitions.items() for p in numbers]
         asks = [("end", OffsetSpec.latest(), isolation)]
@@ -160,7 +163,7 @@ class KafkaLog:
             label: self._ask_offsets(dict.fromkeys(pairs, spec), level, deadline)
             for label, spec, level in asks
         }
-        answers: dict[str, Mapping[TopicPartition, int]] = {
+        answers: dict[str, _Answers] = {
             label: _results(futures, deadline) for label, futures in pending.items()
         }
         answers.setdefault("high_watermark", answers["end"])
@@ -168,7 +171,7 @@ class KafkaLog:
 
     def _list_offsets(
         self, request: Mapping[TopicPartition, OffsetSpec], isolation: str, deadline: Deadline
-    ) -> Mapping[TopicPartition, int]:
+    ) -> _Answers:
         return _results(self._ask_offsets(request, isolation, deadline), deadline)
 
     def _ask_offsets(
@@ -201,14 +204,20 @@ class KafkaLog:
 class _RangeReader:
     """Reads ranges of one topic with an assigned consumer, and knows when each has ended."""
 
-    def __init__(self, consumer: Consumer, topic: str, ranges: Sequence[OffsetRange]) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        topic: str,
+        ranges: Sequence[OffsetRange],
+        epochs: Mapping[int, int],
+    ) -> None:
         self._consumer = consumer
         self._topic = topic
         self._ends = {r.partition: r.end_exclusive for r in ranges}
         self._positions = {r.partition: r.start for r in ranges}
         self.open_ranges = dict(self._ends)
         self._last_progress = time.monotonic()
-        consumer.assign([TopicPartition(topic, r.partition, r.start) for r in ranges])
+        consumer.assign([_position(topic, r, epochs.get(r.partition)) for r in ranges])
 
     @property
     def done(self) -> bool:
@@ -307,10 +316,20 @@ def _partitions(topic: Any) -> tuple[int, ...]:
     return tuple(sorted(partition.id for partition in topic.partitions))
 
 
-def _of(answers: Mapping[TopicPartition, int], topic: str) -> Offsets:
-    return Offsets(
-        {pair.partition: offset for pair, offset in answers.items() if pair.topic == topic}
-    )
+def _position(topic: str, wanted: OffsetRange, epoch: int | None) -> TopicPartition:
+    """Where a range starts; with an epoch the broker is asked whether the log was cut below it."""
+    if epoch is None:
+        return TopicPartition(topic, wanted.partition, wanted.start)
+    return TopicPartition(topic, wanted.partition, wanted.start, leader_epoch=epoch)
+
+
+def _offsets_of(answers: _Answers, topic: str) -> Offsets:
+    return Offsets({p.partition: int(a.offset) for p, a in answers.items() if p.topic == topic})
+
+
+def _epochs_of(answers: _Answers, topic: str) -> Offsets:
+    known = {p.partition: a.leader_epoch for p, a in answers.items() if p.topic == topic}
+    return Offsets({p: epoch for p, epoch in known.items() if epoch is not None and epoch >= 0})
 
 
 def _seconds(deadline: Deadline) -> float:
@@ -321,10 +340,9 @@ def _seconds(deadline: Deadline) -> float:
 
 def _results(
     futures: Mapping[TopicPartition, concurrent.futures.Future[Any]], deadline: Deadline
-) -> dict[TopicPartition, int]:
+) -> dict[TopicPartition, Any]:
     return {
-        pair: int(_result(future, f"topic {pair.topic}", deadline).offset)
-        for pair, future in futures.items()
+        pair: _result(future, f"topic {pair.topic}", deadline) for pair, future in futures.items()
     }
 
 

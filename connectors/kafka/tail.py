@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -38,6 +38,7 @@ def read_tail(
     deadline: Deadline,
     *,
     size_bytes_max: int,
+    epochs: Mapping[int, int] | None = None,
 ) -> Tail:
     """Reads and decodes the ranges.
 
@@ -52,15 +53,16 @@ def read_tail(
         wanted: Columns to keep.
         deadline: The statement's.
         size_bytes_max: Bytes of values that may be held.
+        epochs: See `HotLog.read`.
 
     Raises:
-        SeamlineError: BAD_RECORD, LOG_TRIMMED, TAIL_TOO_LARGE, KAFKA_UNAVAILABLE.
+        SeamlineError: BAD_RECORD, LOG_TRIMMED, LOG_TRUNCATED, TAIL_TOO_LARGE, KAFKA_UNAVAILABLE.
     """
     decoder = Decoder(spec)
     kept = [name for name in spec.arrow_schema.names if name in set(wanted)]
     batches = []
     records = size = skipped = 0
-    for raw in log.read(spec.topic, ranges, isolation, deadline):
+    for raw in log.read(spec.topic, ranges, isolation, deadline, epochs=epochs):
         records += len(raw)
         size += sum(len(value) for value in raw.values if value is not None)
         if size > size_bytes_max:

@@ -43,8 +43,11 @@ def _cold_sql(scan: EngineScan) -> str:
 
 def _below(scan: EngineScan) -> str:
     assert scan.cold_end is not None
-    cases = " ".join(f"WHEN {p} THEN {end}L" for p, end in scan.cold_end.items())
-    return f"`{names.OFFSET}` < CASE `{names.PARTITION}` {cases} ELSE {2**63 - 1}L END"
+    cases = (
+        " ".join(f"WHEN {p} THEN {end}L" for p, end in scan.cold_end.items()) or "WHEN -1 THEN 0L"
+    )
+    partition, offset = f"`{names.PARTITION}`", f"`{names.OFFSET}`"
+    return f"({partition} IS NULL OR coalesce({offset} < CASE {partition} {cases} END, FALSE))"
 
 
 def _column_sql(column: Field, stored: Mapping[int, Field]) -> str:

@@ -67,7 +67,12 @@ class SparkTierTable:
         decoder = Decoder(self._spec(self._table().state, batch))
         topic, isolation = batch.binding.topic, batch.boundary.isolation
         for raw in self._log.read(
-            topic, batch.ranges, isolation, deadline, max_records=_PROBE_RECORDS
+            topic,
+            batch.ranges,
+            isolation,
+            deadline,
+            epochs=batch.base_epochs,
+            max_records=_PROBE_RECORDS,
         ):
             if batch.binding.on_error != "skip" or decoder.decode(raw).rows.num_rows:
                 return len(raw) > 0

@@ -46,6 +46,7 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
     "dialect": (str,),
     "engine": (str,),
     "token": (str,),
+    "after": (str, list),
     "timeout": (int, float),
     "wait_timeout": (int, float),
     "on_wait_timeout": (str,),
@@ -132,6 +133,7 @@ def manifest(statement: Statement, inline: str | None = None) -> dict[str, Any]:
     body["truncated"] = statement.truncated
     body["receipt"] = statement.receipt
     body["token"] = statement.receipt.get("token")
+    body["session"] = statement.receipt.get("session")
     if inline is not None and spool.chunk_count and statement.state is State.SUCCEEDED:
         body["inline"] = _inline(statement, inline)
     return body
@@ -242,9 +244,17 @@ def _request(body: Mapping[str, Any]) -> StatementRequest:
         dialect=body.get("dialect"),
         engine=body.get("engine", "auto"),
         token=body.get("token"),
+        after=_tokens(body.get("after")),
         timeout_s=body.get("timeout"),
         row_limit=limit,
     )
+
+
+def _tokens(value: Any) -> tuple[str, ...]:
+    tokens = [value] if isinstance(value, str) else value or []
+    if not all(isinstance(token, str) for token in tokens):
+        raise SeamlineError(INVALID_REQUEST, "after must be a token or a list of tokens")
+    return tuple(tokens)
 
 
 def _format(value: Any) -> str:

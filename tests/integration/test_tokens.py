@@ -1,0 +1,188 @@
+"""Tokens, sessions, write tokens and time travel, on real parts.
+
+Goal: a token gives the same rows again or says why not; a session never goes back; a write is seen
+once it is acknowledged; a past moment is cut exactly, wherever its rows lie by now.
+Method: the rows of the first read are kept and compared after the log and the table have moved on
+in the way each test is named after.
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from support.gateway import Gateway
+from support.stack import Stack
+from support.waiting import wait_until
+
+import seamline
+from seamline.connectors.iceberg import commits
+from seamline.connectors.spark.maintenance import maintain
+from seamline.gateway.deadline import no_deadline
+from seamline.sql.errors import SeamlineError
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+COLUMNS = "id bigint, text varchar"
+
+
+def rows_of(ids: range, text: str = "x") -> list[dict[str, Any]]:
+    return [{"id": i, "text": text} for i in ids]
+
+
+def table_of(stack: Stack, name: str, partitions: int = 2) -> None:
+    stack.create_topic(name, partitions)
+    stack.create_table(name, COLUMNS)
+
+
+def expire(stack: Stack, name: str) -> None:
+    maintain(
+        stack.spark,
+        stack.connections.catalog("lake"),
+        ("default", name),
+        compact=True,
+        rewrite_manifests=False,
+        expire_older_than=datetime.datetime.now(datetime.UTC),
+        retain_last=1,
+        report=lambda _: None,
+    )
+
+
+def trim(stack: Stack, name: str, before: dict[int, int]) -> None:
+    offsets = [TopicPartition(name, p, offset) for p, offset in before.items()]
+    for future in stack.admin.delete_records(offsets).values():
+        future.result(30)
+
+
+def spark_sql(stack: Stack, name: str, text: str) -> None:
+    stack.spark.sql(text.format(t=f"lake.default.{name}")).collect()
+
+
+def failure(gateway: Gateway, sql: str, **options: Any) -> SeamlineError:
+    with pytest.raises(SeamlineError) as caught:
+        gateway.rows(sql, **options)
+    return caught.value
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_a_later_snapshot_serves_a_token(
+    stack: Stack, gateway: Gateway, name: str, engine: str
+) -> None:
+    """Its own snapshot expired and its tail left the log, but nobody else has changed rows."""
+    table_of(stack, name)
+    stack.produce(name, rows_of(range(300)))
+    stack.tier(name)
+    stack.produce(name, rows_of(range(300, 500)))
+    sql = f"SELECT id, text, _kafka_partition, _kafka_offset FROM {name}"
+    first = gateway.statement(sql, engine)
+    stack.produce(name, rows_of(range(500, 900), "late"))
+    stack.tier(name)
+    expire(stack, name)
+    end = {int(p): e for p, e in first.receipt["tables"][0]["end"].items()}
+    trim(stack, name, {p: e + 1 for p, e in end.items()})
+    again = gateway.rows(f"{sql} AT TOKEN '{first.receipt['token']}'", engine)
+    assert sorted(row[0] for row in again) == list(range(500))
+    assert gateway.rows(f"SELECT count(*) FROM {name}", engine) == [(900,)]
+    hot = failure(gateway, f'SELECT * FROM "{name}$hot"', token=first.receipt["token"])
+    assert hot.code.name == "TOKEN_EXPIRED"
+
+
+def test_a_token_whose_rows_were_changed_expires(stack: Stack, gateway: Gateway, name: str) -> None:
+    table_of(stack, name)
+    stack.produce(name, rows_of(range(100)))
+    stack.tier(name)
+    token = gateway.statement(f"SELECT * FROM {name}").receipt["token"]
+    spark_sql(stack, name, "DELETE FROM {t} WHERE id < 10")
+    kept = gateway.rows(f"SELECT count(*) FROM {name}", token=token)
+    assert kept == [(100,)], "its own snapshot still serves it"
+    stack.produce(name, rows_of(range(100, 110)))
+    stack.tier(name)
+    expire(stack, name)
+    error = failure(gateway, f"SELECT count(*) FROM {name}", token=token)
+    assert error.code.name == "TOKEN_EXPIRED"
+    assert "changed" in error.message
+
+
+def test_a_session_does_not_go_back(stack: Stack, gateway: Gateway, name: str) -> None:
+    table_of(stack, name)
+    stack.produce(name, rows_of(range(10)))
+    stack.tier(name)
+    before = stack.load(name).state.current_snapshot_id
+    stack.produce(name, rows_of(range(10, 20)))
+    stack.tier(name)
+    sql = f"SELECT count(*) FROM {name}"
+    with gateway.connect() as connection:
+        assert connection.execute(sql).fetchall() == [(20,)]
+        table = stack.load(name)
+        commits.move_head(table, table.state.current_snapshot_id, before)
+        with pytest.raises(seamline.Error) as caught:
+            connection.execute(sql)
+        assert caught.value.code.name == "HISTORY_CHANGED"
+        assert connection.execute(sql).fetchall() == [(20,)], "said once, then read on"
+
+
+def test_a_write_is_waited_for(stack: Stack, gateway: Gateway, name: str) -> None:
+    table_of(stack, name, 1)
+    producer = stack.producer(**{"transactional.id": name})
+    producer.init_transactions()
+    producer.begin_transaction()
+    acknowledged: list[int] = []
+    producer.produce(
+        name, b'{"id": 1, "text": "t"}', on_delivery=lambda _, m: acknowledged.append(m.offset())
+    )
+    assert producer.flush(30) == 0
+    token = seamline.write_token({0: acknowledged[0]}, table=name)
+    with gateway.connect() as connection:
+        sql = f"SELECT id FROM {name}"
+        with pytest.raises(seamline.Error) as caught:
+            connection.execute(sql, after=token, timeout=1)
+        assert caught.value.code.name == "WRITE_NOT_VISIBLE"
+        assert "transaction" in caught.value.message
+        started = threading.Event()
+
+        def commit() -> None:
+            started.wait(30)
+            producer.commit_transaction()
+
+        thread = threading.Thread(target=commit)
+        thread.start()
+        cursor = connection.cursor()
+        started.set()
+        assert cursor.execute(sql, after=token, timeout=60).fetchall() == [(1,)]
+        thread.join()
+        beyond = seamline.write_token({0: 999})
+        with pytest.raises(seamline.Error) as caught:
+            connection.execute(sql, after=beyond, timeout=1)
+        assert caught.value.code.name == "WRITE_NOT_VISIBLE"
+        with pytest.raises(seamline.Error) as caught:
+            connection.execute(sql, after="w1.broken", timeout=1)
+        assert caught.value.code.name == "INVALID_TOKEN"
+
+
+def test_a_past_moment_is_cut_where_it_lies(stack: Stack, gateway: Gateway, name: str) -> None:
+    table_of(stack, name)
+    stack.produce(name, rows_of(range(50)))
+    stack.tier(name)
+    stack.produce(name, rows_of(range(50, 80)))
+    moment = datetime.datetime.now(datetime.UTC)
+    wait_until(lambda: time.time() > moment.timestamp() + 0.01)
+    stack.produce(name, rows_of(range(80, 120)))
+    then = f"SELECT id FROM {name} FOR TIMESTAMP AS OF TIMESTAMP '{moment.isoformat(' ')}'"
+    both = f"SELECT (SELECT count(*) FROM {name}), (SELECT count(*) FROM ({then}))"
+
+    def check() -> None:
+        assert sorted(row[0] for row in gateway.rows(then)) == list(range(80))
+        assert gateway.rows(both) == [(120, 80)], "two moments of one table in one statement"
+
+    check()  # cut in the log
+    stack.tier(name)
+    check()  # the log still reaches back to the snapshot of the moment
+    end = stack.connections.log("default").bounds([name], "read_committed", no_deadline())[name].end
+    trim(stack, name, dict(end))
+    check()  # cut in a later snapshot
+    assert sorted(gateway.rows(then, "spark")) == [(i,) for i in range(80)]
+    spark_sql(stack, name, "DELETE FROM {t} WHERE id = 3")
+    assert failure(gateway, then).code.name == "LOG_TRIMMED"
