@@ -30,8 +30,9 @@ def write_table(cursor: Cursor, sink: IO[str]) -> None:
     names, types = _columns(cursor)
     sample = [[cell_text(cell) for cell in row] for row in cursor.fetchmany(_SAMPLE_ROWS)]
     right = [_is_number(type_) for type_ in types]
+    width_max = WIDTH_MAX if len(names) > 1 else sys.maxsize  # a plan is shown whole
     widths = [
-        min(WIDTH_MAX, max(_width(name), *(_width(row[i]) for row in sample), 1))
+        min(width_max, max(_width(name), *(_width(row[i]) for row in sample), 1))
         if sample
         else max(1, _width(name))
         for i, name in enumerate(names)

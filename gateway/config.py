@@ -59,7 +59,11 @@ class AccessToken:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AuthConfig:
-    """Who may use the gateway; without tokens anybody who reaches it."""
+    """Who may use the gateway; without tokens anybody who reaches it.
+
+    Attributes:
+        tokens: The bearer tokens it takes.
+    """
 
     tokens: tuple[AccessToken, ...] = ()
 
@@ -128,7 +132,22 @@ class TokensConfig:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Config:
-    """The whole tree."""
+    """The whole tree.
+
+    Attributes:
+        catalogs: Iceberg catalogs, by the name they have in SQL.
+        clusters: Kafka clusters, by the name tables and SQL call them.
+        default_catalog: Catalog of names that leave it out.
+        default_cluster: Cluster of tables that name none.
+        default_schema: Schema of names that leave it out.
+        state_directory: Where the gateway keeps results, spills and its secret; by default
+            `.seamline-gateway` beside the file.
+        http: Where it listens.
+        auth: Who may use it.
+        limits: What it may use.
+        spark: Its Spark.
+        tokens: How it signs.
+    """
 
     catalogs: Mapping[str, CatalogConfig]
     clusters: Mapping[str, ClusterConfig]

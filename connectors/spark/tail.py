@@ -49,6 +49,7 @@ def decoded_tail(
         spark.read.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap_servers)
         .option("kafka.isolation.level", isolation)
+        .option("kafka.allow.auto.create.topics", "false")
         .option("assign", json.dumps({spec.topic: [r.partition for r in ranges]}))
         .option("startingOffsets", json.dumps({spec.topic: starts}))
         .option("endingOffsets", json.dumps({spec.topic: ends}))

@@ -15,12 +15,18 @@ from types import FrameType
 from typing import Any, TypeVar
 
 import click
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from seamline.connectors.kafka.cluster import named_error
 from seamline.gateway.config import local_state_directory
 from seamline.gateway.local.stack import LocalStack, StackStatus
+from seamline.sql.errors import LOCAL_STACK_DOWN, SeamlineError
 
 NOT_RUNNING = 3
 """Exit code of `status` when no broker answers."""
+
+_TOPIC_S = 30.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,6 +87,27 @@ def status(directory: pathlib.Path | None, as_json: bool) -> None:
         click.get_current_context().exit(NOT_RUNNING)
 
 
+@local.command()
+@_state_option
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(min=1), default=4, show_default=True)
+def topic(directory: pathlib.Path | None, name: str, partitions: int) -> None:
+    """Creates the topic NAME; the broker makes none by accident."""
+    found = _stack(directory).status()
+    if not found.ready:
+        raise SeamlineError(LOCAL_STACK_DOWN, f"no broker answers in {found.directory}")
+    admin = AdminClient({"bootstrap.servers": found.bootstrap_servers, "log_level": 0})
+    (future,) = admin.create_topics([NewTopic(name, partitions)]).values()
+    try:
+        future.result(_TOPIC_S)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise named_error(error, f"topic {name}") from error
+        click.echo(f"topic {name} is there already")
+        return
+    click.echo(f"topic {name} with {partitions} partitions on {found.bootstrap_servers}")
+
+
 def _stack(directory: pathlib.Path | None) -> LocalStack:
     return LocalStack(directory or local_state_directory(os.environ))
 
@@ -100,6 +127,7 @@ def _how_to_connect(status: StackStatus, *, foreground: bool) -> str:
     lines = [_describe(status), "", "Next:"]
     if status.directory != local_state_directory(os.environ).expanduser().resolve():
         lines.append(f"  export SEAMLINE_HOME={shlex.quote(str(status.directory))}")
+    lines.append("  seamline local topic TOPIC")
     lines.append("  seamline serve")
     lines.append("  seamline table create NAME --topic TOPIC --infer")
     if foreground:
