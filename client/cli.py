@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -18,14 +18,18 @@ from seamline.version import VERSION
 
 _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "config": ("seamline.gateway.cli.config", "gateway", "Show the configuration."),
-    "demo": ("seamline.gateway.cli.demo", "gateway", "Run the main job end to end."),
+    "demo": ("seamline.gateway.cli.demo", "gateway,spark", "Run the main job end to end."),
     "local": ("seamline.gateway.cli.local", "gateway", "The embedded stack: Kafka and a catalog."),
     "query": ("seamline.query_command", "", "Run a statement on a gateway."),
     "serve": ("seamline.gateway.cli.serve", "gateway", "Run the gateway."),
     "table": ("seamline.gateway.cli.table", "gateway", "Create and look after unified tables."),
-    "tier": ("seamline.gateway.cli.tier", "spark", "Move the tail of topics into their tables."),
+    "tier": (
+        "seamline.gateway.cli.tier",
+        "gateway,spark",
+        "Move the tail of topics into their tables.",
+    ),
 }
-"""Name to (module, extra it needs, help); the module has a command of the same name."""
+"""Name to (module, extras it needs, help); the module has a command of the same name."""
 
 _EXTRA_OF = {"pyspark": "spark", "py4j": "spark", "grpc": "spark"}
 
@@ -39,23 +43,35 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        module, extra, _ = _COMMANDS[cmd_name]
         try:
-            found: click.Command = getattr(importlib.import_module(module), cmd_name)
+            module = importlib.import_module(_COMMANDS[cmd_name][0])
         except ModuleNotFoundError as error:
-            missing = (error.name or "").split(".")[0]
-            if missing == "seamline":
-                raise
-            raise SeamlineError(
-                MISSING_EXTRA,
-                f"`seamline {cmd_name}` needs {missing}, which is not installed",
-                hint=f"pip install 'seamline[{_EXTRA_OF.get(missing, extra)}]'",
-            ) from error
+            _say_what_to_install(cmd_name, error)
+        found: click.Command = getattr(module, cmd_name)
         return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command; what it imports only then may be missing, too."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            _say_what_to_install(str(ctx.invoked_subcommand), error)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, help_) for name, (_, _, help_) in _COMMANDS.items()])
+
+
+def _say_what_to_install(command: str, error: ModuleNotFoundError) -> NoReturn:
+    missing = (error.name or "").split(".")[0]
+    if missing in {"", "seamline"} or command not in _COMMANDS:
+        raise error
+    _, extras, _ = _COMMANDS[command]
+    raise SeamlineError(
+        MISSING_EXTRA,
+        f"`seamline {command}` needs {missing}, which is not installed",
+        hint=f"pip install 'seamline[{_EXTRA_OF.get(missing, extras)}]'",
+    ) from error
 
 
 @click.group(cls=_LazyGroup)
