@@ -501,7 +501,7 @@ TOO_MANY_STATEMENTS = _declare(
     "TOO_MANY_STATEMENTS",
     4,
     _RESOURCES,
-    "Wait for running statements to finish, or raise limits.statements.",
+    "Wait for running statements to finish, or raise limits.statements_queued_max.",
     retriable=True,
     status=429,
 )
