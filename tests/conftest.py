@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from support import offline
 from support.gateway import Gateway
 from support.stack import Stack
 
@@ -31,11 +32,27 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture(scope="session")
 def gateway(stack: Stack) -> Iterator[Gateway]:
     """A gateway over the stack, in this process, with both engines."""
-    running = Gateway(stack)
+    running = Gateway(stack.config)
     try:
         yield running
     finally:
         running.close()
+
+
+@pytest.fixture(scope="session")
+def offline_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway with an empty catalog and a cluster that never answers: enough for most of it."""
+    running = Gateway(offline.config(tmp_path_factory.mktemp("offline")))
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture
+def rewrite(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are to be filled."""
+    return bool(request.config.getoption("--rewrite"))
 
 
 @pytest.fixture

@@ -10,26 +10,27 @@ from typing import Any
 from werkzeug.serving import make_server
 
 import seamline
+from seamline.gateway.config import Config
 from seamline.gateway.http.app import create_app
 from seamline.gateway.results import read_chunk
 from seamline.gateway.service import Service
 from seamline.gateway.statements import Statement, StatementRequest
 from seamline.values import arrow_converter
 from support.slt import StatementError
-from support.stack import Stack
 
 
 class Gateway:
     """A service, and an HTTP server over it that starts when first asked for."""
 
-    def __init__(self, stack: Stack) -> None:
-        self.stack = stack
-        self.service = Service(stack.config)
+    def __init__(self, config: Config) -> None:
+        self.service = Service(config)
+        self.app = create_app(self.service)
 
     def close(self) -> None:
         """Ends both."""
         if "_server" in self.__dict__:
             self._server.shutdown()
+            self._server.server_close()
         self.service.close()
 
     # --- In this process -----------------------------------------------------------------------
@@ -67,7 +68,7 @@ class Gateway:
 
     @functools.cached_property
     def _server(self) -> Any:
-        server = make_server("127.0.0.1", 0, create_app(self.service), threaded=True)
+        server = make_server("127.0.0.1", 0, self.app, threaded=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         return server
 

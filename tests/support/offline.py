@@ -1,0 +1,34 @@
+"""A configuration that needs no broker: a catalog in one file, and a cluster nobody answers for."""
+
+from __future__ import annotations
+
+import pathlib
+
+from seamline.gateway.config import FILE_NAME, Config, load
+
+_TEXT = """
+catalogs:
+  lake:
+    type: sql
+    uri: sqlite:///{folder}/catalog.db
+    warehouse: file://{folder}/warehouse
+clusters:
+  default:
+    bootstrap_servers: 127.0.0.1:1
+limits:
+  duckdb_threads: 1
+  memory_bytes: 256MiB
+"""
+
+
+def write(folder: pathlib.Path, more: str = "") -> pathlib.Path:
+    """Writes the configuration file into a folder, with more lines of YAML at its end."""
+    file = folder / FILE_NAME
+    file.write_text(_TEXT.format(folder=folder) + more, encoding="utf-8")
+    return file
+
+
+def config(folder: pathlib.Path, **flags: str) -> Config:
+    """The configuration; `http__port` sets `http.port`."""
+    values = {name.replace("__", "."): value for name, value in flags.items()}
+    return load(write(folder), environment={}, flags=values).config
