@@ -81,7 +81,7 @@ class DuckDBEngine:
         try:
             with _named_errors(deadline):
                 sql = self._prepare(connection, query)
-                reader = connection.execute(sql).to_arrow_reader(BATCH_ROWS)
+                reader = connection.sql(sql).to_arrow_reader(BATCH_ROWS)
         except BaseException:
             close()
             raise
