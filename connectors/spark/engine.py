@@ -184,6 +184,7 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("CommitFailedException", COMMIT_CONFLICT),
     ("could not be found in the latest snapshot", COMMIT_CONFLICT),
     ("Missing required files to delete", COMMIT_CONFLICT),
+    ("Cannot determine history between starting snapshot", COMMIT_CONFLICT),
     ("Cannot find snapshot", SNAPSHOT_GONE),
     ("NotFoundException", COLD_FILE_MISSING),
     ("FileNotFoundException", COLD_FILE_MISSING),

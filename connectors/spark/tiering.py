@@ -24,7 +24,7 @@ from seamline.connectors.spark.settings import quoted_name
 from seamline.connectors.spark.tail import decoded_tail
 from seamline.connectors.tiering import Batch
 from seamline.sql import columns
-from seamline.sql.errors import COMMIT_CONFLICT, SeamlineError
+from seamline.sql.errors import COMMIT_CONFLICT, SPARK_FAILED, SeamlineError
 
 _PROBE_RECORDS = 500
 
@@ -84,7 +84,7 @@ class SparkTierTable:
     def commit_rows(self, batch: Batch) -> None:
         """See `TierTable.commit_rows`."""
         spec = self._spec(self._table().state, batch)
-        with _named_errors(), self._rows(batch, spec) as (rows, skipped):
+        with self._named_errors(batch), self._rows(batch, spec) as (rows, skipped):
             boundary = dataclasses.replace(batch.boundary, skipped=batch.boundary.skipped + skipped)
             from pyspark.sql import functions
 
@@ -165,12 +165,18 @@ class SparkTierTable:
         )
         return int(rows.filter(f"`{columns.ERROR}` IS NOT NULL").count())
 
-
-@contextlib.contextmanager
-def _named_errors() -> Iterator[None]:
-    try:
-        yield
-    except SeamlineError:
-        raise
-    except Exception as error:
-        raise named_error(error) from error
+    @contextlib.contextmanager
+    def _named_errors(self, batch: Batch) -> Iterator[None]:
+        """Spark's failures by name; rows that no longer fit a changed table have lost a race."""
+        try:
+            yield
+        except SeamlineError:
+            raise
+        except Exception as error:
+            named = named_error(error)
+            if named.code is SPARK_FAILED and self.load().current_schema_id != batch.schema_id:
+                name = ".".join((self._catalog.name, *self._identifier))
+                raise SeamlineError(
+                    COMMIT_CONFLICT, f"the schema of table {name} changed while a batch was written"
+                ) from error
+            raise named from error
