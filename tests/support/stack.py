@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+import os
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+import sqlite3
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from seamline.connectors.base import READ_COMMITTED, LogBounds
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.connectors.tiering import Outcome, Step, tier_once
@@ -20,6 +25,7 @@ from seamline.gateway.deadline import no_deadline
 from seamline.gateway.local.stack import LocalStack
 from seamline.gateway.spark import settings
 from seamline.gateway.tiering import start_spark
+from support.waiting import wait_until
 
 
 class Stack:
@@ -45,12 +51,12 @@ class Stack:
             "state_directory": str(self.directory / "gateway"),
             "limits.duckdb_threads": "2",
         }
-        file = self.directory / config.FILE_NAME
-        plain = config.load(file, environment={}, flags=flags).config
+        self.file = self.directory / config.FILE_NAME
+        plain = self.configured(flags)
         # one Spark for everything in this process: a classic session and a Connect one do not mix
         self._server = ConnectServer(settings(plain))
-        flags["spark.remote"] = self._server.url()
-        self.config = config.load(file, environment={}, flags=flags).config
+        self.flags = {**flags, "spark.remote": self._server.url()}
+        self.config = self.configured(self.flags)
         self.connections = Connections(self.config)
         self.bootstrap_servers = self.config.clusters["default"].bootstrap_servers
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
@@ -61,6 +67,21 @@ class Stack:
         self.connections.close()
         self._local.down(lambda _: None)
 
+    def configured(self, flags: Mapping[str, str]) -> config.Config:
+        """The stack's configuration with other values, by dotted path."""
+        return config.load(self.file, environment={}, flags=flags).config
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of commands that use this stack, and its Spark."""
+        settings = {
+            f"{config.ENVIRONMENT_PREFIX}{path.upper().replace('.', '__')}": value
+            for path, value in self.flags.items()
+        }
+        # the Spark session of this process leaves its mark in its environment
+        plain = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
+        return {**plain, config.FILE_VARIABLE: str(self.file), **settings}
+
     # --- Topics --------------------------------------------------------------------------------
 
     def create_topic(
@@ -70,6 +91,21 @@ class Stack:
         topic = NewTopic(name, partitions, config=dict(settings or {}))
         for future in self.admin.create_topics([topic]).values():
             future.result(30)
+
+    def recreate_topic(self, name: str, partitions: int = 2) -> None:
+        """Deletes a topic and creates another log of the same name."""
+        for future in self.admin.delete_topics([name], operation_timeout=30).values():
+            future.result(30)
+        wait_until(lambda: self._created(name, partitions), what=f"{name} to be created again")
+
+    def _created(self, name: str, partitions: int) -> bool:
+        """Whether it could be created; the broker may still be about to forget the old one."""
+        try:
+            self.create_topic(name, partitions)
+        except KafkaException as error:
+            assert error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS, error
+            return False
+        return True
 
     def producer(self, **settings: Any) -> Producer:
         """A producer; acks from all."""
@@ -105,6 +141,23 @@ class Stack:
         assert producer.flush(60) == 0
         assert not failures, failures[0]
 
+    def transact(self, topic: str, values: Iterable[Any], *, commit: bool, partition: int) -> None:
+        """Produces values as JSON in one transaction and commits or aborts it."""
+        producer = self.producer(**{"transactional.id": uuid.uuid4().hex})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, json.dumps(value).encode(), partition=partition)
+        assert producer.flush(60) == 0
+        (producer.commit_transaction if commit else producer.abort_transaction)(60)
+        # the broker writes the markers after it has answered
+        wait_until(lambda: not self.bounds(topic).pending, what="the markers")
+
+    def bounds(self, topic: str) -> LogBounds:
+        """What the log of a topic holds now."""
+        log = self.connections.log("default")
+        return log.bounds([topic], READ_COMMITTED, no_deadline())[topic]
+
     # --- Tables --------------------------------------------------------------------------------
 
     def create_table(
@@ -127,6 +180,29 @@ class Stack:
     def load(self, name: str) -> Any:
         """The table as it is now."""
         return self.connections.catalog("lake").load(("default", name))
+
+    @contextlib.contextmanager
+    def unwritable_catalog(self) -> Iterator[None]:
+        """Holds every commit to the catalog back; it can still be read."""
+        with contextlib.closing(
+            sqlite3.connect(self.directory / "catalog.db", isolation_level=None, timeout=30)
+        ) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            finally:
+                connection.execute("ROLLBACK")
+
+    def metadata_files(self, name: str) -> set[str]:
+        """The metadata files of a table's folder, of commits that landed and of others."""
+        return {path.name for path in self._folder(name).glob("metadata/*.metadata.json")}
+
+    def data_files(self, name: str) -> set[str]:
+        """The data files in a table's folder, whether a snapshot knows them or not."""
+        return {str(path) for path in self._folder(name).glob("data/**/*.parquet")}
+
+    def _folder(self, name: str) -> pathlib.Path:
+        return pathlib.Path(self.load(name).state.location.removeprefix("file://"))
 
     # --- Tiering -------------------------------------------------------------------------------
 

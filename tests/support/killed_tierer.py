@@ -1,0 +1,40 @@
+"""A program that tiers one batch of a table and is killed at a step of it: `TABLE STEP`.
+
+The kill is a real SIGKILL that the process sends to itself, so nothing of it runs afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from seamline.connectors.spark.tiering import SparkTierTable
+from seamline.connectors.tiering import tier_once
+from seamline.gateway import config, names
+from seamline.gateway.connections import Connections
+from seamline.gateway.deadline import no_deadline
+from seamline.gateway.tiering import start_spark
+from support.tierers import At, Interrupted
+
+
+def main(table: str, step: str) -> None:
+    """Tiers until it is killed."""
+    loaded = config.load(config.find_file(None, os.environ), environment=os.environ).config
+    connections = Connections(loaded)
+    name = names.resolve((table,), names.session(loaded), loaded)
+    inner = SparkTierTable(
+        start_spark(connections),
+        connections.catalog(name.catalog),
+        name.path,
+        connections.log(loaded.default_cluster),
+        connections.cluster(loaded.default_cluster).config,
+        tasks_min=2,
+    )
+    killed = Interrupted(inner, {At(step): lambda: os.kill(os.getpid(), signal.SIGKILL)})
+    log = connections.log(loaded.default_cluster)
+    tier_once(killed, log, no_deadline(), records_max=1_000_000)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

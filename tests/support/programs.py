@@ -1,0 +1,89 @@
+"""Real programs of the project, run in processes of their own against the test's stack."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import psutil
+
+TESTS = pathlib.Path(__file__).parents[1]
+_END_S = 60.0
+
+
+def seamline(*arguments: str) -> list[str]:
+    """The command `seamline …`, in this interpreter."""
+    return [sys.executable, "-P", "-m", "seamline.cli", *arguments]
+
+
+def module(name: str, *arguments: str) -> list[str]:
+    """A module of `support`, as a program."""
+    return [sys.executable, "-P", "-m", f"support.{name}", *arguments]
+
+
+def run(
+    command: list[str], environment: Mapping[str, str], **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end."""
+    return subprocess.run(
+        command,
+        env=_environment(environment),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        **options,
+    )
+
+
+@contextlib.contextmanager
+def running(
+    command: list[str], environment: Mapping[str, str], log: pathlib.Path | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A program in a process group of its own; whatever is left of it afterwards is killed."""
+    with contextlib.ExitStack() as files:
+        sink: Any = subprocess.PIPE
+        if log is not None:
+            sink = files.enter_context(log.open("w"))
+        process = subprocess.Popen(
+            command,
+            env=_environment(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            kill(process)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """SIGKILL to a program and all that it started, and waits until they are gone."""
+    started: list[psutil.Process] = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        started = psutil.Process(process.pid).children(recursive=True)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for child in started:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    psutil.wait_procs(started, _END_S)
+    process.wait(_END_S)
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+
+
+def _environment(environment: Mapping[str, str]) -> dict[str, str]:
+    path = os.pathsep.join(filter(None, (str(TESTS), environment.get("PYTHONPATH"))))
+    return {**environment, "PYTHONPATH": path}

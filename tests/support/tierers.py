@@ -1,0 +1,68 @@
+"""Tiering with something in its way: a `TierTable` that does more at the steps of the protocol."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+
+from seamline.connectors.base import Deadline, TableState
+from seamline.connectors.tiering import Batch, TierTable
+
+
+class At(enum.Enum):
+    """The steps of one batch, in their order."""
+
+    PLANNED = "planned"
+    PROBED = "probed"
+    COMMITTED = "committed"
+    CHECKED = "checked"
+    KEPT = "kept"
+
+
+class Interrupted:
+    """A table on which something happens at a step of the batch.
+
+    Args:
+        inner: The table.
+        events: What happens at which step.
+    """
+
+    def __init__(self, inner: TierTable, events: Mapping[At, Callable[[], object]]) -> None:
+        self._inner = inner
+        self._events = events
+
+    def load(self) -> TableState:
+        """See `TierTable.load`."""
+        return self._inner.load()
+
+    def has_rows(self, batch: Batch, deadline: Deadline) -> bool:
+        """See `TierTable.has_rows`."""
+        self._reach(At.PLANNED)
+        return self._inner.has_rows(batch, deadline)
+
+    def commit_rows(self, batch: Batch) -> None:
+        """See `TierTable.commit_rows`."""
+        self._reach(At.PROBED)
+        self._inner.commit_rows(batch)
+        self._reach(At.COMMITTED)
+
+    def commit_mark(self, batch: Batch) -> None:
+        """See `TierTable.commit_mark`."""
+        self._reach(At.PROBED)
+        self._inner.commit_mark(batch)
+        self._reach(At.COMMITTED)
+
+    def keep(self, snapshot_id: int) -> None:
+        """See `TierTable.keep`."""
+        self._reach(At.CHECKED)
+        self._inner.keep(snapshot_id)
+        self._reach(At.KEPT)
+
+    def take_back(self, snapshot_id: int, to: int) -> None:
+        """See `TierTable.take_back`."""
+        self._inner.take_back(snapshot_id, to)
+
+    def _reach(self, at: At) -> None:
+        event = self._events.get(at)
+        if event is not None:
+            event()
