@@ -1,7 +1,8 @@
 """The gateway's configuration: one frozen tree of typed values.
 
 A value comes from a flag, else from the environment, else from the file, else from the default
-written here. Units are in the names, unknown keys are errors, and secrets print as `******`.
+written here. Units are in the names, unknown keys are errors, and secrets print as `******`; the
+file can take them from elsewhere (see `references`).
 `seamline config show` prints each value and where it came from.
 """
 
@@ -20,6 +21,7 @@ import yaml
 
 from seamline.connectors.iceberg.catalog import CatalogConfig
 from seamline.connectors.kafka.cluster import ClusterConfig
+from seamline.gateway import references
 from seamline.sql.errors import INVALID_CONFIG, SeamlineError
 
 ENVIRONMENT_PREFIX = "SEAMLINE_"
@@ -173,10 +175,17 @@ class Config:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration and where each of its values came from, by dotted path."""
+    """A configuration and where its values came from.
+
+    Attributes:
+        config: The values.
+        sources: By dotted path, for what is not a default.
+        secrets: Paths of values that were taken from elsewhere, and are not shown.
+    """
 
     config: Config
     sources: Mapping[str, str]
+    secrets: frozenset[str] = frozenset()
 
 
 def find_file(explicit: str | None, environment: Mapping[str, str]) -> pathlib.Path | None:
@@ -225,22 +234,25 @@ def load(
             hint="Start the local stack with `seamline local up`, or write seamline.yaml and pass "
             "--config.",
         )
-    tree = _read(file)
+    tree, referred = references.resolve(_read(file), environment)
     sources: dict[str, str] = {}
     _record(tree, "", str(file), sources)
+    sources.update({path: f"{file}, {names}" for path, names in referred.items()})
     for name, value in sorted(environment.items()):
         path = _path_of_variable(name)
         if path is not None:
             _set(tree, path, value, name)
             sources[path] = name
+            referred.pop(path, None)
     for path, value in (flags or {}).items():
         _set(tree, path, value, f"--set {path}")
         sources[path] = "flag"
+        referred.pop(path, None)
     tree.setdefault("state_directory", str(file.resolve().parent / ".seamline-gateway"))
     _fill_defaults(tree)
     config = _build(Config, tree, "")
     assert isinstance(config, Config)
-    return Loaded(config, sources)
+    return Loaded(config, sources, frozenset(referred))
 
 
 def describe(loaded: Loaded) -> list[tuple[str, str, str]]:
@@ -248,7 +260,7 @@ def describe(loaded: Loaded) -> list[tuple[str, str, str]]:
     return [
         (
             path,
-            "******" if _is_secret(path) and value else str(value),
+            "******" if (path in loaded.secrets or _is_secret(path)) and value else str(value),
             loaded.sources.get(path, "default"),
         )
         for path, value in _leaves(loaded.config, "")
@@ -276,6 +288,9 @@ def _record(tree: Any, path: str, source: str, sources: dict[str, str]) -> None:
     if isinstance(tree, dict):
         for key, value in tree.items():
             _record(value, f"{path}.{key}" if path else str(key), source, sources)
+    elif isinstance(tree, list) and tree:
+        for index, value in enumerate(tree):
+            _record(value, f"{path}.{index}", source, sources)
     else:
         sources[path] = source
 
