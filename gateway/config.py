@@ -38,12 +38,15 @@ class HttpConfig:
         port: Port; 0 takes a free one.
         threads: Requests served at once.
         request_bytes_max: Largest request body.
+        drain_seconds_max: When SIGTERM ends the gateway, how long statements that it has accepted
+            may still run and be fetched; new ones are refused meanwhile.
     """
 
     host: str = "127.0.0.1"
     port: int = 8474
     threads: int = 32
     request_bytes_max: int = 1 << 20
+    drain_seconds_max: int = 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -49,7 +49,9 @@ from seamline.sql.errors import (
 
 _LOG = logging.getLogger("seamline.service")
 ABANDONED_S = 300.0
+QUIET_S = 5.0
 _SWEEP_S = 5.0
+_DRAIN_LOOK_S = 0.1
 
 
 class Service:
@@ -100,6 +102,7 @@ class Service:
         )
         self._lock = threading.Lock()
         self._statements: dict[str, Statement] = {}
+        self._refusing = threading.Event()
         self._stopping = threading.Event()
         self._sweeper = threading.Thread(target=self._sweep, name="seamline-sweeper", daemon=True)
         self._sweeper.start()
@@ -125,7 +128,7 @@ class Service:
             raise SeamlineError(INVALID_REQUEST, "timeout must be more than nothing")
         statement = Statement(request, principal, timeout_s, self._spool)
         with self._lock:
-            if self._stopping.is_set():
+            if self._refusing.is_set():
                 raise SeamlineError(SHUTTING_DOWN, "the gateway is stopping")
             waiting = sum(s.state is State.PENDING for s in self._statements.values())
             if waiting >= self.config.limits.statements_queued_max:
@@ -153,9 +156,29 @@ class Service:
             own = [s for s in self._statements.values() if s.principal == principal]
         return sorted(own, key=lambda s: s.submitted_at, reverse=True)
 
+    @property
+    def accepts_statements(self) -> bool:
+        """Whether new statements are taken: until it drains or closes."""
+        return not self._refusing.is_set()
+
+    def drain(self, seconds_max: float) -> None:
+        """Refuses new statements, and waits until those accepted have ended and were fetched.
+
+        Args:
+            seconds_max: How long it waits at most.
+        """
+        with self._lock:
+            self._refusing.set()
+            accepted = list(self._statements.values())
+        deadline = time.monotonic() + seconds_max
+        while time.monotonic() < deadline and any(s.is_wanted(QUIET_S) for s in accepted):
+            if self._stopping.wait(_DRAIN_LOOK_S):
+                return
+
     def close(self) -> None:
         """Cancels what runs, waits for it, and lets everything go."""
         with self._lock:
+            self._refusing.set()
             self._stopping.set()
             running = list(self._statements.values())
         for statement in running:

@@ -77,6 +77,7 @@ class Statement:
         self.progress: dict[str, Any] = {}
         self.error: SeamlineError | None = None
         self.truncated = False
+        self.handed_over = False
         self.spool_path = spool / f"{self.statement_id}.arrow"
         self._spool: ResultSpool | None = None
         self._state = State.PENDING
@@ -149,6 +150,22 @@ class Statement:
         """Waits until its columns are known, it has ended, or the time is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._spool is not None or self._state in FINAL, seconds)
+
+    def is_wanted(self, quiet_s: float) -> bool:
+        """Whether it still has to end, or somebody may still come for rows of it.
+
+        Args:
+            quiet_s: Somebody who has not asked for that long will not come any more.
+        """
+        if self._state not in FINAL:
+            return True
+        if self._state is not State.SUCCEEDED or self.handed_over:
+            return False
+        return time.monotonic() - self.touched_at < quiet_s
+
+    def hand_over(self) -> None:
+        """Its last rows are on their way."""
+        self.handed_over = True
 
     def touch(self) -> None:
         """Somebody still cares."""

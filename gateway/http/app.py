@@ -19,13 +19,14 @@ from seamline.sql.errors import (
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
     REQUEST_TOO_LARGE,
+    SHUTTING_DOWN,
     ErrorCode,
     SeamlineError,
 )
 from seamline.version import VERSION
 
 _LOG = logging.getLogger("seamline.http")
-_OPEN_PATHS = frozenset({"/healthz"})
+_OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _STATUS_CODES: dict[int, ErrorCode] = {
     404: NOT_FOUND,
     405: METHOD_NOT_ALLOWED,
@@ -73,6 +74,14 @@ def create_app(service: Service) -> flask.Flask:
 
     @app.get("/healthz")
     def _health() -> flask.Response:
+        return flask.jsonify({"status": "ok"})
+
+    @app.get("/readyz")
+    def _ready() -> flask.Response:
+        # Says nothing of Kafka and catalogs: when one is away, it is so for every gateway, and a
+        # named error helps more than no gateway at all.
+        if not service.accepts_statements:
+            raise SeamlineError(SHUTTING_DOWN, "the gateway is stopping")
         return flask.jsonify({"status": "ok"})
 
     @app.get("/api/v1/info")

@@ -1,20 +1,49 @@
-"""Serving over gunicorn: one worker of many threads, its clients made after the fork."""
+"""Serving over gunicorn: one worker of many threads, its clients made after the fork.
+
+SIGTERM drains: the worker goes on serving while statements that were accepted end and are fetched,
+and refuses new ones. SIGINT, which is Ctrl-C, ends at once.
+"""
 
 from __future__ import annotations
 
 import socket
-from typing import Any
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
-import flask
 from gunicorn.app.base import BaseApplication
+from gunicorn.workers.gthread import ThreadWorker
 
 from seamline.gateway import access
 from seamline.gateway.config import Config
-from seamline.gateway.http.app import create_app
-from seamline.gateway.service import Service
 from seamline.sql.errors import PORT_TAKEN, SeamlineError
 
-_GRACE_S = 20
+if TYPE_CHECKING:
+    import flask
+
+    from seamline.gateway.service import Service
+
+_ANSWERS_S = 15
+_CLOSE_S = 5
+GRACE_S = _ANSWERS_S + _CLOSE_S
+"""After draining: for requests in hand to be answered, and for everything to be let go."""
+
+
+class DrainingWorker(ThreadWorker):  # type: ignore[misc]
+    """A worker that drains before it stops to listen."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """SIGTERM. Gunicorn may send it twice; draining starts once."""
+        if self.alive and not hasattr(self, "_drainer"):
+            self._drainer = threading.Thread(
+                target=self._drain, args=(sig, frame), name="seamline-drain", daemon=True
+            )
+            self._drainer.start()
+
+    def _drain(self, sig: int, frame: FrameType | None) -> None:
+        self.app.drain()
+        self.cfg.set("graceful_timeout", _ANSWERS_S)
+        super().handle_exit(sig, frame)
 
 
 class GatewayServer(BaseApplication):  # type: ignore[misc]
@@ -33,13 +62,13 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
         """Gunicorn's settings."""
         http = self._config.http
         settings: dict[str, Any] = {
-            "bind": f"{http.host}:{http.port}",
+            "bind": f"{_bracketed(http.host)}:{http.port}",
             "workers": 1,
-            "worker_class": "gthread",
+            "worker_class": DrainingWorker,
             "threads": http.threads,
             "keepalive": 75,
             "timeout": 0,
-            "graceful_timeout": _GRACE_S,
+            "graceful_timeout": http.drain_seconds_max + GRACE_S,
             "worker_exit": self._close,
             "proc_name": "seamline",
             "loglevel": "warning",
@@ -51,9 +80,20 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
                 self.cfg.set(name, value)
 
     def load(self) -> flask.Flask:
-        """The application, made in the worker."""
+        """The application, made in the worker, where what it is made of is first imported.
+
+        DuckDB imported before the fork and used after it crashes the worker when that exits.
+        """
+        from seamline.gateway.http.app import create_app
+        from seamline.gateway.service import Service
+
         self._service = Service(self._config)
         return create_app(self._service)
+
+    def drain(self) -> None:
+        """Waits for the statements of the worker that calls it; new ones are refused."""
+        if self._service is not None:
+            self._service.drain(self._config.http.drain_seconds_max)
 
     def _close(self, _: Any, __: Any) -> None:
         if self._service is not None:
@@ -69,6 +109,10 @@ def serve(config: Config) -> None:
     access.check_listening(config)
     _check_port(config.http.host, config.http.port)
     GatewayServer(config).run()
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _check_port(host: str, port: int) -> None:

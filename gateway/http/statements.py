@@ -146,6 +146,8 @@ def _inline(statement: Statement, format_: str) -> dict[str, Any] | None:
     data = spool.chunk(0, 0)
     if data is None or len(data) > INLINE_BYTES_MAX:
         return None
+    if spool.chunk_count == 1:
+        statement.hand_over()
     if format_ == ARROW_STREAM:
         return {"arrow": base64.b64encode(data).decode()}
     if format_ == CSV:
@@ -186,6 +188,8 @@ def _chunk_response(statement: Statement, index: int, data: bytes, format_: str)
         rows = json_rows(read_chunk(data), [column.type for column in statement.output])
         answer = flask.jsonify({"chunk": index, "data": rows})
     last = spool.complete and index == spool.chunk_count - 1
+    if last:
+        statement.hand_over()
     answer.headers["Seamline-Last-Chunk"] = str(last).lower()
     return answer
 

@@ -1,0 +1,92 @@
+"""Goal: a gateway that drains knows which results somebody may still come for.
+
+Method: the real application over a real service, asked in this process. A result is wanted until
+its last rows were given out, and again only as long as it was asked about lately.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import flask.testing
+import pytest
+
+from seamline.gateway.config import load
+from seamline.gateway.http.app import create_app
+from seamline.gateway.service import Service
+from seamline.gateway.statements import Statement, StatementRequest
+
+_API = "/api/v1/statements"
+_LOCAL = {"Host": "127.0.0.1"}
+_A_DAY_S = 86_400.0
+_LARGE = "WITH d(x) AS (VALUES 0,1,2,3,4,5,6,7,8,9) SELECT a.x FROM d a, d b, d c, d e, d f"
+
+
+@pytest.fixture
+def service(scratch: pathlib.Path) -> Iterator[Service]:
+    file = scratch / "seamline.yaml"
+    file.write_text(
+        "catalogs: {lake: {type: sql, uri: 'sqlite://', warehouse: 'file:///nowhere'}}\n"
+        "clusters: {main: {bootstrap_servers: '127.0.0.1:1'}}\n"
+    )
+    running = Service(load(file, environment={}).config)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def client(service: Service) -> flask.testing.FlaskClient:
+    return create_app(service).test_client()
+
+
+def _run(
+    service: Service, client: flask.testing.FlaskClient, sql: str, **options: Any
+) -> Statement:
+    body = {"statement": sql, **options}
+    statement_id = client.post(_API, json=body, headers=_LOCAL).get_json()["statement_id"]
+    statement = service.statement(statement_id, "anonymous")
+    statement.wait(60)
+    return statement
+
+
+def test_rows_in_the_first_answer_leave_nothing_to_come_for(
+    service: Service, client: flask.testing.FlaskClient
+) -> None:
+    assert not _run(service, client, "SELECT 1").is_wanted(_A_DAY_S)
+
+
+def test_rows_are_wanted_until_the_last_chunk_is_given_out(
+    service: Service, client: flask.testing.FlaskClient
+) -> None:
+    statement = _run(service, client, _LARGE)
+    assert statement.spool is not None
+    last = statement.spool.chunk_count - 1
+    assert last > 0
+    assert statement.is_wanted(_A_DAY_S)
+    client.get(f"{_API}/{statement.statement_id}/chunks/0", headers=_LOCAL)
+    assert statement.is_wanted(_A_DAY_S)
+    client.get(f"{_API}/{statement.statement_id}/chunks/{last}", headers=_LOCAL)
+    assert not statement.is_wanted(_A_DAY_S)
+
+
+def test_rows_nobody_asked_for_lately_are_not_wanted(
+    service: Service, client: flask.testing.FlaskClient
+) -> None:
+    assert not _run(service, client, _LARGE).is_wanted(0.0)
+
+
+def test_a_statement_that_failed_is_not_wanted(
+    service: Service, client: flask.testing.FlaskClient
+) -> None:
+    assert not _run(service, client, "SELECT nothing_of_that_name").is_wanted(_A_DAY_S)
+
+
+def test_a_statement_that_has_not_ended_is_wanted(scratch: pathlib.Path) -> None:
+    statement = Statement(StatementRequest("SELECT 1"), "anonymous", 60.0, scratch)
+    assert statement.is_wanted(0.0)
+    statement.begin()
+    assert statement.is_wanted(0.0)
+    statement.close()
+    assert not statement.is_wanted(_A_DAY_S)

@@ -1,0 +1,163 @@
+"""Goal: a gateway that is told to end does so without losing what it has accepted.
+
+Method: `seamline serve` as a process of its own, on loopback, over clusters and catalogs that do
+not exist: statements without tables need neither. It is ended by signals while statements of a
+known kind run, and what clients see until it is gone is compared with what is promised. It must
+always end with status 0 and without a word, so that a crash on the way out is seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import urllib3
+from support.waiting import wait_until
+
+_CONFIG = """
+catalogs:
+  lake: {type: sql, uri: "sqlite:///SCRATCH/catalog.db", warehouse: "file://SCRATCH/warehouse"}
+clusters:
+  main: {bootstrap_servers: "127.0.0.1:1"}
+state_directory: SCRATCH/state
+limits: {duckdb_threads: 1, statements_running_max: 2}
+"""
+_API = "/api/v1/statements"
+
+
+class Served:
+    """A running `seamline serve`."""
+
+    def __init__(
+        self, scratch: pathlib.Path, config: str, host: str, settings: tuple[str, ...]
+    ) -> None:
+        file = scratch / "seamline.yaml"
+        file.write_text(config.replace("SCRATCH", str(scratch)))
+        self.errors = scratch / "stderr"
+        port = _free_port(host)
+        command = [sys.executable, "-m", "seamline.cli", "serve", "--config", str(file)]
+        command += ["--host", host, "--port", str(port)]
+        command += [part for setting in settings for part in ("--set", setting)]
+        with self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(command, stderr=errors)
+        self._base = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self._pool = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(30))
+
+    def request(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        """Status and JSON of an answer; status 0 when nothing listens."""
+        try:
+            answer = self._pool.request(method, self._base + path, json=body, headers=headers)
+        except urllib3.exceptions.HTTPError:
+            return 0, None
+        return answer.status, json.loads(answer.data) if answer.data[:1] == b"{" else answer.data
+
+    def submit(self, digits: int) -> str:
+        """Submits a statement that takes ten times as long for each digit; gives its id."""
+        aliases = [f"d{number}" for number in range(digits)]
+        tables = ", ".join(f"d {alias}" for alias in aliases)
+        total = " + ".join(f"{alias}.x" for alias in aliases)
+        sql = f"WITH d(x) AS (VALUES 0,1,2,3,4,5,6,7,8,9) SELECT sum({total}) FROM {tables}"
+        status, manifest = self.request("POST", _API, {"statement": sql, "wait_timeout": 0})
+        assert status == 200, manifest
+        return str(manifest["statement_id"])
+
+    def state(self, statement_id: str) -> str:
+        """State of a statement."""
+        return str(self.request("GET", f"{_API}/{statement_id}?wait=1")[1]["state"])
+
+    def assert_ended_well(self, seconds_max: float) -> None:
+        """It ends within that time, with status 0, having said nothing but its greeting."""
+        assert self.process.wait(seconds_max) == 0
+        lines = self.errors.read_text().splitlines()
+        assert len(lines) == 1, lines
+
+
+@contextlib.contextmanager
+def _serving(
+    scratch: pathlib.Path, *settings: str, config: str = _CONFIG, host: str = "127.0.0.1"
+) -> Iterator[Served]:
+    served = Served(scratch, config, host, settings)
+    try:
+        wait_until(lambda: served.request("GET", "/readyz")[0] == 200, 60, "ready")
+        yield served
+    finally:
+        served.process.kill()
+        served.process.wait()
+
+
+def _free_port(host: str) -> int:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_sigterm_lets_a_statement_end_and_be_fetched(scratch: pathlib.Path) -> None:
+    with _serving(scratch) as served:
+        statement = served.submit(digits=8)
+        assert served.state(statement) == "RUNNING"
+        served.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: served.request("GET", "/readyz")[0] == 503, what="draining")
+        status, refused = served.request("POST", _API, {"statement": "SELECT 1"})
+        assert (status, refused["error"]["code"]) == (503, "SHUTTING_DOWN")
+        wait_until(lambda: served.state(statement) == "SUCCEEDED", what="the statement")
+        path = f"{_API}/{statement}/chunks/0?format=JSON_ARRAY"
+        assert served.request("GET", path)[1]["data"] == [[8 * 4.5 * 10**8]]
+        served.assert_ended_well(20)
+
+
+def test_a_result_nobody_comes_for_does_not_hold_it(scratch: pathlib.Path) -> None:
+    with _serving(scratch) as served:
+        statement = served.submit(digits=1)
+        wait_until(lambda: served.state(statement) == "SUCCEEDED", what="the statement")
+        served.process.send_signal(signal.SIGTERM)
+        served.assert_ended_well(30)  # long before the sixty seconds it may drain, and its grace
+
+
+def test_draining_ends_when_its_time_is_over(scratch: pathlib.Path) -> None:
+    with _serving(scratch, "http.drain_seconds_max=1") as served:
+        statement = served.submit(digits=18)
+        assert served.state(statement) == "RUNNING"
+        served.process.send_signal(signal.SIGTERM)
+        served.assert_ended_well(20)
+
+
+def test_sigint_ends_it_at_once(scratch: pathlib.Path) -> None:
+    with _serving(scratch) as served:
+        statement = served.submit(digits=18)
+        assert served.state(statement) == "RUNNING"
+        served.process.send_signal(signal.SIGINT)
+        served.assert_ended_well(20)
+
+
+def test_an_idle_gateway_ends(scratch: pathlib.Path) -> None:
+    with _serving(scratch) as served:
+        assert served.request("POST", _API, {"statement": "SELECT 1"})[1]["inline"]["data"] == [[1]]
+        served.process.send_signal(signal.SIGTERM)
+        served.assert_ended_well(20)
+
+
+def test_probes_need_no_access_token(scratch: pathlib.Path) -> None:
+    digest = hashlib.sha256(b"open sesame").hexdigest()
+    tokens = f"auth: {{tokens: [{{name: ada, sha256: {digest}}}]}}\n"
+    with _serving(scratch, config=_CONFIG + tokens) as served:
+        for path in ("/healthz", "/readyz"):
+            assert served.request("GET", path) == (200, {"status": "ok"})
+        assert served.request("GET", "/metrics")[0] == 401
+        allowed = {"Authorization": "Bearer open sesame"}
+        assert served.request("GET", "/metrics", **allowed)[0] == 200
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
+def test_it_listens_on_ipv6(scratch: pathlib.Path) -> None:
+    with _serving(scratch, host="::1") as served:
+        assert served.request("GET", "/healthz")[0] == 200
