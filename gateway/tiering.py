@@ -10,6 +10,7 @@ import dataclasses
 import http.server
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -205,8 +206,10 @@ def metrics_text(application: TieringApplication) -> str:
     return "\n".join(lines) + "\n"
 
 
-def serve_metrics(application: TieringApplication, port: int) -> http.server.ThreadingHTTPServer:
-    """Serves `/metrics` on loopback until it is shut down."""
+def serve_metrics(
+    application: TieringApplication, host: str, port: int
+) -> http.server.ThreadingHTTPServer:
+    """Serves `/metrics` until it is shut down. They name tables and count; no data is in them."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -221,6 +224,9 @@ def serve_metrics(application: TieringApplication, port: int) -> http.server.Thr
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's
             """Requests are not logged."""
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    class Server(http.server.ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+    server = Server((host, port), Handler)
     threading.Thread(target=server.serve_forever, name="tier-metrics", daemon=True).start()
     return server

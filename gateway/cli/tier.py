@@ -53,7 +53,10 @@ class Duration(click.ParamType[float]):
     show_default=True,
     help="Offsets a batch covers at most.",
 )
-@click.option("--metrics-port", type=int, help="Serve Prometheus metrics on this loopback port.")
+@click.option("--metrics-port", type=int, help="Serve Prometheus metrics on this port.")
+@click.option(
+    "--metrics-host", default="127.0.0.1", show_default=True, help="Address for the metrics."
+)
 @config_options
 def tier(
     tables: tuple[str, ...],
@@ -61,6 +64,7 @@ def tier(
     interval: float,
     max_records: int,
     metrics_port: int | None,
+    metrics_host: str,
     config_file: str | None,
     settings: tuple[str, ...],
 ) -> None:
@@ -75,7 +79,9 @@ def tier(
     spark = start_spark(connections)
     application = TieringApplication(connections, spark, records_max=max_records)
     stop_on_signals(application)
-    server = serve_metrics(application, metrics_port) if metrics_port is not None else None
+    server = None
+    if metrics_port is not None:
+        server = serve_metrics(application, metrics_host, metrics_port)
     try:
         failures = application.run(wanted, interval_s=None if once else interval, report=show_step)
     finally:
