@@ -2,9 +2,10 @@
 
 They follow Kafka's and Iceberg's rules where the seam depends on them: offsets taken by transaction
 markers, last stable offsets, aborted records, trimming, topic ids; snapshots with parents and
-summaries, compare-and-swap commits, serializable overwrites, compaction, expiry, rollback, tags.
-Tests and the simulator use them in the place of the real ones; nothing in them is random or takes
-time.
+summaries, files that snapshots share, compare-and-swap commits, serializable overwrites,
+compaction, expiry, rollback, tags. Tests and the simulator use them in the place of the real ones;
+nothing in them is random or takes time. Log and table keep immutable values only, so that `save`
+and `restore` cost nothing: that is how a search goes back to an earlier moment.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ from seamline.connectors.base import (
     PROPERTY_PREFIX,
     READ_COMMITTED,
     ColdPlan,
+    DataFile,
     Deadline,
     LogBounds,
     OffsetRange,
@@ -33,15 +35,18 @@ from seamline.connectors.base import (
 )
 from seamline.connectors.iceberg.boundary import SUMMARY_KEY, TAG, encode
 from seamline.connectors.tiering import Batch
+from seamline.sql import columns
 from seamline.sql.errors import (
     COLD_FILE_MISSING,
     COMMIT_CONFLICT,
+    DEADLINE_EXCEEDED,
     LOG_TRIMMED,
     LOG_TRUNCATED,
     TABLE_NOT_FOUND,
     TOPIC_NOT_FOUND,
     SeamlineError,
 )
+from seamline.sql.predicates import And, Comparison, In, Or, Predicate
 
 # --- Time ----------------------------------------------------------------------------------------
 
@@ -76,8 +81,7 @@ class NoDeadline:
 # --- The log -------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(slots=True)
-class Record:
+class Record(NamedTuple):
     """One offset of a partition: a record, or the marker that ends a transaction.
 
     Attributes:
@@ -97,28 +101,34 @@ class Record:
     marker: str = ""
 
 
-class _Partition:
-    """The records of one partition, from `start` on."""
+class _Partition(NamedTuple):
+    """The records of one partition, from `start` on; never changed in place.
 
-    def __init__(self) -> None:
-        self.start = 0
-        self.end = 0
-        self.epoch = 0
-        self.epoch_ends: dict[int, int] = {}
-        self.records: list[Record] = []
-        self.times: dict[int, int] = {}
-        self.open: dict[int, int] = {}
-        self.aborted: set[int] = set()
+    `open` holds (transaction, its first offset here) of each transaction without an end, `times`
+    the time of every offset there has been, `epoch_ends` (epoch, end) of the leaders before this
+    one.
+    """
 
-    def append(self, record: Record) -> None:
-        self.records.append(record)
-        self.times[record.offset] = record.timestamp_ms
-        self.end = record.offset + 1
+    start: int = 0
+    end: int = 0
+    epoch: int = 0
+    epoch_ends: tuple[tuple[int, int], ...] = ()
+    records: tuple[Record, ...] = ()
+    times: tuple[int, ...] = ()
+    open: tuple[tuple[int, int], ...] = ()
+    aborted: frozenset[int] = frozenset()
 
     @property
     def stable_end(self) -> int:
         """The last stable offset: the first offset of the oldest open transaction, or the end."""
-        return min(self.open.values(), default=self.end)
+        return min((first for _, first in self.open), default=self.end)
+
+    def append(self, record: Record) -> _Partition:
+        return self._replace(
+            end=record.offset + 1,
+            records=(*self.records, record),
+            times=(*self.times, record.timestamp_ms),
+        )
 
     def visible(self, record: Record, isolation: str) -> bool:
         if record.marker:
@@ -126,10 +136,21 @@ class _Partition:
         return isolation != READ_COMMITTED or record.transaction not in self.aborted
 
 
-class _Topic:
-    def __init__(self, topic_id: str, partitions: int) -> None:
-        self.topic_id = topic_id
-        self.partitions = [_Partition() for _ in range(partitions)]
+class _Topic(NamedTuple):
+    topic_id: str
+    partitions: tuple[_Partition, ...]
+
+    def with_partition(self, number: int, partition: _Partition) -> _Topic:
+        front, back = self.partitions[:number], self.partitions[number + 1 :]
+        return _Topic(self.topic_id, (*front, partition, *back))
+
+
+class LogState(NamedTuple):
+    """Everything a `MemoryLog` holds, immutable and hashable."""
+
+    topics: tuple[tuple[str, _Topic], ...] = ()
+    topics_made: int = 0
+    transactions_made: int = 0
 
 
 class MemoryLog:
@@ -139,20 +160,39 @@ class MemoryLog:
         self.clock = clock or ManualClock()
         self.cluster_id = cluster_id
         self._topics: dict[str, _Topic] = {}
-        self._ids = itertools.count(1)
-        self._transactions = itertools.count(1)
+        self._topics_made = 0
+        self._transactions_made = 0
+        self._known_bounds: dict[tuple[str, str], tuple[_Topic, LogBounds]] = {}
+
+    def save(self) -> LogState:
+        """Everything it holds now."""
+        topics = tuple(sorted(self._topics.items()))
+        return LogState(topics, self._topics_made, self._transactions_made)
+
+    def restore(self, state: LogState) -> None:
+        """Goes back, or forward, to what `save` gave."""
+        self._topics = dict(state.topics)
+        self._topics_made = state.topics_made
+        self._transactions_made = state.transactions_made
 
     # --- Changing it ---------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int) -> str:
         """Creates a topic, in the place of one of the same name; gives its id."""
-        topic = _Topic(f"topic-{next(self._ids)}", partitions)
-        self._topics[name] = topic
-        return topic.topic_id
+        self._topics_made += 1
+        topic_id = f"topic-{self._topics_made}"
+        self._topics[name] = _Topic(topic_id, (_Partition(),) * partitions)
+        return topic_id
+
+    def delete_topic(self, name: str) -> None:
+        """Deletes a topic."""
+        del self._topics[name]
 
     def add_partitions(self, name: str, count: int = 1) -> None:
         """Adds partitions."""
-        self._topic(name).partitions.extend(_Partition() for _ in range(count))
+        topic = self._topic(name)
+        more = (_Partition(),) * count
+        self._topics[name] = topic._replace(partitions=topic.partitions + more)
 
     def produce(
         self,
@@ -162,57 +202,75 @@ class MemoryLog:
         *,
         key: bytes | None = None,
         transaction: int | None = None,
+        timestamp_ms: int | None = None,
     ) -> int:
         """Appends a record and gives its offset."""
-        log = self._topic(topic).partitions[partition]
+        log = self._partition(topic, partition)
         offset = log.end
-        if transaction is not None:
-            log.open.setdefault(transaction, offset)
-        log.append(Record(offset, self.clock.now_ms, key, value, transaction))
+        if transaction is not None and all(known != transaction for known, _ in log.open):
+            log = log._replace(open=(*log.open, (transaction, offset)))
+        moment = self.clock.now_ms if timestamp_ms is None else timestamp_ms
+        self._set(topic, partition, log.append(Record(offset, moment, key, value, transaction)))
         return offset
 
     def begin(self) -> int:
         """Starts a transaction."""
-        return next(self._transactions)
+        self._transactions_made += 1
+        return self._transactions_made
 
     def end_transaction(self, topic: str, transaction: int, *, commit: bool) -> None:
         """Writes the marker of a transaction to every partition it wrote to."""
-        for log in self._topic(topic).partitions:
-            if log.open.pop(transaction, None) is None:
+        marker = "commit" if commit else "abort"
+        for number, log in enumerate(self._topic(topic).partitions):
+            still_open = tuple(entry for entry in log.open if entry[0] != transaction)
+            if still_open == log.open:
                 continue
+            ended = log.append(
+                Record(log.end, self.clock.now_ms, None, None, transaction, marker)
+            )._replace(open=still_open)
             if not commit:
-                log.aborted.add(transaction)
-            marker = "commit" if commit else "abort"
-            log.append(Record(log.end, self.clock.now_ms, None, None, transaction, marker))
+                ended = ended._replace(aborted=log.aborted | {transaction})
+            self._set(topic, number, ended)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Trims the log: offsets below `before` are gone."""
-        log = self._topic(topic).partitions[partition]
-        log.start = max(log.start, min(before, log.end))
-        log.records = [record for record in log.records if record.offset >= log.start]
+        log = self._partition(topic, partition)
+        start = max(log.start, min(before, log.end))
+        kept = tuple(record for record in log.records if record.offset >= start)
+        self._set(topic, partition, log._replace(start=start, records=kept))
 
     def truncate(self, topic: str, partition: int, end: int) -> None:
         """An unclean election: offsets from `end` on are lost, and a new leader goes on there."""
-        log = self._topic(topic).partitions[partition]
-        log.end = max(log.start, min(end, log.end))
-        log.records = [record for record in log.records if record.offset < log.end]
-        log.open = {t: first for t, first in log.open.items() if first < log.end}
-        log.epoch_ends = {epoch: min(e, log.end) for epoch, e in log.epoch_ends.items()}
-        log.epoch_ends[log.epoch] = log.end
-        log.epoch += 1
+        log = self._partition(topic, partition)
+        end = max(log.start, min(end, log.end))
+        earlier = tuple((epoch, min(known, end)) for epoch, known in log.epoch_ends)
+        cut = log._replace(
+            end=end,
+            epoch=log.epoch + 1,
+            epoch_ends=(*earlier, (log.epoch, end)),
+            records=tuple(record for record in log.records if record.offset < end),
+            times=log.times[:end],
+            open=tuple(entry for entry in log.open if entry[1] < end),
+        )
+        self._set(topic, partition, cut)
 
     def compact(self, topic: str) -> None:
         """Log compaction below the stable end: of each key only the newest record stays."""
-        for log in self._topic(topic).partitions:
-            newest = {r.key: r.offset for r in log.records if r.key is not None and not r.marker}
-            log.records = [
+        for number, log in enumerate(self._topic(topic).partitions):
+            newest = {
+                r.key: r.offset
+                for r in log.records
+                if r.key is not None and log.visible(r, READ_COMMITTED)
+            }
+            kept = tuple(
                 r
                 for r in log.records
                 if r.marker
                 or r.key is None
                 or r.offset >= log.stable_end
-                or newest[r.key] == r.offset
-            ]
+                or newest.get(r.key, r.offset) <= r.offset
+            )
+            self._set(topic, number, log._replace(records=kept))
 
     def committed(self, topic: str) -> list[tuple[int, int, bytes | None]]:
         """(partition, offset, value) of every record below the stable ends that was not aborted."""
@@ -228,7 +286,7 @@ class MemoryLog:
         return {
             (number, offset): timestamp_ms
             for number, log in enumerate(self._topic(topic).partitions)
-            for offset, timestamp_ms in log.times.items()
+            for offset, timestamp_ms in enumerate(log.times)
         }
 
     # --- HotLog --------------------------------------------------------------------------------
@@ -263,17 +321,17 @@ class MemoryLog:
         epochs: Mapping[int, int] | None = None,
         max_records: int | None = None,
     ) -> Iterator[RawBatch]:
-        """See `HotLog.read`: one batch a range."""
-        deadline.check()
-        for wanted in ranges:
-            self._check_epoch(topic, wanted, (epochs or {}).get(wanted.partition))
+        """See `HotLog.read`: one batch a range.
+
+        Kafka delivers nothing past the stable end and lets the reader wait: here it is out of time
+        at once.
+        """
         left = max_records
         for wanted in ranges:
-            log = self._topic(topic).partitions[wanted.partition]
-            if wanted.start < log.start:
-                raise SeamlineError(
-                    LOG_TRIMMED, f"partition {wanted.partition} starts at {log.start}"
-                )
+            deadline.check()
+            log = self._partition(topic, wanted.partition)
+            _check_epoch(log, wanted, (epochs or {}).get(wanted.partition))
+            _check_readable(log, wanted, isolation)
             found = [
                 r
                 for r in log.records
@@ -288,10 +346,13 @@ class MemoryLog:
 
     def _bounds(self, name: str, isolation: str) -> LogBounds:
         topic = self._topic(name)
+        known = self._known_bounds.get((name, isolation))
+        if known is not None and known[0] is topic:
+            return known[1]
         logs = list(enumerate(topic.partitions))
         high = Offsets({number: log.end for number, log in logs})
         stable = Offsets({number: log.stable_end for number, log in logs})
-        return LogBounds(
+        bounds = LogBounds(
             topic=name,
             topic_id=topic.topic_id,
             cluster_id=self.cluster_id,
@@ -301,19 +362,41 @@ class MemoryLog:
             isolation=isolation,
             leader_epochs=Offsets({number: log.epoch for number, log in logs}),
         )
-
-    def _check_epoch(self, topic: str, wanted: OffsetRange, epoch: int | None) -> None:
-        log = self._topic(topic).partitions[wanted.partition]
-        if epoch is not None and log.epoch_ends.get(epoch, log.end) < wanted.start:
-            raise SeamlineError(
-                LOG_TRUNCATED, f"partition {wanted.partition} was cut below {wanted.start}"
-            )
+        self._known_bounds[name, isolation] = (topic, bounds)
+        return bounds
 
     def _topic(self, name: str) -> _Topic:
         topic = self._topics.get(name)
         if topic is None:
             raise SeamlineError(TOPIC_NOT_FOUND, f"topic {name} does not exist")
         return topic
+
+    def _partition(self, name: str, number: int) -> _Partition:
+        partitions = self._topic(name).partitions
+        if number >= len(partitions):
+            raise SeamlineError(LOG_TRUNCATED, f"topic {name} has no partition {number} any more")
+        return partitions[number]
+
+    def _set(self, name: str, number: int, partition: _Partition) -> None:
+        self._topics[name] = self._topics[name].with_partition(number, partition)
+
+
+def _check_epoch(log: _Partition, wanted: OffsetRange, epoch: int | None) -> None:
+    if epoch is not None and dict(log.epoch_ends).get(epoch, log.end) < wanted.start:
+        raise SeamlineError(
+            LOG_TRUNCATED, f"partition {wanted.partition} was cut below {wanted.start}"
+        )
+
+
+def _check_readable(log: _Partition, wanted: OffsetRange, isolation: str) -> None:
+    end = log.stable_end if isolation == READ_COMMITTED else log.end
+    where = f"partition {wanted.partition}"
+    if wanted.start < log.start:
+        raise SeamlineError(LOG_TRIMMED, f"{where} starts at {log.start}")
+    if wanted.end_exclusive > log.end:
+        raise SeamlineError(LOG_TRUNCATED, f"{where} ends at {log.end}")
+    if wanted.end_exclusive > end:
+        raise SeamlineError(DEADLINE_EXCEEDED, f"{where} is stable up to {end} only")
 
 
 def _raw_batch(partition: int, records: Sequence[Record]) -> RawBatch:
@@ -334,12 +417,29 @@ Row = tuple[int | None, int | None, bytes | None, int | None]
 offset."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Files:
-    """The rows of a snapshot, and those of its commit alone."""
+class MemoryFile(NamedTuple):
+    """A data file: its name, and its rows in order."""
 
-    rows: frozenset[Row]
-    added: frozenset[Row]
+    path: str
+    rows: tuple[Row, ...]
+
+
+class _Content(NamedTuple):
+    """The files of a snapshot, and those of them its own commit added."""
+
+    files: tuple[MemoryFile, ...]
+    added: tuple[MemoryFile, ...]
+
+
+class SavedTable(NamedTuple):
+    """Everything a `MemoryTable` holds; nothing in it is ever changed."""
+
+    state: TableState
+    contents: Mapping[int, _Content]
+    commits: int
+
+
+_uuids = itertools.count(1)
 
 
 class MemoryTable:
@@ -351,6 +451,7 @@ class MemoryTable:
         properties: Table properties.
         clock: Gives commits their time.
         log: The cluster its topic is in.
+        uuid: Its id; a new one when left out.
     """
 
     def __init__(
@@ -360,14 +461,15 @@ class MemoryTable:
         properties: Mapping[str, str],
         clock: ManualClock,
         log: MemoryLog,
+        uuid: str | None = None,
     ) -> None:
         self._clock = clock
         self._log = log
-        self._ids = itertools.count(1)
-        self._files: dict[int, _Files] = {}
+        self._commits = 0
+        self._contents: dict[int, _Content] = {}
         self._state = TableState(
             name=name,
-            uuid=f"table-{id(self):x}",
+            uuid=uuid or f"table-{next(_uuids)}",
             properties=dict(properties),
             schemas={schema.schema_id: schema},
             current_schema_id=schema.schema_id,
@@ -376,27 +478,55 @@ class MemoryTable:
             current_snapshot_id=None,
         )
 
+    def save(self) -> SavedTable:
+        """Everything it holds now."""
+        return SavedTable(self._state, self._contents, self._commits)
+
+    def restore(self, saved: SavedTable) -> None:
+        """Goes back, or forward, to what `save` gave."""
+        self._state = saved.state
+        self._contents = dict(saved.contents)
+        self._commits = saved.commits
+
     @property
     def state(self) -> TableState:
         """See `ColdTable.state`."""
         return self._state
 
-    def rows(self, snapshot_id: int | None) -> frozenset[Row]:
-        """The rows of a snapshot.
+    def records(self, snapshot_id: int | None) -> tuple[Row, ...]:
+        """The rows of a snapshot, as often as its files hold them.
 
         Raises:
             SeamlineError: COLD_FILE_MISSING when its files are gone.
         """
-        if snapshot_id is None:
-            return frozenset()
-        files = self._files.get(snapshot_id)
-        if files is None:
-            raise SeamlineError(COLD_FILE_MISSING, f"files of snapshot {snapshot_id} are gone")
-        return files.rows
+        return tuple(row for file in self._files(snapshot_id) for row in file.rows)
 
-    def plan(self, snapshot_id: int | None, request: ScanRequest) -> ColdPlan:  # noqa: ARG002
-        """See `ColdTable.plan`: rows, not files, so there is nothing to name."""
-        return ColdPlan(snapshot_id, (), total_rows=len(self.rows(snapshot_id)))
+    def rows(self, snapshot_id: int | None) -> frozenset[Row]:
+        """The rows of a snapshot, each once; see `records`."""
+        return frozenset(self.records(snapshot_id))
+
+    def open(self, path: str) -> tuple[Row, ...]:
+        """The rows of a file.
+
+        Raises:
+            SeamlineError: COLD_FILE_MISSING when no snapshot that is kept has it.
+        """
+        for content in self._contents.values():
+            for file in content.files:
+                if file.path == path:
+                    return file.rows
+        raise SeamlineError(COLD_FILE_MISSING, f"file {path} is gone")
+
+    def plan(self, snapshot_id: int | None, request: ScanRequest) -> ColdPlan:
+        """See `ColdTable.plan`: prunes as well as anybody could, by partition and offset."""
+        files = self._files(snapshot_id)
+        kept = [f for f in files if any(may_match(request.predicate, row) for row in f.rows)]
+        return ColdPlan(
+            snapshot_id,
+            tuple(DataFile(f.path, "memory", 10 * len(f.rows), len(f.rows)) for f in kept),
+            total_files=len(files),
+            total_rows=sum(len(f.rows) for f in files),
+        )
 
     def inspect(self, plan: ColdPlan) -> ColdPlan:
         """See `ColdTable.inspect`."""
@@ -412,13 +542,13 @@ class MemoryTable:
         """See `ColdTable.offsets_at`; a record's time is asked of the log that it came from."""
         times = self._log.times(self._state.properties[f"{PROPERTY_PREFIX}topic"])
         found: dict[int, int] = {}
-        for partition, offset, _, _ in self.rows(snapshot_id):
+        for partition, offset, _, _ in self.records(snapshot_id):
             for wanted in ranges:
                 if (
                     partition == wanted.partition
                     and offset is not None
                     and wanted.start <= offset < wanted.end_exclusive
-                    and times[partition, offset] >= timestamp_ms
+                    and times.get((partition, offset), -1) >= timestamp_ms
                 ):
                     found[partition] = min(offset, found.get(partition, offset))
         return Offsets(found)
@@ -431,32 +561,42 @@ class MemoryTable:
 
     def has_rows(self, batch: Batch, deadline: Deadline) -> bool:
         """See `TierTable.has_rows`."""
-        return any(self._batch_rows(batch, deadline))
+        return bool(self.read_rows(batch, deadline))
 
     def commit_rows(self, batch: Batch) -> None:
         """See `TierTable.commit_rows`: what Iceberg's serializable overwrite does."""
-        self.write_rows(batch, frozenset(self._batch_rows(batch, NoDeadline())))
+        self.write_rows(batch, self.read_rows(batch, NoDeadline()))
 
-    def write_rows(self, batch: Batch, rows: frozenset[Row]) -> None:
+    def read_rows(self, batch: Batch, deadline: Deadline) -> tuple[Row, ...]:
+        """The rows a batch writes, as its log gives them now."""
+        return tuple(
+            (partition, offset, value, batch.mark)
+            for raw in self._log.read(
+                batch.binding.topic, batch.ranges, batch.boundary.isolation, deadline
+            )
+            for partition, offset, value in zip(
+                raw.partitions, raw.offsets, raw.values, strict=True
+            )
+        )
+
+    def write_rows(self, batch: Batch, rows: Iterable[Row]) -> None:
         """The commit alone, of rows that were read before."""
-        since = self._since(batch.snapshot_id)
-        for snapshot in since:
-            if any(
-                (row[3] or 0) >= batch.mark
-                for row in self._files[snapshot].added
-                if row[3] is not None
-            ):
-                raise SeamlineError(COMMIT_CONFLICT, "conflicting files were added")
-        head = self._state.current_snapshot_id
-        kept = frozenset(r for r in self.rows(head) if r[3] is None or r[3] < batch.mark)
-        self._commit("overwrite", kept | rows, rows, {SUMMARY_KEY: encode(batch.boundary)})
+        for snapshot in self._since(batch.snapshot_id):
+            for file in self._contents[snapshot].added:
+                if any((row[3] if row[3] is not None else -1) >= batch.mark for row in file.rows):
+                    raise SeamlineError(COMMIT_CONFLICT, "conflicting files were added")
+        kept = tuple(
+            file
+            for file in self._files(self._state.current_snapshot_id)
+            if any(row[3] is None or row[3] < batch.mark for row in file.rows)
+        )
+        self._commit("overwrite", kept, tuple(rows), {SUMMARY_KEY: encode(batch.boundary)})
 
     def commit_mark(self, batch: Batch) -> None:
         """See `TierTable.commit_mark`."""
         if self._state.current_snapshot_id != batch.snapshot_id:
             raise SeamlineError(COMMIT_CONFLICT, "the table has changed")
-        summary = {SUMMARY_KEY: encode(batch.boundary)}
-        self._commit("append", self.rows(batch.snapshot_id), frozenset(), summary)
+        self.mark({SUMMARY_KEY: encode(batch.boundary)})
 
     def keep(self, snapshot_id: int) -> None:
         """See `TierTable.keep`."""
@@ -473,18 +613,22 @@ class MemoryTable:
 
     def create(self, summary: Mapping[str, str]) -> None:
         """The first snapshot."""
-        self._commit("append", frozenset(), frozenset(), summary)
+        self.mark(summary)
+
+    def mark(self, summary: Mapping[str, str]) -> None:
+        """A commit without rows."""
+        self._commit("append", self._files(self._state.current_snapshot_id), (), summary)
 
     def append_foreign(self, value: bytes) -> None:
         """Another writer's rows, which do not come from the log."""
-        row: Row = (None, None, value, None)
-        rows = self.rows(self._state.current_snapshot_id)
-        self._commit("append", rows | {row}, frozenset({row}), {})
+        files = self._files(self._state.current_snapshot_id)
+        self._commit("append", files, ((None, None, value, None),), {})
 
     def compact(self) -> None:
-        """Rewrites files without changing rows."""
-        rows = self.rows(self._state.current_snapshot_id)
-        self._commit("replace", rows, frozenset(), {})
+        """Rewrites all files into one, without changing rows."""
+        files = self._files(self._state.current_snapshot_id)
+        rows = tuple(row for file in files for row in file.rows)
+        self._commit("replace", (), rows, {})
 
     def roll_back(self, snapshot_id: int) -> None:
         """Moves the head to an older snapshot."""
@@ -497,25 +641,29 @@ class MemoryTable:
             self._state,
             snapshots={i: s for i, s in self._state.snapshots.items() if i in kept},
         )
-        self._files = {i: files for i, files in self._files.items() if i in kept}
+        self._contents = {i: content for i, content in self._contents.items() if i in kept}
 
     # --- Commits -------------------------------------------------------------------------------
 
-    def _batch_rows(self, batch: Batch, deadline: Deadline) -> Iterator[Row]:
-        isolation = batch.boundary.isolation
-        for raw in self._log.read(batch.binding.topic, batch.ranges, isolation, deadline):
-            for partition, offset, value in zip(
-                raw.partitions, raw.offsets, raw.values, strict=True
-            ):
-                yield (partition, offset, value, batch.mark)
+    def _files(self, snapshot_id: int | None) -> tuple[MemoryFile, ...]:
+        if snapshot_id is None:
+            return ()
+        content = self._contents.get(snapshot_id)
+        if content is None:
+            raise SeamlineError(COLD_FILE_MISSING, f"files of snapshot {snapshot_id} are gone")
+        return content.files
 
     def _since(self, snapshot_id: int) -> list[int]:
-        """Ids of the commits after a snapshot, up to the head."""
+        """Ids of the commits after a snapshot, up to the head; the snapshot may have expired."""
         since: list[int] = []
+        parent = None
         for snapshot in self._state.ancestors(self._state.current_snapshot_id):
             if snapshot.snapshot_id == snapshot_id:
                 return since
             since.append(snapshot.snapshot_id)
+            parent = snapshot.parent_id
+        if parent == snapshot_id:
+            return since
         raise SeamlineError(
             COMMIT_CONFLICT, f"snapshot {snapshot_id} is not in the table's history"
         )
@@ -523,34 +671,61 @@ class MemoryTable:
     def _commit(
         self,
         operation: str,
-        rows: frozenset[Row],
-        added: frozenset[Row],
+        kept: tuple[MemoryFile, ...],
+        rows: tuple[Row, ...],
         summary: Mapping[str, str],
     ) -> None:
+        self._commits += 1
         snapshot = Snapshot(
-            snapshot_id=next(self._ids),
+            snapshot_id=self._commits,
             parent_id=self._state.current_snapshot_id,
             timestamp_ms=self._clock.advance(),
             operation=operation,
             summary=dict(summary),
             schema_id=self._state.current_schema_id,
         )
-        self._files[snapshot.snapshot_id] = _Files(rows, added)
-        self._state = dataclasses.replace(
-            self._state, snapshots={**self._state.snapshots, snapshot.snapshot_id: snapshot}
-        )
-        self._set_head(snapshot.snapshot_id)
+        new = (MemoryFile(f"file-{self._commits}", rows),) if rows else ()
+        added = () if operation == "replace" else new
+        self._contents = {**self._contents, self._commits: _Content(kept + new, added)}
+        snapshots = {**self._state.snapshots, self._commits: snapshot}
+        self._state = dataclasses.replace(self._state, snapshots=snapshots)
+        self._set_head(self._commits)
 
     def _set_head(self, snapshot_id: int) -> None:
         self._state = dataclasses.replace(
             self._state,
             current_snapshot_id=snapshot_id,
             snapshot_log=(*self._state.snapshot_log, (self._clock.now_ms, snapshot_id)),
+            refs={**self._state.refs, "main": SnapshotRef(snapshot_id, "branch")},
         )
-        self._set_refs({"main": SnapshotRef(snapshot_id, "branch")})
 
     def _set_refs(self, refs: Mapping[str, SnapshotRef]) -> None:
         self._state = dataclasses.replace(self._state, refs={**self._state.refs, **refs})
+
+
+def may_match(predicate: Predicate | None, row: Row) -> bool:
+    """Whether a row may satisfy a predicate, as far as its partition and offset tell."""
+    match predicate:
+        case And(parts):
+            return all(may_match(part, row) for part in parts)
+        case Or(parts):
+            return any(may_match(part, row) for part in parts)
+        case Comparison(columns.PARTITION | columns.OFFSET as column, sign, int(wanted)):
+            found = row[0] if column == columns.PARTITION else row[1]
+            return found is not None and _COMPARE[sign](found, wanted)
+        case In(columns.PARTITION | columns.OFFSET as column, values):
+            return (row[0] if column == columns.PARTITION else row[1]) in values
+    return True
+
+
+_COMPARE: Mapping[str, Callable[[int, int], bool]] = {
+    "=": int.__eq__,
+    "<>": int.__ne__,
+    "<": int.__lt__,
+    "<=": int.__le__,
+    ">": int.__gt__,
+    ">=": int.__ge__,
+}
 
 
 class MemoryCatalog:
@@ -603,10 +778,16 @@ class MemoryView:
         """See `ColdTable.deleted_rows`."""
         return self.table.deleted_rows(plan)
 
+    def offsets_at(
+        self, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]
+    ) -> Offsets:
+        """See `ColdTable.offsets_at`."""
+        return self.table.offsets_at(snapshot_id, timestamp_ms, ranges)
+
 
 def seam_rows(table: MemoryTable, log: MemoryLog, seam: Any) -> list[Row]:
     """The rows a seam stands for: those of its snapshot, and those of its tail."""
-    rows = list(table.rows(seam.snapshot_id))
+    rows = list(table.records(seam.snapshot_id))
     if seam.cold_end is not None:
         rows = [r for r in rows if r[0] is None or (r[1] or 0) < seam.cold_end.get(r[0], 2**63)]
     for raw in log.read(seam.topic, seam.hot_ranges, seam.isolation, NoDeadline()):

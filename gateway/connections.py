@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
+from seamline.connectors.base import Catalog, HotLog
 from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.log import KafkaLog
@@ -18,15 +19,34 @@ from seamline.sql.errors import CATALOG_NOT_FOUND, INVALID_CONFIG, SeamlineError
 T = TypeVar("T")
 
 
+class Sources(Protocol):
+    """What statements are read from: `Connections`, or anything that answers like it."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration that names what there is."""
+
+    def catalog(self, name: str) -> Catalog:
+        """The catalog of that name."""
+
+    def log(self, name: str) -> HotLog:
+        """The topics of the cluster of that name."""
+
+
 class Connections:
     """Everything outside that the configuration names. Safe to share between threads."""
 
     def __init__(self, config: Config) -> None:
-        self.config = config
+        self._config = config
         self._lock = threading.Lock()
         self._catalogs: dict[str, IcebergCatalog] = {}
         self._clusters: dict[str, Cluster] = {}
         self._logs: dict[str, KafkaLog] = {}
+
+    @property
+    def config(self) -> Config:
+        """The configuration."""
+        return self._config
 
     def catalog(self, name: str) -> IcebergCatalog:
         """The catalog of that name.
@@ -34,7 +54,7 @@ class Connections:
         Raises:
             SeamlineError: CATALOG_NOT_FOUND.
         """
-        config = self.config.catalogs.get(name)
+        config = self._config.catalogs.get(name)
         if config is None:
             raise SeamlineError(CATALOG_NOT_FOUND, f"catalog {name} does not exist")
         return self._once(self._catalogs, name, lambda: IcebergCatalog(config))
@@ -45,7 +65,7 @@ class Connections:
         Raises:
             SeamlineError: INVALID_CONFIG when the configuration does not name it.
         """
-        config = self.config.clusters.get(name)
+        config = self._config.clusters.get(name)
         if config is None:
             raise SeamlineError(
                 INVALID_CONFIG,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -13,11 +14,14 @@ from seamline.connectors.base import (
     Engine,
     EngineQuery,
     EngineScan,
+    HotLog,
+    OffsetRange,
     ResultStream,
     TailSource,
 )
+from seamline.connectors.kafka.decode import DecoderSpec
 from seamline.connectors.kafka.tail import Tail, read_tail
-from seamline.gateway.connections import Connections
+from seamline.gateway.connections import Sources
 from seamline.gateway.pinning import Pinned
 from seamline.planners import seam as seams
 from seamline.planners.logical import Scan
@@ -27,6 +31,24 @@ from seamline.sql import types
 from seamline.sql.types import Field
 
 _TAIL_READERS = 4
+
+
+class TailReader(Protocol):
+    """Reads and decodes a tail; `read_tail` is the one."""
+
+    def __call__(
+        self,
+        log: HotLog,
+        ranges: Sequence[OffsetRange],
+        isolation: str,
+        spec: DecoderSpec,
+        wanted: Sequence[str],
+        deadline: Deadline,
+        *,
+        size_bytes_max: int,
+        epochs: Mapping[int, int] | None = None,
+    ) -> Tail:
+        """See `read_tail`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,20 +72,23 @@ class Executor:
         engines: By name.
         tail_bytes_max: Bytes of records that one tail may hold here.
         tail_rows_max: A longer tail is read by Spark's executors.
+        read_tail: Reads a tail.
     """
 
     def __init__(
         self,
-        connections: Connections,
+        connections: Sources,
         engines: Mapping[str, Engine],
         *,
         tail_bytes_max: int,
         tail_rows_max: int,
+        read_tail: TailReader = read_tail,
     ) -> None:
         self._connections = connections
         self._engines = engines
         self._tail_bytes_max = tail_bytes_max
         self._tail_rows_max = tail_rows_max
+        self._read = read_tail
 
     def start(
         self, plan: PhysicalPlan, pinned: Mapping[str, Pinned], deadline: Deadline
@@ -128,7 +153,7 @@ class Executor:
         assert spec is not None
         wanted = {column.name for scan in scans for column in scan.columns}
         log = self._connections.log(tail.seam.cluster)
-        result = read_tail(
+        result = self._read(
             log,
             tail.ranges,
             tail.seam.isolation,

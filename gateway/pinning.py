@@ -29,7 +29,7 @@ from seamline.connectors.base import (
 from seamline.connectors.iceberg.boundary import boundary_of, foreign_change
 from seamline.connectors.kafka.decode import DecoderSpec
 from seamline.gateway import names, system
-from seamline.gateway.connections import Connections
+from seamline.gateway.connections import Sources
 from seamline.gateway.names import TableName
 from seamline.gateway.tokens import NOTHING, After
 from seamline.planners import seam as seams
@@ -135,7 +135,7 @@ class _Pins:
 class Pinner:
     """Pins the tables of statements."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Sources) -> None:
         self._connections = connections
 
     def pin(

@@ -10,16 +10,17 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 import pyarrow as pa
 from sqlglot import exp
 
 from seamline.connectors.base import ColdPlan, ColdTable, Deadline, Offsets, ScanRequest
-from seamline.gateway.connections import Connections
+from seamline.gateway.connections import Sources
 from seamline.gateway.executor import Execution, Executor
 from seamline.gateway.names import Session
 from seamline.gateway.pinning import Pinned, Pinner
-from seamline.gateway.tokens import After
+from seamline.gateway.tokens import NOTHING, After
 from seamline.planners.bind import bind
 from seamline.planners.logical import LogicalPlan, Scan, ScanFacts
 from seamline.planners.physical import PhysicalPlan
@@ -35,7 +36,13 @@ from seamline.sql.errors import (
     TOPIC_RECREATED,
     SeamlineError,
 )
-from seamline.sql.qualify import qualify, references
+from seamline.sql.qualify import (
+    BoundQuery,
+    Relation,
+    TableReference,
+    qualify,
+    references,
+)
 
 ATTEMPTS_MAX = 4
 _MAY_HAVE_GONE_STALE = frozenset(
@@ -83,6 +90,30 @@ class Running:
     retries: int
 
 
+class Pins(Protocol):
+    """Pins the tables of a statement; `Pinner` is the one."""
+
+    def pin(
+        self,
+        references: Sequence[TableReference],
+        session: Session,
+        deadline: Deadline,
+        *,
+        token: Sequence[TokenSeam] = (),
+        after: After = NOTHING,
+    ) -> list[Pinned]:
+        """See `Pinner.pin`."""
+
+
+class Qualify(Protocol):
+    """Binds a statement to its tables; `qualify` is the one."""
+
+    def __call__(
+        self, tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.datetime
+    ) -> BoundQuery:
+        """See `qualify`."""
+
+
 class Queries:
     """Plans and starts queries.
 
@@ -90,13 +121,24 @@ class Queries:
         connections: Clusters and catalogs.
         executor: Runs plans.
         limits: What is large.
+        pinner: Pins tables; the one over `connections` when left out.
+        qualify: Binds statements.
     """
 
-    def __init__(self, connections: Connections, executor: Executor, limits: Limits) -> None:
+    def __init__(
+        self,
+        connections: Sources,
+        executor: Executor,
+        limits: Limits,
+        *,
+        pinner: Pins | None = None,
+        qualify: Qualify = qualify,
+    ) -> None:
         self._connections = connections
-        self._pinner = Pinner(connections)
+        self._pinner = pinner or Pinner(connections)
         self._executor = executor
         self._limits = limits
+        self._qualify = qualify
 
     def plan(self, request: QueryRequest, deadline: Deadline) -> Planned:
         """Pins the tables and plans the query.
@@ -109,7 +151,7 @@ class Queries:
         pinned = self._pinner.pin(
             found, request.session, deadline, token=request.token, after=request.after
         )
-        query = qualify(request.tree, [table.relation for table in pinned], now=request.now)
+        query = self._qualify(request.tree, [table.relation for table in pinned], now=request.now)
         by_id = {scan.scan_id: table for scan, table in zip(query.scans, pinned, strict=True)}
         logical = optimize(bind(query, {s: table.facts for s, table in by_id.items()}))
         logical = self._prune_by_time(logical, deadline)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from seamline.connectors.base import ColdTable, ScanRequest, TopicBinding
 from seamline.connectors.iceberg.boundary import decode
-from seamline.gateway.connections import Connections
+from seamline.gateway.connections import Sources
 from seamline.gateway.names import INFORMATION_SCHEMA, TableName
 from seamline.planners.seam import Seam
 from seamline.sql import columns, types
@@ -34,7 +34,7 @@ def is_system(name: TableName) -> bool:
     return bool(name.catalog) and name.path[0].lower() == INFORMATION_SCHEMA
 
 
-def information_schema(name: TableName, connections: Connections) -> tuple[Relation, pa.Table]:
+def information_schema(name: TableName, connections: Sources) -> tuple[Relation, pa.Table]:
     """A table of `information_schema`.
 
     Raises:
@@ -72,7 +72,7 @@ _COLUMNS = {
 }
 
 
-def _table_rows(catalog_name: str, connections: Connections) -> list[tuple[Any, ...]]:
+def _table_rows(catalog_name: str, connections: Sources) -> list[tuple[Any, ...]]:
     rows = []
     catalog = connections.catalog(catalog_name)
     for namespace in catalog.namespaces():
@@ -84,7 +84,7 @@ def _table_rows(catalog_name: str, connections: Connections) -> list[tuple[Any, 
     return rows
 
 
-def _column_rows(catalog_name: str, connections: Connections) -> list[tuple[Any, ...]]:
+def _column_rows(catalog_name: str, connections: Sources) -> list[tuple[Any, ...]]:
     rows = []
     catalog = connections.catalog(catalog_name)
     for namespace in catalog.namespaces():
