@@ -62,8 +62,15 @@ class PhysicalPlan:
 
     @property
     def seams(self) -> tuple[Seam, ...]:
-        """Each seam once, in the order of the statement."""
-        found = {scan.seam.key: scan.seam for scan in self.logical.scans}
+        """Each seam once, in the order of the statement.
+
+        A table that is also read without its tail has its whole seam here.
+        """
+        found: dict[tuple[str, ...], Seam] = {}
+        for scan in self.logical.scans:
+            known = found.get(scan.seam.key)
+            if known is None or not known.topic:
+                found[scan.seam.key] = scan.seam
         return tuple(found.values())
 
 

@@ -205,7 +205,7 @@ def pin(
         isolation=bounds.isolation,
         boundary=Offsets(starts),
         end=Offsets(ends),
-        pending=bounds.pending,
+        pending=sum(max(0, bounds.high_watermark.get(p, end) - end) for p, end in ends.items()),
         skipped=boundary.skipped,
         epochs=boundary.epochs,
         foreign_change_id=cold.foreign_change_id,
