@@ -159,6 +159,21 @@ class Deadline(Protocol):
         """
 
 
+class NoDeadline:
+    """A deadline that never comes."""
+
+    def check(self) -> None:
+        """See `Deadline.check`."""
+
+    def remaining_s(self) -> float:
+        """See `Deadline.remaining_s`."""
+        return 3600.0
+
+    def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - never called
+        """See `Deadline.on_end`."""
+        return lambda: None
+
+
 class HotLog(Protocol):
     """A Kafka cluster, or anything that keeps records by topic, partition and offset."""
 
@@ -390,6 +405,11 @@ class TableState:
         while snapshot_id is not None and (snapshot := self.snapshots.get(snapshot_id)):
             yield snapshot
             snapshot_id = snapshot.parent_id
+
+    def schema_of(self, snapshot_id: int) -> TableSchema:
+        """The schema a snapshot was written with."""
+        schema_id = self.snapshots[snapshot_id].schema_id
+        return self.schemas[self.current_schema_id if schema_id is None else schema_id]
 
     @property
     def schema(self) -> TableSchema:

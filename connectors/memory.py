@@ -24,6 +24,7 @@ from seamline.connectors.base import (
     DataFile,
     Deadline,
     LogBounds,
+    NoDeadline,
     OffsetRange,
     Offsets,
     RawBatch,
@@ -61,21 +62,6 @@ class ManualClock:
         """Moves the clock and gives its new time."""
         self.now_ms += milliseconds
         return self.now_ms
-
-
-class NoDeadline:
-    """A deadline that never comes."""
-
-    def check(self) -> None:
-        """See `Deadline.check`."""
-
-    def remaining_s(self) -> float:
-        """See `Deadline.remaining_s`."""
-        return 3600.0
-
-    def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - never called
-        """See `Deadline.on_end`."""
-        return lambda: None
 
 
 # --- The log -------------------------------------------------------------------------------------

@@ -198,9 +198,7 @@ def _stored(table: Pinned, snapshot_id: int | None) -> tuple[Field, ...]:
     """The columns of the schema a snapshot was written with."""
     if table.cold is None or snapshot_id is None:
         return ()
-    state = table.cold.state
-    schema_id = state.snapshots[snapshot_id].schema_id
-    return state.schemas[state.current_schema_id if schema_id is None else schema_id].columns
+    return table.cold.state.schema_of(snapshot_id).columns
 
 
 def _scans_of(plan: PhysicalPlan, tail: TailRead) -> Sequence[Scan]:

@@ -162,6 +162,21 @@ class Queries:
             plan = finish(logical, inspected, engine=request.engine, limits=self._limits)
         return Planned(plan, by_id, as_of)
 
+    def pin(
+        self,
+        reference: TableReference,
+        session: Session,
+        token: Sequence[TokenSeam],
+        deadline: Deadline,
+    ) -> Pinned:
+        """One table pinned, for a reader of its own.
+
+        Raises:
+            SeamlineError: named after the cause.
+        """
+        (pinned,) = self._pinner.pin([reference], session, deadline, token=token)
+        return pinned
+
     def start(
         self, request: QueryRequest, deadline: Deadline, planned: Callable[[Planned], None]
     ) -> Running:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamline.connectors.kafka.tail import Tail
+from seamline.gateway.config import Config
+from seamline.gateway.pinning import Pinned
 from seamline.planners.physical import PhysicalPlan
 from seamline.planners.seam import Seam
 
@@ -47,6 +49,30 @@ def receipt(
         "tables": [_table(plan, seam, tails.get(seam.key)) for seam in plan.seams],
         "token": token,
         "session": session,
+    }
+
+
+def placed(pinned: Pinned, token: str, config: Config) -> dict[str, Any]:
+    """A pinned table for a reader of its own: where everything lies, and how it is decoded."""
+    seam, decoder = pinned.facts.seam, pinned.decoder
+    cluster = config.clusters[seam.cluster] if seam.topic else None
+    return {
+        "table": list(seam.table),
+        "table_uuid": seam.table_uuid,
+        "metadata_location": pinned.cold.state.metadata_location if pinned.cold else None,
+        "snapshot_id": seam.snapshot_id,
+        "schema_id": seam.schema_id,
+        "topic": seam.topic,
+        "topic_id": seam.topic_id,
+        "isolation": seam.isolation,
+        "bootstrap_servers": cluster.bootstrap_servers if cluster is not None else None,
+        "format": decoder.format if decoder is not None else None,
+        "on_error": decoder.on_error if decoder is not None else None,
+        "boundary": seam.boundary.to_json(),
+        "end": seam.end.to_json(),
+        "cold_end": seam.cold_end.to_json() if seam.cold_end is not None else None,
+        "epochs": seam.epochs.to_json(),
+        "token": token,
     }
 
 

@@ -17,6 +17,7 @@ import shutil
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,6 +27,7 @@ from seamline.gateway import names, receipts, tokens
 from seamline.gateway.commands import Commands, Rows
 from seamline.gateway.config import Config
 from seamline.gateway.connections import Connections
+from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.executor import Executor
 from seamline.gateway.metrics import Metrics
 from seamline.gateway.queries import Planned, Queries, QueryRequest
@@ -46,6 +48,7 @@ from seamline.sql.errors import (
     TOO_MANY_STATEMENTS,
     SeamlineError,
 )
+from seamline.sql.qualify import TableReference
 
 _LOG = logging.getLogger("seamline.service")
 ABANDONED_S = 300.0
@@ -174,6 +177,38 @@ class Service:
         while time.monotonic() < deadline and any(s.is_wanted(QUIET_S) for s in accepted):
             if self._stopping.wait(_DRAIN_LOOK_S):
                 return
+
+    def place_seam(
+        self,
+        table: str,
+        principal: str,
+        *,
+        catalog: str | None,
+        schema: str | None,
+        token: str | None,
+    ) -> dict[str, Any]:
+        """The seam of one table, with what is needed to read it from elsewhere; JSON-ready.
+
+        Args:
+            table: Its name, as SQL writes it.
+            principal: Who asks.
+            catalog: Catalog of a name that leaves it out.
+            schema: Schema of a name that leaves it out.
+            token: Places the seam that the token remembers.
+
+        Raises:
+            SeamlineError: as a query of it would.
+        """
+        session = names.session(self.config, catalog, schema)
+        reference = TableReference(parse.parse_name(table))
+        known = self._signer.read(token, principal) if token else ()
+        deadline = StatementDeadline(float(self.config.limits.statement_seconds_max))
+        try:
+            pinned = self._queries.pin(reference, session, known, deadline)
+        finally:
+            deadline.close()
+        token = self._signer.sign([remember(pinned.facts.seam)], principal)
+        return receipts.placed(pinned, token, self.config)
 
     def close(self) -> None:
         """Cancels what runs, waits for it, and lets everything go."""

@@ -413,6 +413,18 @@ def _create_table(sql: str, tokens: list[Token]) -> CreateTable:
     )
 
 
+def parse_name(text: str) -> tuple[str, ...]:
+    """The parts of a table's name as a statement writes it.
+
+    Raises:
+        SeamlineError: SYNTAX_ERROR.
+    """
+    words = _Words(_one_statement(_tokenize(text)))
+    name = words.name()
+    words.end()
+    return name
+
+
 def parse_columns(text: str) -> tuple[tuple[str, exp.DataType, bool], ...]:
     """Column definitions as they stand between the brackets of CREATE TABLE.
 

@@ -17,9 +17,16 @@ import duckdb
 import pyarrow as pa
 
 from seamline.connectors.arrow import conform
-from seamline.connectors.base import Deadline, EngineQuery, ResultStream, TailSource
+from seamline.connectors.base import (
+    Deadline,
+    EngineQuery,
+    EngineScan,
+    NoDeadline,
+    ResultStream,
+    TailSource,
+)
 from seamline.connectors.duckdb.relation import data_paths, relation_sql, text
-from seamline.sql import render
+from seamline.sql import render, types
 from seamline.sql.errors import (
     COLD_FILE_INVALID,
     COLD_FILE_MISSING,
@@ -139,6 +146,25 @@ class DuckDBEngine:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET python_enable_replacements = false")
         return connection
+
+
+def read_scan(scan: EngineScan) -> Iterator[pa.RecordBatch]:
+    """The rows of one scan's files, outside of any statement.
+
+    Args:
+        scan: A scan whose files are inspected; no tail.
+
+    Raises:
+        SeamlineError: COLD_FILE_MISSING, COLD_FILE_INVALID.
+    """
+    schema = pa.schema([types.arrow_field(column) for column in scan.columns])
+    deadline = NoDeadline()
+    with _named_errors(deadline), duckdb.connect(":memory:") as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        if scan.deletes is not None:
+            connection.register("deletes", _local(scan.deletes))
+        sql = relation_sql(scan, None, "deletes" if scan.deletes is not None else None)
+        yield from _batches(connection.sql(sql).to_arrow_reader(BATCH_ROWS), schema, deadline)
 
 
 def _batches(

@@ -165,6 +165,16 @@ class IcebergTable:
             return first_offsets(self.iceberg, snapshot_id, timestamp_ms, ranges)
 
 
+def table_of_file(name: tuple[str, ...], table: PyTable) -> IcebergTable:
+    """A table known by its metadata file alone, for reading where there is no catalog.
+
+    Args:
+        name: Full name, for messages.
+        table: The table as PyIceberg loaded it.
+    """
+    return IcebergTable(table_state(name, table), table, ScanPlanner(), FileReader())
+
+
 class IcebergCatalog:
     """One catalog. Safe to share between threads."""
 

@@ -76,7 +76,7 @@ def _decoding(spec: DecoderSpec, batch_mark: int | None) -> Any:
         decoder = Decoder(spec)
         for batch in batches:
             if batch.num_rows:
-                yield _plain(decoder.decode(raw_batch(batch), batch_mark).rows)
+                yield plain(decoder.decode(raw_batch(batch), batch_mark).rows)
 
     return decode
 
@@ -103,7 +103,7 @@ def _headers(column: pa.Array) -> list[list[tuple[str, bytes | None]] | None]:
     ]
 
 
-def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows without field metadata and with every field nullable, as Spark has them."""
     fields = [pa.field(f.name, f.type, nullable=True) for f in batch.schema]
     return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))

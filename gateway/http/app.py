@@ -11,7 +11,7 @@ import flask
 from werkzeug.exceptions import HTTPException
 
 from seamline.gateway import access
-from seamline.gateway.http import statements
+from seamline.gateway.http import seams, statements
 from seamline.gateway.service import Service
 from seamline.sql.errors import (
     INTERNAL_ERROR,
@@ -93,6 +93,7 @@ def create_app(service: Service) -> flask.Flask:
         return flask.Response(service.metrics.text(), mimetype="text/plain")
 
     app.register_blueprint(statements.blueprint(service))
+    app.register_blueprint(seams.blueprint(service))
     return app
 
 

@@ -208,25 +208,39 @@ def _csv(statement: Statement, data: bytes, *, header: bool) -> str:
 
 
 def _body() -> dict[str, Any]:
+    body = body_of(_FIELDS)
+    if not body.get("statement"):
+        raise SeamlineError(INVALID_REQUEST, "the field statement is missing")
+    return body
+
+
+def body_of(fields: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
+    """The request's body, nulls left out.
+
+    Args:
+        fields: The fields it may have, and the types of their values.
+
+    Raises:
+        SeamlineError: INVALID_REQUEST.
+    """
     body = flask.request.get_json(silent=True)
     if not isinstance(body, dict):
+        example = ", ".join(f'"{name}": …' for name in list(fields)[:1])
         raise SeamlineError(
             INVALID_REQUEST,
             "the body is not a JSON object",
-            hint='Send {"statement": "SELECT …"} with Content-Type: application/json.',
+            hint=f"Send {{{example}}} with Content-Type: application/json.",
         )
     for name, value in body.items():
-        wanted = _FIELDS.get(name)
+        wanted = fields.get(name)
         if wanted is None:
             raise SeamlineError(
                 INVALID_REQUEST,
-                f"{name!r} is not a field of a statement",
-                hint=f"Fields are: {', '.join(_FIELDS)}.",
+                f"{name!r} is not a field of this request",
+                hint=f"Fields are: {', '.join(fields)}.",
             )
         if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
             raise SeamlineError(INVALID_REQUEST, f"{name} has a value of the wrong type")
-    if not body.get("statement"):
-        raise SeamlineError(INVALID_REQUEST, "the field statement is missing")
     return {name: value for name, value in body.items() if value is not None}
 
 

@@ -46,7 +46,8 @@ def errors_page() -> Iterator[str]:
     for code in sorted(errors.ERRORS.values(), key=lambda c: c.name):
         again = "yes" if code.retriable else ""
         hint = code.hint.replace("|", "\\|")
-        yield f"| `{code.name}` | {code.kind.name.lower()} | {code.http_status} | {again} | {hint} |"
+        kind = code.kind.name.lower()
+        yield f"| `{code.name}` | {kind} | {code.http_status} | {again} | {hint} |"
 
 
 def configuration_page() -> Iterator[str]:
@@ -73,7 +74,8 @@ def configuration_page() -> Iterator[str]:
         yield "| setting | default | what it is |\n|---|---|---|"
         texts = attributes(kind)
         for field in dataclasses.fields(kind):
-            if dataclasses.is_dataclass(field.default) or (field.name == "name" and "NAME" in path):
+            is_its_key = field.name == "name" and "NAME" in path
+            if is_its_key or dataclasses.is_dataclass(field.default):
                 continue
             default = "" if field.default is dataclasses.MISSING else f"`{field.default}`"
             yield f"| `{field.name}` | {default} | {texts.get(field.name, '')} |"
