@@ -17,13 +17,12 @@ from typing import Any
 import pyarrow as pa
 
 from seamline.connectors.base import DataFile, EngineScan
-from seamline.connectors.iceberg.files import field_id
+from seamline.connectors.iceberg.files import POSITION, field_id
 from seamline.sql import columns as names
 from seamline.sql import types
 from seamline.sql.types import Array, Field, Map, Row, Type, quoted
 
 _FILE = "__file"
-_POSITION = "__position"
 
 
 def relation_sql(scan: EngineScan, tail_table: str | None, deletes_table: str | None) -> str:
@@ -85,13 +84,14 @@ def _files_sql(scan: EngineScan, files: Sequence[DataFile], deletes_table: str |
     columns = [_column_sql(column, stored, constants) for column in scan.columns]
     if not columns:
         columns = ['NULL AS "__none"']
-    options = ", can_have_nan = true"
+    # a folder named key=value is where a file lies, never what is in it
+    options = ", can_have_nan = true, hive_partitioning = false"
     where = ""
     if first.deletes and deletes_table is not None:
-        options += ", filename = true, file_row_number = true"
+        options += f", filename = {text(_FILE)}, {POSITION} = true"
         where = (
             f" WHERE NOT EXISTS (SELECT 1 FROM {quoted(deletes_table)} AS d"
-            " WHERE d.path = filename AND d.position = file_row_number)"
+            f" WHERE d.path = {quoted(_FILE)} AND d.position = {POSITION})"
         )
     if scan.cold_end is not None:
         where += (" AND " if where else " WHERE ") + _below(scan, stored)

@@ -24,6 +24,8 @@ from seamline.sql.errors import COLD_FILE_INVALID, COLD_FILE_MISSING, SeamlineEr
 SCHEMAS_CACHED_MAX = 100_000
 _READERS = 8
 _FIELD_ID = b"PARQUET:field_id"
+POSITION = "file_row_number"
+"""DuckDB's name for the position of a row in its file; it has no other for it."""
 
 
 class FileReader:
@@ -44,11 +46,7 @@ class FileReader:
             dataclasses.replace(file, physical=schema)
             for file, schema in zip(plan.files, schemas, strict=True)
         )
-        without_ids = next((f for f in files if not _has_ids(f)), None)
-        unsupported = None
-        if without_ids is not None:
-            unsupported = "data files without field ids"
-        return dataclasses.replace(plan, files=files, unsupported=unsupported)
+        return dataclasses.replace(plan, files=files, unsupported=_unsupported(files))
 
     def deleted_rows(self, io: FileIO, plan: ColdPlan) -> pa.Table | None:
         """See `ColdTable.deleted_rows`."""
@@ -125,6 +123,17 @@ def _read_vector(io: FileIO, file: DataFile, delete: DeleteFile) -> pa.Table:
 def _read_schema(io: FileIO, path: str) -> pa.Schema:
     with _file_errors(path), io.new_input(path).open() as stream:
         return pq.read_schema(stream)
+
+
+def _unsupported(files: Iterable[DataFile]) -> str | None:
+    """Why DuckDB cannot read the files exactly; None when it can."""
+    for file in files:
+        assert file.physical is not None
+        if not _has_ids(file):
+            return "data files without field ids"
+        if file.deletes and POSITION in map(str.lower, file.physical.names):
+            return f"deletes from files with a column {POSITION}"
+    return None
 
 
 def _has_ids(file: DataFile) -> bool:
