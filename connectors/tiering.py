@@ -23,7 +23,7 @@ from seamline.connectors.base import (
     TableState,
     TopicBinding,
 )
-from seamline.connectors.iceberg.boundary import boundary_of, foreign_change
+from seamline.connectors.iceberg.boundary import boundary_of, foreign_change, renewed
 from seamline.sql.errors import (
     COMMIT_CONFLICT,
     LOG_TRIMMED,
@@ -147,6 +147,7 @@ def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max:
     bounds = log.bounds([binding.topic], before.isolation, deadline)[binding.topic]
     batch = next_batch(state, binding, before, bounds, records_max=records_max)
     if batch is None:
+        _renew_mark(table, state, binding)
         return Step(Outcome.IDLE, 0, lag(before, bounds), before.next)
     rows = table.has_rows(batch, deadline)
     try:
@@ -214,6 +215,26 @@ def next_batch(
             foreign_change_id=foreign_change(state, state.current_snapshot_id),
         ),
     )
+
+
+def _renew_mark(table: TierTable, state: TableState, binding: TopicBinding) -> None:
+    """Repeats the boundary on top of what others have committed, so that no expiry hides it.
+
+    Whoever is faster in committing is looked at in the next step.
+    """
+    boundary = renewed(state)
+    if boundary is None:
+        return
+    assert state.current_snapshot_id is not None
+    mark = Batch(binding, state.current_snapshot_id, state.current_schema_id, (), boundary)
+    try:
+        table.commit_mark(mark)
+    except SeamlineError as error:
+        if error.code is not COMMIT_CONFLICT:
+            raise
+        return
+    after = table.load()
+    table.keep(boundary_of(after, after.current_snapshot_id).snapshot_id)
 
 
 def _check_partition(partition: int, start: int, bounds: LogBounds) -> None:

@@ -367,8 +367,8 @@ BOUNDARY_MISSING = _declare(
     "BOUNDARY_MISSING",
     8,
     _EXTERNAL,
-    "No snapshot that carries the boundary is left. Keep the tag seamline-boundary when expiring "
-    "snapshots.",
+    "No snapshot that carries the boundary is left in the table's line. Expire snapshots with "
+    "`seamline table maintain`, which keeps it.",
 )
 BOUNDARY_INVALID = _declare(
     "BOUNDARY_INVALID", 9, _EXTERNAL, "The snapshot's boundary cannot be read; see the message."

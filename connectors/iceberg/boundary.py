@@ -7,6 +7,7 @@ a rollback takes it back with the data, because only ancestry decides.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -106,6 +107,27 @@ def boundary_of(state: TableState, snapshot_id: int | None) -> Boundary:
             else f"its first snapshot, {seen.snapshot_id}, carries none"
         )
     raise SeamlineError(BOUNDARY_MISSING, f"table {state.display_name} has no boundary: {why}")
+
+
+def renewed(state: TableState) -> Boundary | None:
+    """The boundary as a mark on the head itself says it; None when the head carries its own.
+
+    What stands between an unmarked head and its boundary is anybody's, and may expire: then the
+    line no longer leads there.
+
+    Raises:
+        SeamlineError: BOUNDARY_MISSING, BOUNDARY_INVALID.
+    """
+    head = state.current_snapshot_id
+    boundary = boundary_of(state, head)
+    if boundary.snapshot_id == head:
+        return None
+    return dataclasses.replace(
+        boundary,
+        start=boundary.next,
+        base_id=head,
+        foreign_change_id=foreign_change(state, head),
+    )
 
 
 def foreign_change(state: TableState, snapshot_id: int | None) -> int | None:

@@ -1,7 +1,7 @@
 """Maintenance of a table on Spark: compaction, manifests, and expiry that keeps the boundary.
 
-Expiry never drops the newest marked snapshot: the tag that protects it is moved there first, so a
-foreign commit on top of it cannot hide it.
+Expiry never loses the boundary: the head is marked and tagged first, so that neither the newest
+mark nor a commit between it and the head can expire.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
-from seamline.connectors.base import TableState
 from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.boundary import TAG, boundary_of
+from seamline.connectors.iceberg.boundary import TAG, renewed
 from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.spark.engine import named_error
 from seamline.connectors.spark.settings import quoted_name
@@ -104,9 +103,22 @@ def maintain(
 
 
 def protect_boundary(catalog: IcebergCatalog, identifier: tuple[str, ...]) -> None:
-    """Puts the tag on the newest marked snapshot of the table's own line."""
+    """Lets the head of a unified table carry its boundary, and tags it; leaves a plain table alone.
+
+    Raises:
+        SeamlineError: COMMIT_CONFLICT when another commit was faster.
+    """
     table = catalog.load(identifier)
-    marked = _newest_marked(table.state)
+    try:
+        boundary = renewed(table.state)
+    except SeamlineError as error:
+        if error.code is BOUNDARY_MISSING:
+            return
+        raise
+    marked = table.state.current_snapshot_id
+    if boundary is not None:
+        marked = commits.commit_mark(table, boundary)
+        table = catalog.load(identifier)
     known = table.state.refs.get(TAG)
     if marked is not None and (known is None or known.snapshot_id != marked):
         commits.tag_boundary(table, marked)
@@ -122,15 +134,6 @@ def _again(work: Callable[[], dict[str, Any]], report: Callable[[str], None]) ->
                 raise
         report("the table changed meanwhile: once more")
     raise AssertionError
-
-
-def _newest_marked(state: TableState) -> int | None:
-    try:
-        return boundary_of(state, state.current_snapshot_id).snapshot_id
-    except SeamlineError as error:
-        if error.code is BOUNDARY_MISSING:  # a plain table: nothing to protect
-            return None
-        raise
 
 
 def _call(spark: Any, catalog: IcebergCatalog, procedure: str, arguments: str) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class SparkTierTable:
                 COMMIT_CONFLICT, f"table {table.state.display_name} has changed since it was read"
             )
         skipped = 0
-        if batch.binding.on_error == "skip":
+        if batch.ranges and batch.binding.on_error == "skip":
             skipped = self._count_skipped(batch)
         boundary = dataclasses.replace(batch.boundary, skipped=batch.boundary.skipped + skipped)
         commits.commit_mark(table, boundary)
