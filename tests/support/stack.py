@@ -150,7 +150,10 @@ class Stack:
             producer.produce(topic, json.dumps(value).encode(), partition=partition)
         assert producer.flush(60) == 0
         (producer.commit_transaction if commit else producer.abort_transaction)(60)
-        # the broker writes the markers after it has answered
+        self.wait_for_markers(topic)
+
+    def wait_for_markers(self, topic: str) -> None:
+        """Waits until no transaction is open; the broker writes markers after it has answered."""
         wait_until(lambda: not self.bounds(topic).pending, what="the markers")
 
     def bounds(self, topic: str) -> LogBounds:
