@@ -520,6 +520,10 @@ class ColdTable(Protocol):
     def state(self) -> TableState:
         """The metadata this object was loaded with."""
 
+    @property
+    def file_access(self) -> Any:
+        """What opens its files where an engine cannot: PyIceberg's `FileIO`; None for neither."""
+
     def plan(self, snapshot_id: int | None, request: ScanRequest) -> ColdPlan:
         """The files to read. Pruning may keep too many, never too few.
 
@@ -607,6 +611,8 @@ class EngineScan:
         cold: Its files, None without a cold side.
         cold_end: When set, cold rows at or past these offsets are left out.
         deletes: `ColdTable.deleted_rows` of the plan.
+        file_access: What opens its files where the engine cannot: PyIceberg's `FileIO`, opaque
+            here.
         tail: Key into the query's tails, None without a hot side.
         rows: The rows themselves, for tables made of the gateway's own knowledge.
     """
@@ -619,6 +625,7 @@ class EngineScan:
     cold: ColdPlan | None = None
     cold_end: Offsets | None = None
     deletes: pa.Table | None = None
+    file_access: Any = dataclasses.field(default=None, repr=False, compare=False)
     tail: str | None = None
     rows: pa.Table | None = None
 

@@ -503,6 +503,10 @@ class MemoryTable:
                     return file.rows
         raise SeamlineError(COLD_FILE_MISSING, f"file {path} is gone")
 
+    @property
+    def file_access(self) -> None:
+        """See `ColdTable.file_access`: its rows need none."""
+
     def plan(self, snapshot_id: int | None, request: ScanRequest) -> ColdPlan:
         """See `ColdTable.plan`: prunes as well as anybody could, by partition and offset."""
         files = self._files(snapshot_id)
@@ -751,6 +755,10 @@ class MemoryView:
     def __init__(self, table: MemoryTable) -> None:
         self.table = table
         self.state = table.state
+
+    @property
+    def file_access(self) -> None:
+        """See `ColdTable.file_access`: its rows need none."""
 
     def plan(self, snapshot_id: int | None, request: ScanRequest) -> ColdPlan:
         """See `ColdTable.plan`."""

@@ -189,6 +189,7 @@ class Executor:
             cold=cold,
             cold_end=scan.seam.cold_end,
             deletes=deletes,
+            file_access=table.cold.file_access if table.cold is not None else None,
             tail=keys[scan.seam.key] if scan.reads_hot else None,
             rows=table.rows,
         )

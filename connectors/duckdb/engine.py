@@ -26,6 +26,7 @@ from seamline.connectors.base import (
     TailSource,
 )
 from seamline.connectors.duckdb.relation import data_paths, relation_sql, text
+from seamline.connectors.duckdb.storage import attach
 from seamline.sql import render, types
 from seamline.sql.errors import (
     COLD_FILE_INVALID,
@@ -123,6 +124,7 @@ class DuckDBEngine:
                 connection.register(tail_table, _lower_case(scan.rows))
             relations[scan.scan_id] = relation_sql(scan, tail_table, deletes)
             paths.extend(data_paths(scan))
+        attach(connection, query.scans)
         listed = ", ".join(text(path) for path in dict.fromkeys(paths))
         connection.execute(f"SET allowed_paths = [{listed}]")
         connection.execute("SET enable_external_access = false")
@@ -161,6 +163,7 @@ def read_scan(scan: EngineScan) -> Iterator[pa.RecordBatch]:
     deadline = NoDeadline()
     with _named_errors(deadline), duckdb.connect(":memory:") as connection:
         connection.execute("SET TimeZone = 'UTC'")
+        attach(connection, [scan])
         if scan.deletes is not None:
             connection.register("deletes", _local(scan.deletes))
         sql = relation_sql(scan, None, "deletes" if scan.deletes is not None else None)

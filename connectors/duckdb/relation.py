@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from seamline.connectors.base import DataFile, EngineScan
+from seamline.connectors.duckdb.storage import local_path
 from seamline.connectors.iceberg.files import POSITION, field_id
 from seamline.sql import columns as names
 from seamline.sql import types
@@ -47,14 +48,6 @@ def relation_sql(scan: EngineScan, tail_table: str | None, deletes_table: str | 
 def data_paths(scan: EngineScan) -> list[str]:
     """The files DuckDB must be allowed to open for the scan."""
     return [local_path(file.path) for file in scan.cold.files] if scan.cold is not None else []
-
-
-def local_path(path: str) -> str:
-    """An Iceberg location as DuckDB takes it: without the scheme of local files."""
-    for prefix in ("file://", "file:"):
-        if path.startswith(prefix):
-            return path[len(prefix) :]
-    return path
 
 
 def _groups(files: Sequence[DataFile]) -> list[list[DataFile]]:

@@ -142,6 +142,11 @@ class IcebergTable:
         """See `ColdTable.state`."""
         return self._state
 
+    @property
+    def file_access(self) -> FileIO:
+        """See `ColdTable.file_access`."""
+        return self.iceberg.io
+
     def plan(self, snapshot_id: int | None, request: ScanRequest) -> ColdPlan:
         """See `ColdTable.plan`."""
         with storage_errors(f"table {self._state.display_name}"):

@@ -222,6 +222,7 @@ class _Table:
             body["snapshot_id"],
             table.state.schema_of(body["snapshot_id"]).columns,
             cold_end=Offsets.from_json(cold_end) if cold_end is not None else None,
+            file_access=table.file_access,
         )
         return [
             _ColdSplit(
