@@ -1,0 +1,66 @@
+{{/*
+seamline.yaml for each kind of pod, out of `config`. It holds references to secrets, never secrets.
+*/}}
+
+{{/* Where pods keep scratch files, and where their configuration is. */}}
+{{- define "seamline.stateDirectory" -}}/var/lib/seamline{{- end -}}
+{{- define "seamline.configDirectory" -}}/etc/seamline{{- end -}}
+
+{{/*
+The configuration of one kind of pod: dict "root" $ "component" NAME "spark" REPLACEMENT.
+Only the gateway is told who may use it, and what signs its tokens.
+*/}}
+{{- define "seamline.config" -}}
+{{- $config := deepCopy .root.Values.config -}}
+{{- if ne .component "gateway" -}}
+{{- $config = omit $config "http" "auth" "tokens" "limits" -}}
+{{- end -}}
+{{- with .spark -}}
+{{- $_ := set $config "spark" . -}}
+{{- end -}}
+{{- $_ := set $config "state_directory" (include "seamline.stateDirectory" .root) -}}
+{{- include "seamline.pruned" $config -}}
+{{- end -}}
+
+{{/* A map without what is null or empty in it, as YAML. */}}
+{{- define "seamline.pruned" -}}
+{{- $kept := dict -}}
+{{- range $key, $value := . -}}
+{{- if kindIs "map" $value -}}
+{{- $value = include "seamline.pruned" $value | fromYaml -}}
+{{- end -}}
+{{- if not (or (kindIs "invalid" $value) (and (kindIs "map" $value) (empty $value)) (and (kindIs "slice" $value) (empty $value))) -}}
+{{- $_ := set $kept $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $kept -}}
+{{- end -}}
+
+{{/* "yes" when a catalog is a SQLite file. */}}
+{{- define "seamline.hasSqlite" -}}
+{{- range .Values.config.catalogs -}}{{- if hasPrefix "sqlite" .uri -}}yes{{- end -}}{{- end -}}
+{{- end -}}
+
+{{/* The Spark of a tierer: dict "root" $ "tierer" ENTRY; empty when it is the common one. */}}
+{{- define "seamline.tiererSpark" -}}
+{{- with .tierer.spark | default .root.Values.tiererDefaults.spark -}}{{- toYaml . -}}{{- end -}}
+{{- end -}}
+
+{{/*
+Variables out of Secrets that a pod gets: dict "root" $ "config" TEXT. Those its configuration refers
+to, and those that no configuration refers to, which libraries read.
+*/}}
+{{- define "seamline.secretEnv" -}}
+{{- $whole := toYaml (list .root.Values.config .root.Values.tiererDefaults .root.Values.tierers .root.Values.maintenance) -}}
+{{- $config := .config -}}
+{{- range .root.Values.secretEnv -}}
+{{- $reference := printf "${env:%s}" .name -}}
+{{- if or (contains $reference $config) (not (contains $reference $whole)) }}
+- name: {{ .name | quote }}
+  valueFrom:
+    secretKeyRef:
+      name: {{ .secret | quote }}
+      key: {{ .key | quote }}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,248 @@
+"""Goal: the chart's values, schema and examples agree with each other and with the gateway.
+
+Method: everything that can be told from the files alone. What needs Helm, which is rendering, is
+`helm/check`. A setting that the gateway gains or loses fails here until the chart follows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import pathlib
+import re
+import tomllib
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from seamline.gateway.config import Config, load
+from seamline.version import VERSION
+
+_HELM = pathlib.Path(__file__).parents[2] / "helm"
+_CHART = _HELM / "seamline"
+_EXAMPLES = sorted((_HELM / "examples").glob("*.yaml"))
+_WRONG = sorted((_HELM / "examples" / "wrong").glob("*.yaml"))
+_SET_BY_THE_CHART = {"state_directory"}
+_LEFT_OUT = {"spark.packages": "the image carries the jars, and a pod has nowhere to put others"}
+_NAMED_BY_THEIR_KEY = {"catalogs.*.name", "clusters.*.name"}
+
+
+def _yaml(path: pathlib.Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def _schema() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((_CHART / "values.schema.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _merged(under: Any, over: Any) -> Any:
+    """Values as Helm merges them: maps by key, everything else replaced."""
+    if not isinstance(under, dict) or not isinstance(over, dict):
+        return over
+    keys = {**under, **over}
+    return {k: _merged(under[k], over[k]) if k in under and k in over else keys[k] for k in keys}
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    return value
+
+
+# --- Versions -------------------------------------------------------------------------------------
+
+
+def test_the_chart_runs_this_version() -> None:
+    assert _yaml(_CHART / "Chart.yaml")["appVersion"] == VERSION
+
+
+# --- Schema ---------------------------------------------------------------------------------------
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft7Validator.check_schema(_schema())
+
+
+def test_the_defaults_conform_and_are_all_in_the_schema() -> None:
+    jsonschema.validate(_yaml(_CHART / "values.yaml"), _schema())
+
+
+@pytest.mark.parametrize("example", _EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_conforms(example: pathlib.Path) -> None:
+    jsonschema.validate(_yaml(example), _schema())
+
+
+def _objects(node: Any, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if isinstance(node, dict):
+        if node.get("type") == "object":
+            yield path, node
+        for key, value in node.items():
+            yield from _objects(value, f"{path}/{key}")
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from _objects(value, f"{path}/{index}")
+
+
+def test_the_schema_is_closed() -> None:
+    kubernetes = re.compile(
+        r"/(global|affinity|ports/items|(ipBlock|namespaceSelector|podSelector))$"
+    )
+    is_open = [
+        path
+        for path, node in _objects(_schema(), "")
+        if node.get("additionalProperties", True) is True and not kubernetes.search(path)
+    ]
+    assert not is_open
+
+
+def test_every_value_of_the_schema_has_a_default_or_a_place_in_a_list() -> None:
+    defaults = _yaml(_CHART / "values.yaml")
+    properties = {**_schema()["properties"]}
+    del properties["global"]  # Helm's own
+    missing = [path for path in _paths_of_schema(properties, _schema()) if not _has(defaults, path)]
+    assert not missing
+
+
+def _paths_of_schema(
+    properties: Mapping[str, Any], schema: Mapping[str, Any], prefix: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
+    for name, node in properties.items():
+        found = schema["definitions"][node["$ref"].rsplit("/", 1)[1]] if "$ref" in node else node
+        yield (*prefix, name)
+        if "resources" not in name:  # its parts are optional
+            yield from _paths_of_schema(found.get("properties", {}), schema, (*prefix, name))
+
+
+def _has(tree: Any, path: tuple[str, ...]) -> bool:
+    for name in path:
+        if not isinstance(tree, dict) or name not in tree:
+            return False
+        tree = tree[name]
+    return True
+
+
+# --- Comments -------------------------------------------------------------------------------------
+
+
+def test_every_value_has_a_comment_above_it() -> None:
+    lines = (_CHART / "values.yaml").read_text(encoding="utf-8").splitlines()
+    named = re.compile(r"\s*(?!requests|limits: \{)[A-Za-z_]+:")  # these two are Kubernetes' own
+    bare = [
+        line
+        for above, line in itertools.pairwise(lines)
+        if named.match(line) and not above.strip().startswith("# ")
+    ]
+    assert not bare
+
+
+# --- The gateway's configuration ------------------------------------------------------------------
+
+
+def _settings(wanted: Any, prefix: str) -> Iterator[str]:
+    """Dotted paths of all settings below a configuration type; `*` stands for a name."""
+    if dataclasses.is_dataclass(wanted):
+        hints = typing.get_type_hints(wanted)
+        for field in dataclasses.fields(wanted):
+            yield from _settings(hints[field.name], f"{prefix}.{field.name}".lstrip("."))
+        return
+    arguments = typing.get_args(wanted)
+    inner = arguments[-1] if typing.get_origin(wanted) in {Mapping, dict} else None
+    if dataclasses.is_dataclass(inner):
+        yield from _settings(inner, f"{prefix}.*")
+    elif arguments and dataclasses.is_dataclass(arguments[0]):
+        yield from _settings(arguments[0], f"{prefix}.*")
+    else:
+        yield prefix
+
+
+def _schema_settings(node: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    if "$ref" in node:
+        node = _schema()["definitions"][node["$ref"].rsplit("/", 1)[1]]
+    inner = node.get("items") or node.get("additionalProperties")
+    if "properties" in node:
+        for name, child in node["properties"].items():
+            yield from _schema_settings(child, f"{prefix}.{name}".lstrip("."))
+    elif isinstance(inner, dict) and ("$ref" in inner or "properties" in inner):
+        yield from _schema_settings(inner, f"{prefix}.*")
+    else:
+        yield prefix
+
+
+def test_config_has_the_gateways_settings_and_no_others() -> None:
+    wanted = set(_settings(Config, "")) - _NAMED_BY_THEIR_KEY - _SET_BY_THE_CHART - set(_LEFT_OUT)
+    assert set(_schema_settings(_schema()["properties"]["config"], "")) == wanted
+
+
+@pytest.mark.parametrize("example", _EXAMPLES, ids=lambda path: path.stem)
+def test_an_examples_configuration_loads(example: pathlib.Path, scratch: pathlib.Path) -> None:
+    values = _merged(_yaml(_CHART / "values.yaml"), _yaml(example))
+    text = yaml.safe_dump(_without_nulls(values["config"]))
+    environment = {entry["name"]: "from a secret" for entry in values["secretEnv"]}
+    for mounted in re.findall(r"\$\{file:([^}]*)\}", text):
+        (scratch / "mounted").write_text("from a secret")
+        text = text.replace(mounted, str(scratch / "mounted"))
+    file = scratch / "seamline.yaml"
+    file.write_text(text)
+    config = load(file, environment=environment).config
+    assert config.auth.tokens[0].sha256 == "from a secret"
+    assert {name: cluster.bootstrap_servers for name, cluster in config.clusters.items()} == {
+        name: cluster["bootstrap_servers"] for name, cluster in values["config"]["clusters"].items()
+    }
+
+
+# --- Examples that are wrong ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("example", _WRONG, ids=lambda path: path.stem)
+def test_a_wrong_example_says_what_is_wrong_with_it(example: pathlib.Path) -> None:
+    assert re.fullmatch(r"# fails with: (schema: .+|[A-Z_]+(, [A-Z_]+)*)", _first_line(example))
+
+
+def test_every_rule_has_a_wrong_example() -> None:
+    rules = (_CHART / "templates" / "_validate.tpl").read_text(encoding="utf-8")
+    named = {
+        name for example in _WRONG for name in re.findall(r"[A-Z]+_[A-Z_]+", _first_line(example))
+    }
+    assert set(re.findall(r"^([A-Z_]+): ", rules, re.MULTILINE)) == named
+
+
+def _first_line(path: pathlib.Path) -> str:
+    return path.read_text(encoding="utf-8").splitlines()[0]
+
+
+# --- The image ------------------------------------------------------------------------------------
+
+
+def test_the_image_is_built_from_files_that_are_there() -> None:
+    root = _HELM.parent
+    recipe = (_HELM / "image" / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    copied = [
+        source
+        for line in recipe.splitlines()
+        if line.startswith("COPY ") and "--from=" not in line
+        for source in line.split()[1:-1]
+    ]
+    assert copied
+    assert not [source for source in copied if not (root / source).exists()]
+    packages = {name.split(".")[1] for name in _packages() if name.count(".")} | {"client"}
+    assert packages <= set(copied)
+
+
+def test_the_image_runs_as_the_user_that_pods_run_as() -> None:
+    recipe = (_HELM / "image" / "Dockerfile").read_text(encoding="utf-8")
+    pod = (_CHART / "templates" / "_pod.tpl").read_text(encoding="utf-8")
+    users = re.findall(r"^USER (\d+)", recipe, re.MULTILINE)
+    assert re.findall(r"runAsUser: (\d+)", pod) == users
+    assert len(users) == 1
+
+
+def _packages() -> list[str]:
+    project = tomllib.loads((_HELM.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    found: list[str] = project["tool"]["setuptools"]["packages"]
+    return found
