@@ -1,6 +1,7 @@
-"""For Spark: the data source that reads unified tables in executors.
+"""For Spark: live tables as a catalog, and the data source that reads them in executors.
 
-Needs `seamline[gateway,spark]` on the driver and on every executor.
+The catalog is configuration only and needs nothing of ours in Spark. The data source needs
+`seamline[gateway,spark]` on the driver and on every executor.
 """
 
 from __future__ import annotations
@@ -8,7 +9,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from seamline.spark_catalog import configuration, configure_spark
 from seamline.sql.errors import MISSING_EXTRA, SeamlineError
+
+__all__ = ["configuration", "configure_spark", "register"]
 
 
 def register(spark: Any) -> None:

@@ -136,6 +136,24 @@ class TokensConfig:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class IcebergConfig:
+    """The Iceberg REST catalog, through which any engine reads the live tables.
+
+    Attributes:
+        location: Where the files of tails are put, as the engines reach it; None puts them under
+            `state_directory`, which is right only where the engines share this machine's disk.
+        hold_seconds: How long a statement that asks for a table again gets the same cut.
+        lease_seconds: How long a virtual snapshot can be read after it was last given out.
+        tail_offsets_max: A longer tail is not written.
+    """
+
+    location: str | None = None
+    hold_seconds: int = 5
+    lease_seconds: int = 3600
+    tail_offsets_max: int = 20_000_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Config:
     """The whole tree.
 
@@ -165,6 +183,7 @@ class Config:
     limits: LimitsConfig = LimitsConfig()
     spark: SparkConfig = SparkConfig()
     tokens: TokensConfig = TokensConfig()
+    iceberg: IcebergConfig = IcebergConfig()
 
     def __post_init__(self) -> None:
         if self.default_catalog not in self.catalogs:

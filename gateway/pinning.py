@@ -160,6 +160,26 @@ class Pinner:
             SeamlineError: named after the cause; see `planners.seam`.
         """
         targets = [self._target(reference, session) for reference in references]
+        return self._pin_all(targets, session, deadline, token, after)
+
+    def pin_table(self, name: TableName, deadline: Deadline) -> Pinned:
+        """Pins one table, as it is now.
+
+        Raises:
+            SeamlineError: named after the cause; see `planners.seam`.
+        """
+        session = names.Session(name.catalog, "")
+        (pinned,) = self._pin_all([_Target(name, None)], session, deadline, (), NOTHING)
+        return pinned
+
+    def _pin_all(
+        self,
+        targets: Sequence[_Target],
+        session: names.Session,
+        deadline: Deadline,
+        token: Sequence[TokenSeam],
+        after: After,
+    ) -> list[Pinned]:
         tables = self._tables({target.name for target in targets})
         asked = {target: _topic_of(target, tables) for target in targets}
         floors = self._floors(asked, session, after)

@@ -50,6 +50,11 @@ _MAY_HAVE_GONE_STALE = frozenset(
 )
 
 
+def may_have_gone_stale(error: SeamlineError) -> bool:
+    """Whether the facts a read was planned with may be what is wrong, so that fresh ones help."""
+    return error.code in _MAY_HAVE_GONE_STALE
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class QueryRequest:
     """A query and what it is to be run with.
@@ -199,7 +204,7 @@ class Queries:
                 return Running(plan, execution, batches, attempt)
             except SeamlineError as error:
                 last = attempt == ATTEMPTS_MAX - 1
-                if error.code not in _MAY_HAVE_GONE_STALE or last or request.token:
+                if not may_have_gone_stale(error) or last or request.token:
                     raise
                 deadline.check()
         raise AssertionError("the last attempt returns or raises")

@@ -16,7 +16,7 @@ import pathlib
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -29,11 +29,16 @@ from seamline.gateway.config import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.executor import Executor
+from seamline.gateway.live.catalog import LiveCatalog
+from seamline.gateway.live.holds import SessionTokens
+from seamline.gateway.live.tables import LiveTables
 from seamline.gateway.metrics import Metrics
+from seamline.gateway.pinning import Pinner
 from seamline.gateway.queries import Planned, Queries, QueryRequest
 from seamline.gateway.results import ResultSpool
 from seamline.gateway.spark import spark_engine
 from seamline.gateway.statements import FINAL, State, Statement, StatementRequest
+from seamline.gateway.tails import LogTails
 from seamline.gateway.tokens import TokenSigner, kept_secret
 from seamline.planners.explain import explain
 from seamline.planners.route import DUCKDB, ENGINES, SPARK, Limits
@@ -74,6 +79,7 @@ class Service:
         shutil.rmtree(self._spool, ignore_errors=True)
         secret = config.tokens.secret or kept_secret(state / "token-secret")
         self._signer = TokenSigner(secret, config.tokens.age_seconds_max)
+        self.sessions = SessionTokens(secret, config.tokens.age_seconds_max)
         self._duckdb = DuckDBEngine(
             memory_bytes=limits.memory_bytes,
             threads=limits.duckdb_threads or _cores(),
@@ -90,6 +96,13 @@ class Service:
             tail_bytes_max=limits.memory_bytes,
             tail_rows_max=limits.duckdb_tail_rows_max,
         )
+        pinner = Pinner(self.connections)
+        tails = LogTails(self.connections, size_bytes_max=limits.memory_bytes)
+        self.live = LiveCatalog(
+            LiveTables(config, self.connections, pinner, tails),
+            self.sessions,
+            config.iceberg.hold_seconds,
+        )
         self._queries = Queries(
             self.connections,
             executor,
@@ -98,6 +111,7 @@ class Service:
                 duckdb_tail_rows_max=limits.duckdb_tail_rows_max,
                 spark=SPARK in engines,
             ),
+            pinner=pinner,
         )
         self._commands = Commands(self.connections)
         self._runners = concurrent.futures.ThreadPoolExecutor(
@@ -210,6 +224,15 @@ class Service:
         token = self._signer.sign([remember(pinned.facts.seam)], principal)
         return receipts.placed(pinned, token, self.config)
 
+    @contextlib.contextmanager
+    def request_deadline(self) -> Iterator[StatementDeadline]:
+        """The deadline of a request that is answered at once."""
+        deadline = StatementDeadline(float(self.config.limits.statement_seconds_max))
+        try:
+            yield deadline
+        finally:
+            deadline.close()
+
     def close(self) -> None:
         """Cancels what runs, waits for it, and lets everything go."""
         with self._lock:
@@ -219,6 +242,7 @@ class Service:
         for statement in running:
             statement.cancel()
         self._runners.shutdown(wait=True, cancel_futures=True)
+        self.live.tables.close()
         self._duckdb.close()
         if self._spark is not None:
             self._spark.close()

@@ -297,6 +297,24 @@ METHOD_NOT_ALLOWED = _declare(
     "METHOD_NOT_ALLOWED", 67, _USER, "The route does not take this method.", status=405
 )
 
+CATALOG_READ_ONLY = _declare(
+    "CATALOG_READ_ONLY",
+    68,
+    _USER,
+    "Produce to the table's topic, or write to the table through its own catalog.",
+    status=403,
+)
+VIEW_NOT_FOUND = _declare(
+    "VIEW_NOT_FOUND", 69, _USER, "List the namespace's views to see what there is.", status=404
+)
+PLAN_NOT_FOUND = _declare(
+    "PLAN_NOT_FOUND",
+    70,
+    _USER,
+    "The planned scan is unknown here or has been released; plan it again.",
+    status=404,
+)
+
 # --- Tokens -------------------------------------------------------------------------------------
 
 INVALID_TOKEN = _declare(

@@ -17,12 +17,14 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog import Catalog as PyCatalog
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
     NoSuchTableError,
+    NoSuchViewError,
     RESTError,
     TableAlreadyExistsError,
 )
@@ -48,6 +50,7 @@ from seamline.connectors.base import (
     SnapshotRef,
     TableState,
 )
+from seamline.connectors.iceberg import views
 from seamline.connectors.iceberg.files import FileReader
 from seamline.connectors.iceberg.marks import prepare_mark
 from seamline.connectors.iceberg.scan import ScanPlanner, first_offsets
@@ -59,6 +62,7 @@ from seamline.sql.errors import (
     STORAGE_UNAVAILABLE,
     TABLE_EXISTS,
     TABLE_NOT_FOUND,
+    VIEW_NOT_FOUND,
     SeamlineError,
 )
 
@@ -277,15 +281,58 @@ class IcebergCatalog:
             else:
                 self.pyiceberg.drop_table(identifier)
 
-    def namespaces(self) -> list[tuple[str, ...]]:
-        """See `Catalog.namespaces`."""
-        with self._catalog_errors():
-            return sorted(tuple(namespace) for namespace in self.pyiceberg.list_namespaces())
+    def namespaces(self, parent: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+        """See `Catalog.namespaces`; those directly under a parent.
+
+        Raises:
+            SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
+        """
+        with self._catalog_errors(parent):
+            return sorted(tuple(namespace) for namespace in self.pyiceberg.list_namespaces(parent))
+
+    def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
+        """What a namespace says of itself.
+
+        Raises:
+            SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
+        """
+        with self._catalog_errors(namespace):
+            return {
+                k: str(v) for k, v in self.pyiceberg.load_namespace_properties(namespace).items()
+            }
 
     def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
         """See `Catalog.tables`."""
         with self._catalog_errors(namespace):
             return sorted(tuple(name) for name in self.pyiceberg.list_tables(namespace))
+
+    @property
+    def has_views(self) -> bool:
+        """Whether the catalog can list and load views.
+
+        Raises:
+            SeamlineError: CATALOG_UNAVAILABLE.
+        """
+        return isinstance(self.pyiceberg, RestCatalog) and views.are_served(self.pyiceberg)
+
+    def views(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Identifiers of the views of a namespace, in a catalog that has views.
+
+        Raises:
+            SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
+        """
+        with self._catalog_errors(namespace):
+            return sorted(tuple(name) for name in self.pyiceberg.list_views(namespace))
+
+    def view(self, identifier: tuple[str, ...]) -> bytes:
+        """A view, as the catalog's own answer to who loads it.
+
+        Raises:
+            SeamlineError: VIEW_NOT_FOUND, CATALOG_UNAVAILABLE.
+        """
+        assert isinstance(self.pyiceberg, RestCatalog)
+        with self._catalog_errors(identifier):
+            return views.load(self.pyiceberg, identifier)
 
     def _wrap(self, identifier: tuple[str, ...], table: PyTable) -> IcebergTable:
         with self._lock:
@@ -307,6 +354,8 @@ class IcebergCatalog:
             raise SeamlineError(TABLE_NOT_FOUND, f"table {name} does not exist") from error
         except NoSuchNamespaceError as error:
             raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {name} does not exist") from error
+        except NoSuchViewError as error:
+            raise SeamlineError(VIEW_NOT_FOUND, f"view {name} does not exist") from error
         except TableAlreadyExistsError as error:
             raise SeamlineError(TABLE_EXISTS, f"table {name} exists already") from error
         except CommitFailedException as error:

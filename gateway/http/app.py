@@ -1,6 +1,7 @@
 """The Flask application: routes, access and errors, over a service.
 
-Every answer that is not a success has the body `{"error": {code, kind, message, hint, …}}`.
+Every answer that is not a success has the body `{"error": {code, kind, message, hint, …}}`, but for
+the Iceberg REST catalog's, whose errors have the form of its specification.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import flask
 from werkzeug.exceptions import HTTPException
 
 from seamline.gateway import access
-from seamline.gateway.http import seams, statements
+from seamline.gateway.http import iceberg, seams, statements
+from seamline.gateway.http.iceberg_errors import error_response
 from seamline.gateway.service import Service
 from seamline.sql.errors import (
     INTERNAL_ERROR,
@@ -42,7 +44,10 @@ def create_app(service: Service) -> flask.Flask:
 
     @app.before_request
     def _authenticate() -> None:
-        if flask.request.path not in _OPEN_PATHS:
+        path = flask.request.path
+        if iceberg.serves(path):
+            flask.g.asker = iceberg.authenticate(service)
+        elif path not in _OPEN_PATHS:
             flask.g.principal = access.principal(
                 service.config, flask.request.headers.get("Authorization"), flask.request.host
             )
@@ -94,10 +99,14 @@ def create_app(service: Service) -> flask.Flask:
 
     app.register_blueprint(statements.blueprint(service))
     app.register_blueprint(seams.blueprint(service))
+    for root in (iceberg.FILES, iceberg.PLANNED):
+        app.register_blueprint(iceberg.blueprint(service, root))
     return app
 
 
 def _error(error: SeamlineError) -> flask.Response:
+    if iceberg.serves(flask.request.path):
+        return error_response(error)
     answer = flask.jsonify({"error": error.to_json()})
     answer.status_code = error.code.http_status
     return answer

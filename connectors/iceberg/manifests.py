@@ -1,0 +1,235 @@
+"""Manifests of tail files, and the manifest lists of virtual snapshots.
+
+A manifest names no snapshot and no sequence number: its entries inherit both from the list they are
+in, so one manifest serves every virtual snapshot that holds its files. A list repeats the cold
+snapshot's own entries exactly. PyIceberg reads version 3 but does not write it; the fields it
+adds, where row ids start, are written here.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from pyiceberg.avro.file import AvroFile, AvroOutputFile
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    MANIFEST_LIST_FILE_SCHEMAS,
+    DataFile,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriterV2,
+    PartitionFieldSummary,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import TableVersion
+
+_LATEST: Literal[3] = 3
+_FIRST_ROW_ID = 15
+_FIELDS = tuple(field.name for field in MANIFEST_LIST_FILE_SCHEMAS[_LATEST].fields)
+_UNCOMPRESSED: Any = "null"
+
+
+class _ManifestWriter(ManifestWriterV2):
+    """Writes manifests of version 2 or 3."""
+
+    def __init__(
+        self, spec: PartitionSpec, schema: Schema, io: FileIO, path: str, version: TableVersion
+    ) -> None:
+        super().__init__(spec, schema, io.new_output(path), 0, _UNCOMPRESSED)
+        self._version = version
+
+    @property
+    def version(self) -> TableVersion:
+        return self._version
+
+
+def write_manifest(
+    io: FileIO,
+    path: str,
+    files: Sequence[DataFile],
+    spec: PartitionSpec,
+    schema: Schema,
+    version: TableVersion,
+) -> ManifestFile:
+    """Writes a manifest of added files of one partition spec.
+
+    Returns:
+        Its entry in manifest lists, sequence number, snapshot and row ids still open.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    with _ManifestWriter(spec, schema, io, path, version) as writer:
+        for file in files:
+            writer.add_entry(
+                ManifestEntry.from_args(
+                    status=ManifestEntryStatus.ADDED,
+                    snapshot_id=None,
+                    sequence_number=None,
+                    file_sequence_number=None,
+                    data_file=file,
+                )
+            )
+    entry = writer.to_manifest_file()
+    values = {name: entry[position] for position, name in enumerate(_FIELDS[:_FIRST_ROW_ID])}
+    values["manifest_length"] = len(io.new_input(path))
+    return ManifestFile.from_args(_table_format_version=_LATEST, **values)
+
+
+def read_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
+    """The entries of a manifest list, with the fields of version 3.
+
+    Raises:
+        OSError: when it cannot be read.
+    """
+    with AvroFile[ManifestFile](
+        io.new_input(path),
+        MANIFEST_LIST_FILE_SCHEMAS[_LATEST],
+        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
+        read_enums={517: ManifestContent},
+    ) as reader:
+        return tuple(reader)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ManifestList:
+    """What the list of a snapshot is made of.
+
+    Attributes:
+        snapshot_id: The snapshot.
+        parent_id: Its parent.
+        sequence_number: Its sequence number.
+        version: 2 or 3.
+        entries: The list.
+        first_row_id: Version 3: where row ids it gives start.
+        added_rows: Row ids it gives.
+    """
+
+    snapshot_id: int
+    parent_id: int
+    sequence_number: int
+    version: TableVersion
+    entries: tuple[ManifestFile, ...]
+    first_row_id: int | None = None
+    added_rows: int = 0
+
+
+def new_list(
+    cold: Iterable[ManifestFile],
+    tail: Iterable[ManifestFile],
+    *,
+    snapshot_id: int,
+    parent_id: int,
+    sequence_number: int,
+    version: TableVersion,
+    next_row_id: int,
+) -> ManifestList:
+    """The list of a snapshot that adds manifests to those of its parent.
+
+    Args:
+        cold: The parent's entries; kept as they are.
+        tail: Added manifests; they get the snapshot and the sequence number.
+        snapshot_id: The snapshot.
+        parent_id: Its parent.
+        sequence_number: Its sequence number.
+        version: The table's format version.
+        next_row_id: Version 3: first row id the table has not given yet.
+    """
+    added = [_added(manifest, snapshot_id, sequence_number) for manifest in tail]
+    entries = [*cold, *added]
+    if version < _LATEST:
+        return ManifestList(snapshot_id, parent_id, sequence_number, version, tuple(entries))
+    numbered = []
+    row_id = next_row_id
+    for entry in entries:
+        if entry.content == ManifestContent.DATA and entry[_FIRST_ROW_ID] is None:
+            numbered.append(_changed(entry, first_row_id=row_id))
+            row_id += (entry.added_rows_count or 0) + (entry.existing_rows_count or 0)
+        else:
+            numbered.append(entry)
+    return ManifestList(
+        snapshot_id,
+        parent_id,
+        sequence_number,
+        version,
+        tuple(numbered),
+        next_row_id,
+        row_id - next_row_id,
+    )
+
+
+def write_list(io: FileIO, path: str, manifests: ManifestList) -> None:
+    """Writes a manifest list.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    meta = {
+        "snapshot-id": str(manifests.snapshot_id),
+        "parent-snapshot-id": str(manifests.parent_id),
+        "sequence-number": str(manifests.sequence_number),
+        "format-version": str(manifests.version),
+        "avro.codec": _UNCOMPRESSED,
+    }
+    if manifests.first_row_id is not None:
+        meta["first-row-id"] = str(manifests.first_row_id)
+    with AvroOutputFile[ManifestFile](
+        output_file=io.new_output(path),
+        record_schema=MANIFEST_LIST_FILE_SCHEMAS[_LATEST],
+        file_schema=MANIFEST_LIST_FILE_SCHEMAS[manifests.version],
+        schema_name="manifest_file",
+        metadata=meta,
+    ) as writer:
+        writer.write_block(list(manifests.entries))
+
+
+# --- Entries as JSON -----------------------------------------------------------------------------
+
+
+def entry_to_json(entry: ManifestFile) -> dict[str, Any]:
+    """An entry of a manifest list as JSON."""
+    body = {name: entry[position] for position, name in enumerate(_FIELDS)}
+    body["content"] = int(entry.content)
+    body["partitions"] = [
+        [s.contains_null, s.contains_nan, _text(s.lower_bound), _text(s.upper_bound)]
+        for s in entry.partitions or []
+    ]
+    return body
+
+
+def entry_from_json(body: dict[str, Any]) -> ManifestFile:
+    """The inverse of `entry_to_json`."""
+    summaries = [
+        PartitionFieldSummary(contains_null, contains_nan, _bytes(lower), _bytes(upper))
+        for contains_null, contains_nan, lower, upper in body["partitions"]
+    ]
+    values = {**body, "content": ManifestContent(body["content"]), "partitions": summaries}
+    return ManifestFile.from_args(_table_format_version=_LATEST, **values)
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def _added(manifest: ManifestFile, snapshot_id: int, sequence_number: int) -> ManifestFile:
+    return _changed(
+        manifest,
+        sequence_number=sequence_number,
+        min_sequence_number=sequence_number,
+        added_snapshot_id=snapshot_id,
+    )
+
+
+def _changed(entry: ManifestFile, **changes: Any) -> ManifestFile:
+    values = {name: entry[position] for position, name in enumerate(_FIELDS)}
+    return ManifestFile.from_args(_table_format_version=_LATEST, **{**values, **changes})

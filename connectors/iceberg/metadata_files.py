@@ -1,0 +1,62 @@
+"""The metadata files of tables, as JSON: exactly what they say, whatever version wrote them.
+
+Files are immutable, so each is read once and kept.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import gzip
+import json
+import threading
+
+from pyiceberg.io import FileIO
+
+from seamline.connectors.iceberg.virtual import Json
+
+FILES_CACHED_MAX = 64
+_GZIP = b"\x1f\x8b"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MetadataFile:
+    """A metadata file.
+
+    Attributes:
+        location: Where it is.
+        text: What it holds, not compressed.
+        body: The same, parsed; not to be changed.
+    """
+
+    location: str
+    text: bytes
+    body: Json = dataclasses.field(compare=False)
+
+
+class MetadataFiles:
+    """Reads metadata files. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._files: collections.OrderedDict[str, MetadataFile] = collections.OrderedDict()
+
+    def read(self, io: FileIO, location: str) -> MetadataFile:
+        """The file at a location.
+
+        Raises:
+            OSError: when it cannot be read.
+        """
+        with self._lock:
+            known = self._files.get(location)
+        if known is not None:
+            return known
+        with io.new_input(location).open() as stream:
+            raw = stream.read()
+        text = gzip.decompress(raw) if raw.startswith(_GZIP) else raw
+        found = MetadataFile(location, text, json.loads(text))
+        with self._lock:
+            self._files[location] = found
+            while len(self._files) > FILES_CACHED_MAX:
+                self._files.popitem(last=False)
+        return found

@@ -1,0 +1,99 @@
+"""Decoded rows as Iceberg's Parquet files store them.
+
+Decoded rows already carry field ids and have the types of a file, but for two that SQL has in
+another form: a uuid is a text there and 16 bytes here, and `fixed(n)` is bytes of any length there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.sql import types
+from seamline.sql.types import Array, Field, Map, Row, Type, Varbinary
+
+_UUID_BYTES = 16
+
+
+def as_stored(rows: pa.Table, columns: Sequence[Field]) -> pa.Table:
+    """The rows in the types of a file.
+
+    Args:
+        rows: Decoded rows, or rows that already are so.
+        columns: The fields of their columns, and perhaps more.
+    """
+    by_name = {column.name: column for column in columns}
+    wanted = [by_name[name] for name in rows.column_names]
+    if not any(_differs(column.type) for column in wanted):
+        return rows
+    arrays = [_converted(rows.column(column.name), column.type) for column in wanted]
+    return pa.Table.from_arrays(arrays, schema=pa.schema([_field(column) for column in wanted]))
+
+
+def _differs(type_: Type) -> bool:
+    fixed = isinstance(type_, Varbinary) and type_.length is not None
+    return fixed or type_ == types.UUID or any(_differs(child) for child in types.children(type_))
+
+
+def _field(field: Field) -> pa.Field:
+    return types.arrow_field(field).with_type(_type(field.type))
+
+
+def _type(type_: Type) -> pa.DataType:
+    known = types.to_arrow(type_)
+    match type_:
+        case Varbinary(length) if length is not None:
+            return pa.binary(length)
+        case types.UUID:
+            return pa.uuid()
+        case Row(fields):
+            return pa.struct([_field(field) for field in fields])
+        case Array(element):
+            return pa.list_(known.value_field.with_type(_type(element)))
+        case Map(key, value):
+            return pa.map_(
+                known.key_field.with_type(_type(key)), known.item_field.with_type(_type(value))
+            )
+    return known
+
+
+def _converted(column: pa.ChunkedArray, type_: Type) -> pa.ChunkedArray:
+    if column.type == _type(type_):
+        return column
+    chunks = [_array(chunk, type_) for chunk in column.chunks]
+    return pa.chunked_array(chunks, _type(type_))
+
+
+def _array(array: pa.Array, type_: Type) -> pa.Array:
+    if not _differs(type_):
+        return array
+    wanted = _type(type_)
+    match type_:
+        case types.UUID:
+            return wanted.wrap_array(_uuid_bytes(array))
+        case Row(fields):
+            children = [
+                _array(child, field.type)
+                for child, field in zip(array.flatten(), fields, strict=True)
+            ]
+            return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
+        case Array(element):
+            items = _array(array.values, element)
+            return pa.ListArray.from_arrays(array.offsets, items, type=wanted, mask=_mask(array))
+        case Map(key, value):
+            keys, items = _array(array.keys, key), _array(array.items, value)
+            return pa.MapArray.from_arrays(
+                array.offsets, keys, items, type=wanted, mask=_mask(array)
+            )
+    return array.cast(wanted)
+
+
+def _mask(array: pa.Array) -> Any:
+    return array.is_null() if array.null_count else None
+
+
+def _uuid_bytes(array: pa.Array) -> pa.Array:
+    values = [None if v is None else bytes.fromhex(v.replace("-", "")) for v in array.to_pylist()]
+    return pa.array(values, pa.binary(_UUID_BYTES))

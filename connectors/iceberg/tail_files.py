@@ -1,0 +1,245 @@
+"""Decoded rows as Iceberg data files: partitioned, sorted, with field ids, counts and bounds.
+
+The files are what a writer of the table would have written: split by the table's partition spec,
+sorted by its order, with statistics by its own properties. Names are chosen before anything is
+written, so that what was left half done can be found and removed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.typedef import Record, TableVersion
+from pyiceberg.types import DoubleType, FloatType
+
+from seamline.connectors.iceberg.parquet_types import as_stored
+from seamline.connectors.iceberg.transforms import can_compute, leaf, transformed
+from seamline.sql.types import Field
+
+PARTITIONS_MAX = 200
+"""Rows of one writing that would fall into more partitions are written unpartitioned."""
+
+_KEY = "__partition_{}"
+_ROW = "__row"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TailLayout:
+    """How rows of a table are laid out in files.
+
+    Attributes:
+        schema: The table's schema.
+        columns: The same as the decoder gives them.
+        spec: Its partition spec.
+        unpartitioned: The spec for rows that would fall into too many partitions.
+        order: Its sort order.
+        format_version: 2 or 3.
+        properties: Its properties, for what they say of statistics.
+    """
+
+    schema: Schema
+    columns: tuple[Field, ...]
+    spec: PartitionSpec
+    unpartitioned: PartitionSpec
+    order: SortOrder
+    format_version: TableVersion
+    properties: Mapping[str, str] = dataclasses.field(hash=False)
+
+    def describe(self) -> str:
+        """Everything that decides what a file of some rows holds, as text."""
+        metrics = {k: v for k, v in self.properties.items() if k.startswith("write.metadata.")}
+        parts = (
+            self.schema.model_dump_json(),
+            repr(self.columns),
+            self.spec.model_dump_json(),
+            self.unpartitioned.spec_id,
+            self.order.model_dump_json(),
+            self.format_version,
+            sorted(metrics.items()),
+        )
+        return json.dumps(parts)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """A file that is about to be written."""
+
+    path: str
+    spec_id: int
+    partition: Record
+    rows: pa.Table = dataclasses.field(compare=False)
+
+
+def plan_files(rows: pa.Table, layout: TailLayout, folder: str) -> list[PlannedFile]:
+    """The files that hold the rows; none for no rows.
+
+    Args:
+        rows: Decoded rows, in the layout's columns or some of them.
+        layout: How they are laid out. Columns it partitions or sorts by must be among the rows'.
+        folder: Location the files are put under.
+    """
+    if not rows.num_rows:
+        return []
+    parts = _partitions(as_stored(rows, layout.columns), layout)
+    name = uuid.uuid4().hex[:12]
+    return [
+        PlannedFile(f"{folder}/{name}-{number:05d}.parquet", spec_id, partition, part)
+        for number, (spec_id, partition, part) in enumerate(parts)
+    ]
+
+
+def write_file(io: FileIO, planned: PlannedFile, layout: TailLayout) -> DataFile:
+    """Writes one file and tells what a manifest says of it.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    rows, order_id = _sorted(planned.rows, layout)
+    output = io.new_output(planned.path)
+    with (
+        output.create(overwrite=True) as stream,
+        pq.ParquetWriter(
+            stream,
+            rows.schema,
+            compression="zstd",
+            use_dictionary=False,
+            store_decimal_as_integer=True,
+        ) as writer,
+    ):
+        writer.write_table(rows)
+    schema = layout.schema.select(*rows.column_names)
+    statistics = data_file_statistics_from_parquet_metadata(
+        writer.writer.metadata,
+        compute_statistics_plan(schema, dict(layout.properties)),
+        parquet_path_to_id_mapping(schema),
+    ).to_serialized_dict()
+    statistics["nan_value_counts"] = _nan_counts(rows, schema)
+    return DataFile.from_args(
+        _table_format_version=layout.format_version,
+        content=DataFileContent.DATA,
+        file_path=planned.path,
+        file_format=FileFormat.PARQUET,
+        partition=planned.partition,
+        file_size_in_bytes=len(io.new_input(planned.path)),
+        sort_order_id=order_id,
+        spec_id=planned.spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics,
+    )
+
+
+# --- Partitions ----------------------------------------------------------------------------------
+
+
+def _partitions(rows: pa.Table, layout: TailLayout) -> Iterator[tuple[int, Record, pa.Table]]:
+    """(spec id, partition, rows) for each partition the rows fall into."""
+    spec = layout.spec
+    whole = (layout.unpartitioned.spec_id, Record(), rows)
+    if not spec.fields:
+        yield spec.spec_id, Record(), rows
+        return
+    if not can_compute([field.transform for field in spec.fields]):
+        yield whole
+        return
+    keys = _partition_keys(rows, layout)
+    groups = _groups(keys)
+    if groups.num_rows > PARTITIONS_MAX:
+        yield whole
+        return
+    names = keys.column_names[:-1]
+    for group in groups.to_pylist():
+        indices = pa.array(group[f"{_ROW}_list"], pa.int64())
+        part = rows if groups.num_rows == 1 else rows.take(indices)
+        yield spec.spec_id, Record(*(group[name] for name in names)), part
+
+
+def _partition_keys(rows: pa.Table, layout: TailLayout) -> pa.Table:
+    columns = {
+        _KEY.format(position): transformed(
+            leaf(rows, layout.schema, field.source_id),
+            field.transform,
+            layout.schema.find_type(field.source_id),
+        )
+        for position, field in enumerate(layout.spec.fields)
+    }
+    return pa.table({**columns, _ROW: pa.array(range(rows.num_rows), pa.int64())})
+
+
+def _groups(keys: pa.Table) -> pa.Table:
+    names = keys.column_names[:-1]
+    return keys.group_by(names, use_threads=False).aggregate([(_ROW, "list")])
+
+
+# --- Order ---------------------------------------------------------------------------------------
+
+
+def _sorted(rows: pa.Table, layout: TailLayout) -> tuple[pa.Table, int | None]:
+    """The rows in the table's order and the order's id, None where that cannot be computed."""
+    fields = layout.order.fields
+    present = set(rows.column_names)
+    wanted = {layout.schema.find_column_name(field.source_id) for field in fields}
+    if not fields or not can_compute([field.transform for field in fields]):
+        return rows, 0 if not fields else None
+    if not all(name and name.split(".")[0] in present for name in wanted):
+        return rows, None
+    columns: dict[str, Any] = {}
+    keys: list[tuple[str, str]] = []
+    for field in fields:
+        values = transformed(
+            leaf(rows, layout.schema, field.source_id),
+            field.transform,
+            layout.schema.find_type(field.source_id),
+        )
+        _add_sort_keys(columns, keys, values, field)
+    return rows.take(pc.sort_indices(pa.table(columns), sort_keys=keys)), layout.order.order_id
+
+
+def _add_sort_keys(
+    columns: dict[str, Any], keys: list[tuple[str, str]], values: Any, field: SortField
+) -> None:
+    """Nulls first or last as the order says, whatever Arrow does; NaN above every number."""
+    direction = "descending" if field.direction == SortDirection.DESC else "ascending"
+    first = field.null_order == NullOrder.NULLS_FIRST
+    additions = [(pc.is_null(values), "descending" if first else "ascending")]
+    if pa.types.is_floating(values.type):
+        additions.append((pc.fill_null(pc.is_nan(values), False), direction))
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.int8())
+    for column, ordering in (*additions, (values, direction)):
+        name = str(len(columns))
+        columns[name] = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
+        keys.append((name, ordering))
+
+
+# --- Statistics ----------------------------------------------------------------------------------
+
+
+def _nan_counts(rows: pa.Table, schema: Schema) -> dict[int, int]:
+    """NaNs of each floating column, inside structs too; lists and maps are not counted."""
+    found = {}
+    for field_id, name in schema._lazy_id_to_name.items():  # noqa: SLF001 - no public listing
+        if isinstance(schema.find_type(field_id), FloatType | DoubleType) and not (
+            {"element", "key", "value"} & set(name.split(".")[1:])
+        ):
+            nan = pc.sum(pc.is_nan(leaf(rows, schema, field_id))).as_py()
+            found[field_id] = int(nan) if nan and not math.isnan(nan) else 0
+    return found

@@ -1,0 +1,97 @@
+"""Iceberg's partition transforms over Arrow columns, in the form manifests keep them.
+
+Times are cut by Arrow itself. What Arrow has no function for is computed once per distinct value,
+by PyIceberg's own transforms. Results are plain numbers, texts and bytes, as in a manifest: days
+and microseconds since the epoch, the 16 bytes of a uuid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import (
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    UnknownTransform,
+    VoidTransform,
+    YearTransform,
+)
+from pyiceberg.types import IcebergType, NestedField, StructType
+
+_EPOCH_YEAR = 1970
+_HOUR_US = 3_600_000_000
+
+
+def can_compute(transforms: Sequence[Any]) -> bool:
+    """Whether all of them are transforms this knows."""
+    return not any(isinstance(transform, UnknownTransform) for transform in transforms)
+
+
+def transformed(values: Any, transform: Transform[Any, Any], source: IcebergType) -> Any:
+    """A column under a transform.
+
+    Args:
+        values: Arrow array or chunked array.
+        transform: The transform.
+        source: Iceberg's type of the column.
+    """
+    match transform:
+        case IdentityTransform():
+            return stored(values)
+        case VoidTransform():
+            return pa.nulls(len(values), stored(values).type)
+        case YearTransform():
+            return pc.subtract(pc.year(values), _EPOCH_YEAR).cast(pa.int32())
+        case MonthTransform():
+            years = pc.multiply(pc.subtract(pc.year(values), _EPOCH_YEAR), 12)
+            return pc.add(years, pc.subtract(pc.month(values), 1)).cast(pa.int32())
+        case DayTransform():
+            return values.cast(pa.date32()).cast(pa.int32())
+        case HourTransform():
+            hours = pc.floor_temporal(values, unit="hour").cast(pa.int64())
+            return pc.divide(hours, _HOUR_US).cast(pa.int32())
+    return _by_distinct_value(stored(values), transform.transform(source))
+
+
+def stored(values: Any) -> Any:
+    """The column as manifests keep its values."""
+    kind = values.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return values.cast(kind.storage_type)
+    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
+        return values.cast(pa.int64())
+    if pa.types.is_date32(kind):
+        return values.cast(pa.int32())
+    return values
+
+
+def leaf(rows: pa.Table, schema: Schema, field_id: int) -> Any:
+    """The column of a field, wherever in structs it is; null where a struct around it is."""
+    first, *inside = _path(schema.fields, field_id)
+    column = rows.column(first)
+    return pc.struct_field(column, inside) if inside else column
+
+
+def _path(fields: Sequence[NestedField], field_id: int) -> list[str]:
+    for field in fields:
+        if field.field_id == field_id:
+            return [field.name]
+        if isinstance(field.field_type, StructType):
+            inside = _path(field.field_type.fields, field_id)
+            if inside:
+                return [field.name, *inside]
+    return []
+
+
+def _by_distinct_value(values: Any, function: Any) -> Any:
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    encoded = array.dictionary_encode()
+    results = pa.array([function(value) for value in encoded.dictionary.to_pylist()])
+    return results.take(encoded.indices)

@@ -1,0 +1,227 @@
+"""Virtual snapshots: a table's metadata with one snapshot more, which also holds the tail.
+
+The snapshot is never committed. Its id follows from what it holds, so whoever makes it again gives
+it the same one. Everything else of the metadata says what a commit of it would have said: parent,
+sequence number, the head of `main`, the log of snapshots, row ids in version 3. All of this is
+pure: metadata goes in as the JSON of its file, and comes out as JSON, so that nothing a newer
+version of the format adds is lost on the way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV1
+
+from seamline.connectors.base import OffsetRange, Offsets
+
+Json: TypeAlias = dict[str, Any]
+
+END_KEY = "seamline.end"
+"""Summary property of a virtual snapshot: the exclusive end of each partition it holds."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cut:
+    """What a virtual snapshot holds: a cold snapshot, and the tail from `start` up to `end`.
+
+    Attributes:
+        table_uuid: Iceberg's id of the table.
+        snapshot_id: The cold snapshot.
+        schema_id: Schema the tail is decoded with.
+        topic_id: Kafka's id of the topic.
+        start: Per partition the first offset that is not in the cold snapshot.
+        end: Exclusive end of the tail, per partition.
+    """
+
+    table_uuid: str
+    snapshot_id: int
+    schema_id: int
+    topic_id: str
+    start: Offsets
+    end: Offsets
+
+    @property
+    def ranges(self) -> tuple[OffsetRange, ...]:
+        """The tail, empty ranges left out."""
+        return tuple(
+            OffsetRange(partition, self.start[partition], end)
+            for partition, end in self.end.items()
+            if end > self.start[partition]
+        )
+
+    @property
+    def offsets(self) -> int:
+        """Offsets in the tail; rows are at most as many."""
+        return sum(len(r) for r in self.ranges)
+
+    def to_json(self) -> Json:
+        """The cut as JSON."""
+        return {
+            "table_uuid": self.table_uuid,
+            "snapshot_id": self.snapshot_id,
+            "schema_id": self.schema_id,
+            "topic_id": self.topic_id,
+            "start": self.start.to_json(),
+            "end": self.end.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, body: Json) -> Cut:
+        """The inverse of `to_json`."""
+        offsets = {name: Offsets.from_json(body[name]) for name in ("start", "end")}
+        return cls(**{**body, **offsets})
+
+
+def snapshot_id(cut: Cut, taken: Collection[int]) -> int:
+    """The id of the cut's snapshot: the same for the same cut, and none of those taken."""
+    text = json.dumps(cut.to_json(), sort_keys=True)
+    for attempt in range(1 << 16):
+        digest = hashlib.sha256(f"seamline {attempt} {text}".encode()).digest()
+        found: int = int.from_bytes(digest[:8], "big") >> 1
+        if found and found not in taken:
+            return found
+    raise AssertionError("65,536 ids in a row are taken")
+
+
+def readable_base(metadata: Json) -> Json:
+    """The metadata a virtual snapshot can be put on: of version 1 it is brought to version 2."""
+    if metadata["format-version"] != 1:
+        return metadata
+    parsed = TableMetadataUtil.parse_obj(metadata)
+    assert isinstance(parsed, TableMetadataV1)
+    lifted: Json = json.loads(parsed.to_v2().model_dump_json())
+    return lifted
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VirtualSnapshot:
+    """A snapshot as table metadata lists it.
+
+    Attributes:
+        cut: What it holds.
+        snapshot_id: Its id.
+        sequence_number: One more than the last of the table it was made for.
+        timestamp_ms: When it was made; never before anything in that table.
+        manifest_list: Where its list of manifests is, or would be.
+        summary: Its summary.
+        first_row_id: Version 3: where its own row ids start.
+        added_rows: Version 3: row ids it takes.
+    """
+
+    cut: Cut
+    snapshot_id: int
+    sequence_number: int
+    timestamp_ms: int
+    manifest_list: str
+    summary: Mapping[str, str] = dataclasses.field(hash=False)
+    first_row_id: int | None = None
+    added_rows: int | None = None
+
+    def to_iceberg(self) -> Json:
+        """Its entry in table metadata."""
+        body: Json = {
+            "snapshot-id": self.snapshot_id,
+            "parent-snapshot-id": self.cut.snapshot_id,
+            "sequence-number": self.sequence_number,
+            "timestamp-ms": self.timestamp_ms,
+            "manifest-list": self.manifest_list,
+            "summary": dict(self.summary),
+            "schema-id": self.cut.schema_id,
+        }
+        if self.first_row_id is not None:
+            body["first-row-id"] = self.first_row_id
+            body["added-rows"] = self.added_rows or 0
+        return body
+
+    def to_json(self) -> Json:
+        """Everything, for keeping."""
+        return {**dataclasses.asdict(self), "cut": self.cut.to_json(), "summary": {**self.summary}}
+
+    @classmethod
+    def from_json(cls, body: Json) -> VirtualSnapshot:
+        """The inverse of `to_json`."""
+        return cls(**{**body, "cut": Cut.from_json(body["cut"])})
+
+
+def summary(base: Json, cut: Cut, *, files: int, rows: int, size_bytes: int) -> dict[str, str]:
+    """The summary of a virtual snapshot that adds so much to the cold one."""
+    cold = cold_snapshot(base, cut.snapshot_id).get("summary", {})
+    added = {"data-files": files, "records": rows, "files-size": size_bytes}
+    body = {"operation": "append", END_KEY: json.dumps(cut.end.to_json(), separators=(",", ":"))}
+    for name, number in added.items():
+        if number:
+            body[f"added-{name}"] = str(number)
+        if f"total-{name}" in cold:
+            body[f"total-{name}"] = str(int(cold[f"total-{name}"]) + number)
+    for name in ("delete-files", "position-deletes", "equality-deletes"):
+        if f"total-{name}" in cold:
+            body[f"total-{name}"] = cold[f"total-{name}"]
+    return body
+
+
+def cold_snapshot(base: Json, wanted: int) -> Json:
+    """The entry of a snapshot in metadata that is known to list it."""
+    found: Json = next(s for s in base["snapshots"] if s["snapshot-id"] == wanted)
+    return found
+
+
+def timestamp_ms(base: Json, now_ms: int) -> int:
+    """When a snapshot on top of the metadata may say it was made."""
+    logged = [entry["timestamp-ms"] for entry in base.get("snapshot-log", [])]
+    return int(max(now_ms, base["last-updated-ms"], *logged))
+
+
+def with_snapshots(
+    base: Json,
+    base_location: str,
+    current: VirtualSnapshot | None,
+    others: Iterable[VirtualSnapshot],
+) -> Json:
+    """The metadata with virtual snapshots.
+
+    Args:
+        base: The table's own metadata, of version 2 or later.
+        base_location: The file it is in.
+        current: The snapshot that is the head of `main`; None leaves the table's own there.
+        others: Further ones that can be read by their ids.
+    """
+    real = {s["snapshot-id"] for s in base.get("snapshots", [])}
+    listed = [s for s in others if s.snapshot_id not in real]
+    if current is None:
+        return _listing(base, listed)
+    body = _listing(base, [*(s for s in listed if s.snapshot_id != current.snapshot_id), current])
+    entry = {"snapshot-id": current.snapshot_id, "timestamp-ms": current.timestamp_ms}
+    written = {"metadata-file": base_location, "timestamp-ms": base["last-updated-ms"]}
+    main = base.get("refs", {}).get("main", {"type": "branch"})
+    body |= {
+        "current-snapshot-id": current.snapshot_id,
+        "last-updated-ms": current.timestamp_ms,
+        "refs": {**base.get("refs", {}), "main": {**main, "snapshot-id": current.snapshot_id}},
+        "snapshot-log": [*base.get("snapshot-log", []), entry],
+        "metadata-log": [*base.get("metadata-log", []), written],
+    }
+    if current.first_row_id is not None:
+        body["next-row-id"] = current.first_row_id + (current.added_rows or 0)
+    return body
+
+
+def _listing(base: Json, listed: list[VirtualSnapshot]) -> Json:
+    numbers = [s.sequence_number for s in listed]
+    return {
+        **base,
+        "last-sequence-number": max([base["last-sequence-number"], *numbers]),
+        "snapshots": [*base.get("snapshots", []), *(s.to_iceberg() for s in listed)],
+    }
+
+
+def only_referenced(metadata: Json) -> Json:
+    """The metadata with only the snapshots that a branch or a tag names."""
+    named = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()}
+    named.add(metadata.get("current-snapshot-id"))
+    kept = [s for s in metadata.get("snapshots", []) if s["snapshot-id"] in named]
+    return {**metadata, "snapshots": kept}

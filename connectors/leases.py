@@ -1,0 +1,141 @@
+"""Leases: things kept for whoever may still read them, and when they may go.
+
+A lease names a thing, the files it is made of and how long it is held; it is written down before
+the first file is, so that nothing is ever left behind that nobody knows of. What is still asked for
+is held longer. Records are small JSON files in one folder of the gateway's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+_RENEWED_AT = 0.1
+"""A longer hold is written down once it grows by this part of the lease."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lease:
+    """One thing that is held.
+
+    Attributes:
+        lease_id: Its name, unique and usable as the name of a file.
+        kind: What it is.
+        until_s: Seconds since the epoch until which it is held.
+        paths: Locations of its files.
+        body: What else is to be known of it; JSON.
+    """
+
+    lease_id: str
+    kind: str
+    until_s: float
+    paths: tuple[str, ...]
+    body: Mapping[str, Any] = dataclasses.field(hash=False)
+
+
+class Leases:
+    """The leases of one gateway. Safe to share between threads.
+
+    Args:
+        directory: Where they are written down.
+        seconds: How long a thing is held after it was last asked for.
+        clock: Seconds since the epoch.
+    """
+
+    def __init__(
+        self, directory: pathlib.Path, seconds: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._directory = directory
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._written: dict[str, float] = {}
+        self._leases = {lease.lease_id: lease for lease in self._read()}
+
+    def hold(self, lease_id: str, kind: str, paths: Iterable[str], body: Mapping[str, Any]) -> None:
+        """Holds a thing, or holds it anew with other files."""
+        lease = Lease(lease_id, kind, self._clock() + self._seconds, tuple(paths), body)
+        with self._lock:
+            self._leases[lease_id] = lease
+        self._write(lease)
+
+    def renew(self, lease_ids: Iterable[str]) -> frozenset[str]:
+        """Holds things longer.
+
+        Returns:
+            Those that are not held any more: their files go, or are gone.
+        """
+        until_s = self._clock() + self._seconds
+        due = []
+        gone = set()
+        with self._lock:
+            for lease_id in lease_ids:
+                lease = self._leases.get(lease_id)
+                if lease is None or lease.until_s <= self._clock():
+                    gone.add(lease_id)
+                    continue
+                lease = dataclasses.replace(lease, until_s=until_s)
+                self._leases[lease_id] = lease
+                if until_s - self._written.get(lease_id, 0) > self._seconds * _RENEWED_AT:
+                    due.append(lease)
+        for lease in due:
+            self._write(lease)
+        return frozenset(gone)
+
+    def release(self, lease_id: str) -> None:
+        """Lets a thing go now."""
+        with self._lock:
+            lease = self._leases.get(lease_id)
+            if lease is not None:
+                self._leases[lease_id] = dataclasses.replace(lease, until_s=0.0)
+
+    def get(self, lease_id: str) -> Lease | None:
+        """A lease that has not ended."""
+        with self._lock:
+            lease = self._leases.get(lease_id)
+        return lease if lease is not None and lease.until_s > self._clock() else None
+
+    def held(self, kind: str) -> list[Lease]:
+        """What is held of a kind."""
+        now = self._clock()
+        with self._lock:
+            return [
+                lease
+                for lease in self._leases.values()
+                if lease.kind == kind and lease.until_s > now
+            ]
+
+    def expire(self) -> list[Lease]:
+        """Forgets what is not held any more and gives it; its files are the caller's to remove."""
+        now = self._clock()
+        with self._lock:
+            ended = [lease for lease in self._leases.values() if lease.until_s <= now]
+            for lease in ended:
+                del self._leases[lease.lease_id]
+        return ended
+
+    def forget(self, lease: Lease) -> None:
+        """Removes the record of an expired lease, once its files are gone."""
+        self._written.pop(lease.lease_id, None)
+        self._path(lease.lease_id).unlink(missing_ok=True)
+
+    def _write(self, lease: Lease) -> None:
+        path = self._path(lease.lease_id)
+        new = path.with_suffix(f".{threading.get_ident()}.new")
+        new.write_text(json.dumps({**dataclasses.asdict(lease), "body": lease.body}))
+        new.replace(path)
+        self._written[lease.lease_id] = lease.until_s
+
+    def _read(self) -> Iterable[Lease]:
+        for path in self._directory.glob("*.json"):
+            body = json.loads(path.read_text())
+            yield Lease(**{**body, "paths": tuple(body["paths"])})
+
+    def _path(self, lease_id: str) -> pathlib.Path:
+        return self._directory / f"{lease_id}.json"
