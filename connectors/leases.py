@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+_VERSION = 1
 _RENEWED_AT = 0.1
 """A longer hold is written down once it grows by this part of the lease."""
 
@@ -128,14 +129,19 @@ class Leases:
     def _write(self, lease: Lease) -> None:
         path = self._path(lease.lease_id)
         new = path.with_suffix(f".{threading.get_ident()}.new")
-        new.write_text(json.dumps({**dataclasses.asdict(lease), "body": lease.body}))
+        record = {**dataclasses.asdict(lease), "body": lease.body, "version": _VERSION}
+        new.write_text(json.dumps(record))
         new.replace(path)
         self._written[lease.lease_id] = lease.until_s
 
     def _read(self) -> Iterable[Lease]:
         for path in self._directory.glob("*.json"):
-            body = json.loads(path.read_text())
-            yield Lease(**{**body, "paths": tuple(body["paths"])})
+            record = json.loads(path.read_text())
+            version = record.pop("version", None)
+            lease = Lease(**{**record, "paths": tuple(record["paths"])})
+            if version != _VERSION:  # its files are still ours to remove
+                lease = dataclasses.replace(lease, kind="", body={})
+            yield lease
 
     def _path(self, lease_id: str) -> pathlib.Path:
         return self._directory / f"{lease_id}.json"

@@ -31,6 +31,7 @@ from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.executor import Executor
 from seamline.gateway.live.catalog import LiveCatalog
 from seamline.gateway.live.holds import SessionTokens
+from seamline.gateway.live.planning import Planning
 from seamline.gateway.live.tables import LiveTables
 from seamline.gateway.metrics import Metrics
 from seamline.gateway.pinning import Pinner
@@ -103,6 +104,7 @@ class Service:
             self.sessions,
             config.iceberg.hold_seconds,
         )
+        self.planning = Planning(float(limits.statement_seconds_max))
         self._queries = Queries(
             self.connections,
             executor,
@@ -242,6 +244,7 @@ class Service:
         for statement in running:
             statement.cancel()
         self._runners.shutdown(wait=True, cancel_futures=True)
+        self.planning.close()
         self.live.tables.close()
         self._duckdb.close()
         if self._spark is not None:

@@ -53,7 +53,7 @@ from seamline.connectors.base import (
 from seamline.connectors.iceberg import views
 from seamline.connectors.iceberg.files import FileReader
 from seamline.connectors.iceberg.marks import prepare_mark
-from seamline.connectors.iceberg.scan import ScanPlanner, first_offsets
+from seamline.connectors.iceberg.scan import FileTask, Pruner, ScanPlanner, first_offsets
 from seamline.connectors.iceberg.types import table_schema
 from seamline.sql.errors import (
     CATALOG_UNAVAILABLE,
@@ -155,6 +155,15 @@ class IcebergTable:
         """See `ColdTable.plan`."""
         with storage_errors(f"table {self._state.display_name}"):
             return self._planner.plan(self.iceberg, self._state, snapshot_id, request)
+
+    def tasks(self, snapshot_id: int, pruner: Pruner) -> list[FileTask]:
+        """The files a scan of a snapshot must read, as Iceberg describes them.
+
+        Raises:
+            SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, STORAGE_UNAVAILABLE.
+        """
+        with storage_errors(f"table {self._state.display_name}"):
+            return self._planner.tasks(self.iceberg, snapshot_id, pruner)
 
     def inspect(self, plan: ColdPlan) -> ColdPlan:
         """See `ColdTable.inspect`."""

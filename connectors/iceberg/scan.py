@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import dataclasses
 import datetime
 import threading
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
     DataFileContent,
@@ -31,6 +33,7 @@ from pyiceberg.manifest import DataFile as PyDataFile
 from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.table import Table as PyTable
 from pyiceberg.table.delete_file_index import DeleteFileIndex
+from pyiceberg.table.metadata import TableMetadata
 
 from seamline.connectors.base import (
     ColdPlan,
@@ -42,6 +45,7 @@ from seamline.connectors.base import (
     TableState,
 )
 from seamline.connectors.iceberg.expressions import to_iceberg
+from seamline.connectors.iceberg.manifests import read_list
 from seamline.sql import columns as names
 from seamline.sql.errors import (
     COLD_FILE_INVALID,
@@ -52,6 +56,9 @@ from seamline.sql.errors import (
 from seamline.sql.predicates import And, Comparison, Or, conjunction
 
 ENTRIES_CACHED_MAX = 200_000
+MANIFEST_FIRST_ROW_ID = 15
+FILE_FIRST_ROW_ID, REFERENCED_FILE, CONTENT_OFFSET, CONTENT_SIZE = 16, 17, 18, 19
+"""Positions of the fields that version 3 adds, which PyIceberg reads but does not name."""
 _READ_VERSION = 3
 _READERS = 8
 
@@ -76,10 +83,34 @@ class ScanPlanner:
         """See `ColdTable.plan`."""
         if snapshot_id is None:
             return ColdPlan(None, ())
+        pruner = Pruner(table.metadata, table.io, _filter(state, request))
+        entries, index = self._entries_and_deletes(table, snapshot_id, pruner)
         manifests = self._manifests(table, snapshot_id)
-        pruner = _Pruner(table, state, request)
         data = [m for m in manifests if m.content == ManifestContent.DATA]
-        wanted = [m for m in data if pruner.keeps_manifest(m)]
+        return ColdPlan(
+            snapshot_id=snapshot_id,
+            files=tuple(_data_file(table, entry, index) for entry in entries),
+            total_files=sum(_count(m.added_files_count, m.existing_files_count) for m in data),
+            total_rows=sum(_count(m.added_rows_count, m.existing_rows_count) for m in data),
+            unsupported=_unsupported(entries, index),
+        )
+
+    def tasks(self, table: PyTable, snapshot_id: int, pruner: Pruner) -> list[FileTask]:
+        """The files a scan of a snapshot must read, as Iceberg describes them.
+
+        Raises:
+            SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING.
+        """
+        entries, index = self._entries_and_deletes(table, snapshot_id, pruner)
+        return [FileTask(entry.data_file, index.files_for(entry)) for entry in entries]
+
+    def _entries_and_deletes(
+        self, table: PyTable, snapshot_id: int, pruner: Pruner
+    ) -> tuple[list[ManifestEntry], _DeleteIndex]:
+        manifests = self._manifests(table, snapshot_id)
+        wanted = [
+            m for m in manifests if m.content == ManifestContent.DATA and pruner.keeps_manifest(m)
+        ]
         entries = [
             entry
             for manifest_entries in self._read_all(table, wanted)
@@ -88,15 +119,10 @@ class ScanPlanner:
         ]
         deletes = [m for m in manifests if m.content == ManifestContent.DELETES]
         index = _DeleteIndex(
-            entry for found in self._read_all(table, deletes if entries else []) for entry in found
+            table,
+            (e for found in self._read_all(table, deletes if entries else []) for e in found),
         )
-        return ColdPlan(
-            snapshot_id=snapshot_id,
-            files=tuple(_data_file(table, entry, index) for entry in entries),
-            total_files=sum(_count(m.added_files_count, m.existing_files_count) for m in data),
-            total_rows=sum(_count(m.added_rows_count, m.existing_rows_count) for m in data),
-            unsupported=_unsupported(entries, index),
-        )
+        return entries, index
 
     def _manifests(self, table: PyTable, snapshot_id: int) -> tuple[ManifestFile, ...]:
         with self._lock:
@@ -109,7 +135,7 @@ class ScanPlanner:
                 SNAPSHOT_GONE, f"snapshot {snapshot_id} of {'.'.join(table.name())} is not kept"
             )
         try:
-            manifests = tuple(snapshot.manifests(table.io))
+            manifests = read_list(table.io, snapshot.manifest_list)
         except FileNotFoundError as error:
             raise SeamlineError(
                 COLD_FILE_MISSING, f"manifest list {snapshot.manifest_list} does not exist"
@@ -152,7 +178,7 @@ def _live_entries(table: PyTable, manifest: ManifestFile) -> tuple[ManifestEntry
             read_types={-1: ManifestEntry, 2: PyDataFile},
             read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
         ) as reader:
-            return tuple(
+            entries = tuple(
                 _inherit_from_manifest(entry, manifest)
                 for entry in reader
                 if entry.status != ManifestEntryStatus.DELETED
@@ -161,21 +187,73 @@ def _live_entries(table: PyTable, manifest: ManifestFile) -> tuple[ManifestEntry
         raise SeamlineError(
             COLD_FILE_MISSING, f"manifest {manifest.manifest_path} does not exist"
         ) from error
+    _inherit_row_ids(entries, manifest)
+    return entries
 
 
-class _Pruner:
-    """Which manifests and files of one scan may hold rows that the predicate keeps."""
+def _inherit_row_ids(entries: Iterable[ManifestEntry], manifest: ManifestFile) -> None:
+    """Files without row ids of their own take the next ones of their manifest."""
+    row_id = manifest[MANIFEST_FIRST_ROW_ID]
+    if row_id is None or manifest.content != ManifestContent.DATA:
+        return
+    for entry in entries:
+        file = entry.data_file
+        if file[FILE_FIRST_ROW_ID] is None:
+            file[FILE_FIRST_ROW_ID] = row_id
+            row_id += file.record_count
 
-    def __init__(self, table: PyTable, state: TableState, request: ScanRequest) -> None:
-        now = {field.field_id: field for field in state.schema.columns}
-        fields = {
-            field.name: now[field.field_id]
-            for field in state.schemas[request.schema_id].columns
-            if field.field_id in now
-        }
-        self._filter: BooleanExpression = to_iceberg(request.predicate, fields)
+
+def with_first_row_id(file: PyDataFile, row_id: int) -> PyDataFile:
+    """The file with its rows numbered from `row_id` on, unless they are numbered already."""
+    values = [file[position] for position in range(len(file))]
+    values += [None] * (CONTENT_SIZE + 1 - len(values))
+    if values[FILE_FIRST_ROW_ID] is None:
+        values[FILE_FIRST_ROW_ID] = row_id
+    numbered = PyDataFile(*values)
+    numbered.spec_id = file.spec_id
+    return numbered
+
+
+def _filter(state: TableState, request: ScanRequest) -> BooleanExpression:
+    """The request's predicate, on the columns as they are named now."""
+    now = {field.field_id: field for field in state.schema.columns}
+    fields = {
+        field.name: now[field.field_id]
+        for field in state.schemas[request.schema_id].columns
+        if field.field_id in now
+    }
+    return to_iceberg(request.predicate, fields)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileTask:
+    """A data file to read, and the delete files that apply to it."""
+
+    file: PyDataFile
+    deletes: tuple[PyDataFile, ...] = ()
+
+
+class Pruner:
+    """Which manifests and files of one scan may hold rows that a filter keeps.
+
+    Args:
+        metadata: The table's; the filter speaks of its current schema.
+        io: The table's.
+        row_filter: The filter.
+        case_sensitive: Whether its names are.
+    """
+
+    def __init__(
+        self,
+        metadata: TableMetadata,
+        io: FileIO,
+        row_filter: BooleanExpression,
+        *,
+        case_sensitive: bool = True,
+    ) -> None:
+        self._filter = row_filter
         self._planner = ManifestGroupPlanner(
-            table_metadata=table.metadata, io=table.io, row_filter=self._filter
+            table_metadata=metadata, io=io, row_filter=row_filter, case_sensitive=case_sensitive
         )
         self._manifest_evaluators: dict[int, Any] = {}
         self._partition_evaluators: dict[int, Any] = {}
@@ -186,6 +264,7 @@ class _Pruner:
         return isinstance(self._filter, AlwaysTrue)
 
     def keeps_manifest(self, manifest: ManifestFile) -> bool:
+        """Whether any of its files may."""
         if self._keeps_all:
             return True
         spec_id = manifest.partition_spec_id
@@ -194,6 +273,7 @@ class _Pruner:
         return bool(self._manifest_evaluators[spec_id](manifest))
 
     def keeps_file(self, file: PyDataFile) -> bool:
+        """Whether the file may."""
         if self._keeps_all:
             return True
         if file.spec_id not in self._partition_evaluators:
@@ -206,38 +286,63 @@ class _Pruner:
 class _DeleteIndex:
     """Which deletes apply to which data file."""
 
-    def __init__(self, entries: Iterable[ManifestEntry]) -> None:
+    def __init__(self, table: PyTable, entries: Iterable[ManifestEntry]) -> None:
+        self._specs = table.metadata.specs()
         self._positions = DeleteFileIndex()
         self._vectors: dict[str, PyDataFile] = {}
-        self.equality_files = 0
+        self._equality: list[ManifestEntry] = []
         for entry in entries:
             file = entry.data_file
             if file.content == DataFileContent.EQUALITY_DELETES:
-                self.equality_files += 1
+                self._equality.append(entry)
             elif file.file_format == FileFormat.PUFFIN:
                 self._vectors[_referenced_file(file)] = file
             else:
                 self._positions.add_delete_file(entry, partition_key=file.partition)
 
+    @property
+    def equality_files(self) -> int:
+        """How many equality delete files there are."""
+        return len(self._equality)
+
+    def files_for(self, entry: ManifestEntry) -> tuple[PyDataFile, ...]:
+        """The delete files that apply to a data file."""
+        equality = (d.data_file for d in self._equality if self._is_deleted_by(entry, d))
+        return (*self._positional(entry), *equality)
+
     def for_entry(self, entry: ManifestEntry) -> tuple[DeleteFile, ...]:
+        """The same as our own plans name them, equality deletes left out."""
+        return tuple(_delete_file(delete) for delete in self._positional(entry))
+
+    def _positional(self, entry: ManifestEntry) -> list[PyDataFile]:
         file = entry.data_file
         vector = self._vectors.get(file.file_path)
         if vector is not None:  # a deletion vector replaces every position delete of its file
-            offset, length = vector._data[18], vector._data[19]  # noqa: SLF001 - v3 fields
-            return (
-                DeleteFile(vector.file_path, "vector", vector.file_size_in_bytes, offset, length),
-            )
+            return [vector]
         found = self._positions.for_data_file(
             entry.sequence_number or 0, file, partition_key=file.partition
         )
-        return tuple(
-            DeleteFile(delete.file_path, "position", delete.file_size_in_bytes)
-            for delete in sorted(found, key=lambda delete: str(delete.file_path))
-        )
+        return sorted(found, key=lambda delete: str(delete.file_path))
+
+    def _is_deleted_by(self, entry: ManifestEntry, delete: ManifestEntry) -> bool:
+        """Equality deletes apply to older files of their partition; without one, to all."""
+        if (entry.sequence_number or 0) >= (delete.sequence_number or 0):
+            return False
+        one, other = entry.data_file, delete.data_file
+        if not self._specs[other.spec_id].fields:
+            return True
+        return one.spec_id == other.spec_id and one.partition == other.partition
+
+
+def _delete_file(delete: PyDataFile) -> DeleteFile:
+    if delete.file_format == FileFormat.PUFFIN:
+        offset, length = delete[CONTENT_OFFSET], delete[CONTENT_SIZE]
+        return DeleteFile(delete.file_path, "vector", delete.file_size_in_bytes, offset, length)
+    return DeleteFile(delete.file_path, "position", delete.file_size_in_bytes)
 
 
 def _referenced_file(vector: PyDataFile) -> str:
-    path = vector._data[17]  # noqa: SLF001 - v3's referenced_data_file
+    path = vector[REFERENCED_FILE]
     if not path:
         raise SeamlineError(
             COLD_FILE_INVALID, f"deletion vector {vector.file_path} names no data file"

@@ -132,7 +132,7 @@ def write_file(io: FileIO, planned: PlannedFile, layout: TailLayout) -> DataFile
         parquet_path_to_id_mapping(schema),
     ).to_serialized_dict()
     statistics["nan_value_counts"] = _nan_counts(rows, schema)
-    return DataFile.from_args(
+    file = DataFile.from_args(
         _table_format_version=layout.format_version,
         content=DataFileContent.DATA,
         file_path=planned.path,
@@ -140,11 +140,12 @@ def write_file(io: FileIO, planned: PlannedFile, layout: TailLayout) -> DataFile
         partition=planned.partition,
         file_size_in_bytes=len(io.new_input(planned.path)),
         sort_order_id=order_id,
-        spec_id=planned.spec_id,
         equality_ids=None,
         key_metadata=None,
         **statistics,
     )
+    file.spec_id = planned.spec_id
+    return file
 
 
 # --- Partitions ----------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ class TailStore:
             writing = self._writing[digest]
         with writing:
             taken, missing = self._held(digest, ranges)
-            for part in _parts(missing):
+            for part in parts(missing):
                 taken.append(self._write(table, digest, part, read(part)))
             return self._merged(table, digest, taken)
 
@@ -257,8 +257,8 @@ def _contains(outer: OffsetRange, inner: OffsetRange) -> bool:
     )
 
 
-def _parts(ranges: Sequence[OffsetRange]) -> Iterable[list[OffsetRange]]:
-    """The ranges in parts that are read and written at once."""
+def parts(ranges: Sequence[OffsetRange]) -> Iterable[list[OffsetRange]]:
+    """The ranges in parts that are small enough to be read and written at once."""
     part: list[OffsetRange] = []
     room = OFFSETS_MAX
     for wanted in ranges:

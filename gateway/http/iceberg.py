@@ -8,15 +8,16 @@ there: a unified one with its tail, a plain one as it is.
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import flask
 
 from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.gateway import access
+from seamline.gateway.http import iceberg_plans
+from seamline.gateway.http.iceberg_requests import body, missing, namespace_path, table_name
 from seamline.gateway.live.catalog import Asker, Load, Loaded
 from seamline.gateway.names import TableName
 from seamline.gateway.service import Service
@@ -24,11 +25,9 @@ from seamline.sql.errors import (
     CATALOG_READ_ONLY,
     INVALID_REQUEST,
     NOT_SUPPORTED,
-    SCHEMA_NOT_FOUND,
     TABLE_NOT_FOUND,
     UNAUTHENTICATED,
     VIEW_NOT_FOUND,
-    ErrorCode,
     SeamlineError,
 )
 
@@ -36,7 +35,6 @@ FILES = "/iceberg"
 PLANNED = "/iceberg-plan"
 SESSIONS_HEADER = "Seamline-Sessions"
 PROBE_PROPERTY = "seamline.probe"
-_SEPARATOR = "\x1f"
 _NAMESPACE = "/v1/{prefix}/namespaces/{namespace}"
 _TABLE = f"{_NAMESPACE}/tables/{{table}}"
 ENDPOINTS = (
@@ -96,13 +94,13 @@ def blueprint(service: Service, root: str) -> flask.Blueprint:
 
     @routes.get("/<prefix>/namespaces")
     def namespaces(prefix: str) -> flask.Response:
-        parent = _namespace(flask.request.args.get("parent", ""))
+        parent = namespace_path(flask.request.args.get("parent", ""))
         found = service.connections.catalog(prefix).namespaces(parent)
         return _json(_page("namespaces", [list(namespace) for namespace in found]))
 
     @routes.get("/<prefix>/namespaces/<namespace>")
     def namespace(prefix: str, namespace: str) -> flask.Response:
-        path = _namespace(namespace)
+        path = namespace_path(namespace)
         properties = service.connections.catalog(prefix).namespace_properties(path)
         if flask.request.method == "HEAD":
             return flask.Response(status=204)
@@ -110,13 +108,13 @@ def blueprint(service: Service, root: str) -> flask.Blueprint:
 
     @routes.get("/<prefix>/namespaces/<namespace>/tables")
     def tables(prefix: str, namespace: str) -> flask.Response:
-        found = service.connections.catalog(prefix).tables(_namespace(namespace))
+        found = service.connections.catalog(prefix).tables(namespace_path(namespace))
         return _json(_page("identifiers", [_identifier(name) for name in found]))
 
     @routes.get("/<prefix>/namespaces/<namespace>/tables/<table>")
     def load(prefix: str, namespace: str, table: str) -> flask.Response:
         name = table_name(prefix, namespace, table)
-        with _missing(TABLE_NOT_FOUND):
+        with missing(TABLE_NOT_FOUND):
             if flask.request.method == "HEAD":
                 service.connections.catalog(prefix).load(name.path)
                 return flask.Response(status=204)
@@ -124,7 +122,7 @@ def blueprint(service: Service, root: str) -> flask.Blueprint:
 
     @routes.post("/<prefix>/namespaces/<namespace>/tables/<table>/metrics")
     def metrics(prefix: str, namespace: str, table: str) -> flask.Response:
-        with _missing(TABLE_NOT_FOUND):
+        with missing(TABLE_NOT_FOUND):
             path = table_name(prefix, namespace, table).path
             service.connections.catalog(prefix).load(path)
         body()
@@ -132,16 +130,19 @@ def blueprint(service: Service, root: str) -> flask.Blueprint:
 
     @routes.get("/<prefix>/namespaces/<namespace>/views")
     def views(prefix: str, namespace: str) -> flask.Response:
-        found = _with_views(service, prefix).views(_namespace(namespace))
+        found = _with_views(service, prefix).views(namespace_path(namespace))
         return _json(_page("identifiers", [_identifier(name) for name in found]))
 
     @routes.get("/<prefix>/namespaces/<namespace>/views/<view>")
     def view(prefix: str, namespace: str, view: str) -> flask.Response:
-        with _missing(VIEW_NOT_FOUND):
-            text = _with_views(service, prefix).view((*_namespace(namespace), view))
+        with missing(VIEW_NOT_FOUND):
+            text = _with_views(service, prefix).view((*namespace_path(namespace), view))
         if flask.request.method == "HEAD":
             return flask.Response(status=204)
         return flask.Response(text, mimetype="application/json")
+
+    if planned:
+        iceberg_plans.add_routes(routes, service)
 
     @routes.route("/<path:anything>", methods=["POST", "PUT", "PATCH", "DELETE"])
     def refused(anything: str) -> flask.Response:
@@ -151,31 +152,6 @@ def blueprint(service: Service, root: str) -> flask.Blueprint:
         )
 
     return routes
-
-
-def table_name(prefix: str, namespace: str, table: str) -> TableName:
-    """The table a path names.
-
-    Raises:
-        SeamlineError: UNAUTHENTICATED when the request's session is another table's.
-    """
-    name = TableName(prefix, "", (*_namespace(namespace), table))
-    session = flask.g.asker.session
-    if session is not None and session.table != name.full:
-        raise SeamlineError(UNAUTHENTICATED, f"the session is not one of table {name.display}")
-    return name
-
-
-def body() -> dict[str, Any]:
-    """The JSON object the request carries.
-
-    Raises:
-        SeamlineError: INVALID_REQUEST.
-    """
-    found = flask.request.get_json(silent=True)
-    if not isinstance(found, dict):
-        raise SeamlineError(INVALID_REQUEST, "the body is not a JSON object")
-    return found
 
 
 # --- Answers -------------------------------------------------------------------------------------
@@ -251,23 +227,8 @@ def _identifier(name: Sequence[str]) -> dict[str, Any]:
     return {"namespace": list(name[:-1]), "name": name[-1]}
 
 
-def _namespace(text: str) -> tuple[str, ...]:
-    return tuple(text.split(_SEPARATOR)) if text else ()
-
-
 def _with_views(service: Service, prefix: str) -> IcebergCatalog:
     catalog = service.connections.catalog(prefix)
     if not catalog.has_views:
         raise SeamlineError(NOT_SUPPORTED, f"catalog {prefix} has no views")
     return catalog
-
-
-@contextlib.contextmanager
-def _missing(code: ErrorCode) -> Iterator[None]:
-    """In paths below a namespace, a namespace that is not there is a thing that is not there."""
-    try:
-        yield
-    except SeamlineError as error:
-        if error.code is not SCHEMA_NOT_FOUND:
-            raise
-        raise SeamlineError(code, error.message) from error

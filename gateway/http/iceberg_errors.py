@@ -7,17 +7,20 @@ the hint, are part of the message.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import flask
 
 from seamline.sql.errors import (
     CATALOG_NOT_FOUND,
     CATALOG_READ_ONLY,
+    COLD_FILE_MISSING,
     INTERNAL_ERROR,
     NOT_SUPPORTED,
     PERMISSION_DENIED,
     PLAN_NOT_FOUND,
     SCHEMA_NOT_FOUND,
+    SNAPSHOT_GONE,
     TABLE_NOT_FOUND,
     UNAUTHENTICATED,
     VIEW_NOT_FOUND,
@@ -37,26 +40,32 @@ _TYPES: Mapping[ErrorCode, str] = {
     CATALOG_READ_ONLY: "ForbiddenException",
     NOT_SUPPORTED: "UnsupportedOperationException",
 }
-_UNSUPPORTED = 406
+_STATUS: Mapping[ErrorCode, int] = {NOT_SUPPORTED: 406, SNAPSHOT_GONE: 404, COLD_FILE_MISSING: 404}
 
 
 def error_response(error: SeamlineError) -> flask.Response:
     """The answer that carries the error."""
-    status = _status(error.code)
-    body = {
-        "message": str(error).replace("\n", " "),
-        "type": _TYPES.get(error.code) or _type(status),
-        "code": status,
-    }
-    answer = flask.jsonify({"error": body})
-    answer.status_code = status
+    answer = flask.jsonify(error_body(error))
+    answer.status_code = _status(error.code)
     return answer
+
+
+def error_body(error: SeamlineError) -> dict[str, Any]:
+    """The error as JSON."""
+    status = _status(error.code)
+    return {
+        "error": {
+            "message": str(error).replace("\n", " "),
+            "type": _TYPES.get(error.code) or _type(status),
+            "code": status,
+        }
+    }
 
 
 def _status(code: ErrorCode) -> int:
     """The HTTP status: one that clients try again only for what trying again may mend."""
-    if code is NOT_SUPPORTED:
-        return _UNSUPPORTED
+    if code in _STATUS:
+        return _STATUS[code]
     if code.kind is ErrorKind.USER:
         return code.http_status
     return 503 if code.retriable else INTERNAL_ERROR.http_status

@@ -62,6 +62,7 @@ class Documents:
         io: FileIO,
         folder: str,
         *,
+        planned: bool,
         only_referenced: bool,
     ) -> Document:
         """The metadata of a table with virtual snapshots.
@@ -72,17 +73,21 @@ class Documents:
             others: Further ones it lists.
             io: Writes the file.
             folder: Location it is put under.
+            planned: Whether scans of it are planned here.
             only_referenced: Whether to leave out snapshots that no branch or tag names.
 
         Raises:
             OSError: when the file cannot be written.
         """
-        key = (live.file.location, current, tuple(r.snapshot for r in others), only_referenced)
+        ids = tuple(record.snapshot for record in others)
+        key = (live.file.location, current, ids, planned, only_referenced)
         with self._lock:
             known = self._cached.get(key)
         if known is not None and self._is_there(known):
             return known
-        found = self._make(live, current, others, io, folder, only_referenced=only_referenced)
+        found = self._make(
+            live, current, others, io, folder, planned=planned, only_referenced=only_referenced
+        )
         with self._lock:
             self._cached[key] = found
             while len(self._cached) > _CACHED_MAX:
@@ -100,6 +105,7 @@ class Documents:
         io: FileIO,
         folder: str,
         *,
+        planned: bool,
         only_referenced: bool,
     ) -> Document:
         if current is None and not others:
@@ -107,7 +113,7 @@ class Documents:
             location, lease_id = live.file.location, None
             body = live.file.body
         else:
-            body = _composed(live, current, others)
+            body = _composed(live, current, others, planned=planned)
             text = _text(body)
             lease_id = hashlib.sha256(text).hexdigest()[:32]
             location = f"{folder}/metadata/{lease_id}.metadata.json"
@@ -128,12 +134,16 @@ class Documents:
             raise
 
 
-def _composed(live: LiveTable, current: Record | None, others: Sequence[Record]) -> Json:
+def _composed(
+    live: LiveTable, current: Record | None, others: Sequence[Record], *, planned: bool
+) -> Json:
     snapshots = [record.snapshot for record in reversed(others)]
     body = virtual.with_snapshots(
         live.base, live.file.location, current.snapshot if current else None, snapshots
     )
     used = {spec_id for r in (current, *others) if r is not None for spec_id in r.spec_ids}
+    if planned:  # a planned scan's tail is never partitioned
+        used.add(live.unpartitioned.spec_id)
     if UNPARTITIONED_SPEC_ID in used:
         extra = {"spec-id": UNPARTITIONED_SPEC_ID, "fields": []}
         body["partition-specs"] = [*body["partition-specs"], extra]

@@ -68,16 +68,22 @@ class LiveTable:
         """Format version of what is given out."""
         return cast("TableVersion", self.base["format-version"])
 
+    @property
+    def unpartitioned(self) -> PartitionSpec:
+        """The spec for rows that are not to be partitioned."""
+        specs = self.cold.iceberg.metadata.partition_specs
+        own = next((spec for spec in specs if not spec.fields), None)
+        return own or PartitionSpec(spec_id=UNPARTITIONED_SPEC_ID)
+
     def layout(self) -> TailLayout:
         """How its tail is laid out in files."""
         metadata = self.cold.iceberg.metadata
         assert self.tail is not None
-        plain = next((spec for spec in metadata.partition_specs if not spec.fields), None)
         return TailLayout(
             schema=metadata.schema_by_id(self.tail.cut.schema_id) or metadata.schema(),
             columns=self.tail.decoder.columns,
             spec=metadata.spec(),
-            unpartitioned=plain or PartitionSpec(spec_id=UNPARTITIONED_SPEC_ID),
+            unpartitioned=self.unpartitioned,
             order=metadata.sort_order_by_id(metadata.default_sort_order_id)
             or metadata.sort_orders[0],
             format_version=self.version,

@@ -33,6 +33,7 @@ from seamline.gateway.config import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.live import snapshots as records
 from seamline.gateway.live.documents import Document, Documents
+from seamline.gateway.live.plan_files import PlanFiles
 from seamline.gateway.live.snapshots import Record, SnapshotRecords
 from seamline.gateway.live.storage import LiveStorage
 from seamline.gateway.live.table import LiveTable, LiveTail, live_tail
@@ -72,6 +73,7 @@ class LiveTables:
         self.storage = LiveStorage(config, connections)
         self.records = SnapshotRecords(self._leases)
         self._store = TailStore(self._leases)
+        self.plan_files = PlanFiles(self._leases)
         self._documents = Documents(self._leases)
         self._files = MetadataFiles()
         self._lock = threading.Lock()
@@ -98,6 +100,17 @@ class LiveTables:
         pinned = self._pinner.pin_table(name, deadline)
         assert isinstance(pinned.cold, IcebergTable)
         return self._live(name, pinned.cold, pinned.facts.seam, pinned.decoder)
+
+    def load(self, name: TableName) -> LiveTable:
+        """The table without its tail, for reading snapshots of its own.
+
+        Raises:
+            SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE.
+        """
+        table = self._connections.catalog(name.catalog).load(name.path)
+        with storage_errors(f"table {name.display}"):
+            file = self._files.read(table.iceberg.io, table.state.metadata_location)
+        return LiveTable(name, table, file, file.body, None)
 
     def pin_again(self, name: TableName, snapshot_id: int) -> LiveTable | None:
         """The table at one of its virtual snapshots, None when it has none of that id.
@@ -163,6 +176,7 @@ class LiveTables:
                 others,
                 self.io(live),
                 self.folder(live),
+                planned=planned,
                 only_referenced=only_referenced,
             )
 
@@ -223,14 +237,6 @@ class LiveTables:
         assert tail is not None
         wanted = TailRead(tail.seam, tuple(ranges))
         return self._tails.read(wanted, tail.decoder, columns, deadline).rows
-
-    def hold(self, lease_id: str, kind: str, paths: Sequence[str]) -> None:
-        """Leases further files of ours."""
-        self._leases.hold(lease_id, kind, paths, {})
-
-    def renew(self, lease_id: str) -> bool:
-        """Leases a thing for longer; False when it is not held any more."""
-        return not self._leases.renew([lease_id])
 
     def io(self, live: LiveTable) -> FileIO:
         """The means to write and read the table's files."""

@@ -1,0 +1,154 @@
+"""Filters of planned scans: the REST specification's JSON as PyIceberg's expressions, and back.
+
+Whole or not at all: a client may leave to the server what it has pushed down, so a filter that is
+not understood is an error, never a filter that keeps everything. Both forms of the specification
+are read, the one with `term` and `value` and the newer one with `left`, `right` and `child`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyiceberg import expressions as iceberg
+from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.visitors import bind, rewrite_not
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, FixedType
+
+from seamline.sql.errors import INVALID_REQUEST, NOT_SUPPORTED, SeamlineError
+
+_UNARY: Mapping[str, Any] = {
+    "is-null": iceberg.IsNull,
+    "not-null": iceberg.NotNull,
+    "is-nan": iceberg.IsNaN,
+    "not-nan": iceberg.NotNaN,
+}
+_COMPARISONS: Mapping[str, Any] = {
+    "lt": iceberg.LessThan,
+    "lt-eq": iceberg.LessThanOrEqual,
+    "gt": iceberg.GreaterThan,
+    "gt-eq": iceberg.GreaterThanOrEqual,
+    "eq": iceberg.EqualTo,
+    "not-eq": iceberg.NotEqualTo,
+    "starts-with": iceberg.StartsWith,
+    "not-starts-with": iceberg.NotStartsWith,
+}
+_SETS: Mapping[str, Any] = {"in": iceberg.In, "not-in": iceberg.NotIn}
+DEPTH_MAX = 200
+
+
+def parse(body: Any, schema: Schema, *, case_sensitive: bool) -> BooleanExpression:
+    """The expression a filter means.
+
+    Args:
+        body: The filter as JSON.
+        schema: The columns it speaks of.
+        case_sensitive: Whether its names are.
+
+    Raises:
+        SeamlineError: INVALID_REQUEST for a filter that is none, or of columns there are not;
+            NOT_SUPPORTED for one that is not understood.
+    """
+    return _Parser(schema, case_sensitive=case_sensitive).expression(body, 0)
+
+
+class _Parser:
+    def __init__(self, schema: Schema, *, case_sensitive: bool) -> None:
+        self._schema = schema
+        self._case_sensitive = case_sensitive
+
+    def expression(self, body: Any, depth: int) -> BooleanExpression:
+        if depth > DEPTH_MAX:
+            raise SeamlineError(NOT_SUPPORTED, "the filter is nested too deep")
+        if isinstance(body, bool):
+            return AlwaysTrue() if body else AlwaysFalse()
+        if not isinstance(body, dict):
+            raise _invalid(body)
+        kind = body.get("type")
+        if kind in ("true", "false"):
+            return AlwaysTrue() if kind == "true" else AlwaysFalse()
+        if kind in ("and", "or"):
+            parts = [self.expression(body.get(side), depth + 1) for side in ("left", "right")]
+            return (iceberg.And if kind == "and" else iceberg.Or)(*parts)
+        if kind == "not":
+            return iceberg.Not(self.expression(body.get("child"), depth + 1))
+        return self._predicate(str(kind), body)
+
+    def _predicate(self, kind: str, body: Mapping[str, Any]) -> BooleanExpression:
+        found: Any
+        if kind in _UNARY:
+            found = _UNARY[kind](self._reference(body, "child"))
+        elif kind in _COMPARISONS:
+            name = self._reference(body, "left")
+            given = body["value"] if "value" in body else body.get("right")
+            found = _COMPARISONS[kind](name, self._literal(name, given))
+        elif kind in _SETS:
+            name = self._reference(body, "child")
+            found = _SETS[kind](name, {self._literal(name, v) for v in _values(body)})
+        else:
+            raise SeamlineError(NOT_SUPPORTED, f"the filter has a part of the kind {kind!r}")
+        expression: BooleanExpression = found
+        return expression
+
+    def _reference(self, body: Mapping[str, Any], operand: str) -> str:
+        """The full name of the field a predicate is about."""
+        term = body["term"] if "term" in body else body.get(operand)
+        if isinstance(term, dict) and term.get("type") == "reference":
+            term = term.get("id", term.get("name", term.get("term")))
+        if isinstance(term, dict):
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"the filter has an operand of the kind {term.get('type')!r}",
+                hint="Read the table through the catalog that does not plan scans.",
+            )
+        return self._known(term, body)
+
+    def _known(self, term: Any, body: Mapping[str, Any]) -> str:
+        if not isinstance(term, str | int) or isinstance(term, bool):
+            raise _invalid(body)
+        try:
+            field = self._schema.find_field(term, case_sensitive=self._case_sensitive)
+        except ValueError as error:
+            raise SeamlineError(INVALID_REQUEST, f"the filter's {term!r} is no column") from error
+        return str(self._schema.find_column_name(field.field_id))
+
+    def _literal(self, name: str, value: Any) -> Any:
+        """A literal as PyIceberg reads it for the field's type."""
+        if isinstance(value, dict) and value.get("type") == "literal":
+            value = value.get("value")
+        if value is None or isinstance(value, dict | list):
+            raise _invalid(value)
+        if isinstance(self._schema.find_type(name), BinaryType | FixedType):
+            try:
+                return bytes.fromhex(value)
+            except (TypeError, ValueError) as error:
+                raise _invalid(value) from error
+        return value
+
+
+def _values(body: Mapping[str, Any]) -> list[Any]:
+    values = body.get("values")
+    if isinstance(values, dict) and values.get("type") == "literals":
+        values = values.get("values")
+    if not isinstance(values, list):
+        raise _invalid(body)
+    return values
+
+
+def _invalid(part: Any) -> SeamlineError:
+    return SeamlineError(INVALID_REQUEST, f"the filter has a part that is none: {str(part)[:200]}")
+
+
+def bound(
+    expression: BooleanExpression, schema: Schema, *, case_sensitive: bool
+) -> BooleanExpression:
+    """The expression bound to the columns of a schema, without negations.
+
+    Raises:
+        SeamlineError: INVALID_REQUEST when a literal is none of its column's type.
+    """
+    try:
+        return bind(schema, rewrite_not(expression), case_sensitive)
+    except (ValueError, TypeError) as error:
+        raise SeamlineError(INVALID_REQUEST, f"the filter does not fit: {error}") from error
