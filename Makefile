@@ -43,6 +43,9 @@ test-fast: $(READY) ## The tests that start neither broker nor Spark
 golden: $(READY) ## Rewrite the expected halves of text tests; read the diff
 	$(BIN)/python -m pytest tests/slt tests/golden --rewrite
 
+helm: $(READY) ## Lint the chart and render its examples (Helm from PATH, or built with Go)
+	$(BIN)/python helm/check
+
 lock: ## Make requirements.lock anew from the newest versions allowed
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
