@@ -170,6 +170,7 @@ class Config:
         limits: What it may use.
         spark: Its Spark.
         tokens: How it signs.
+        iceberg: Its Iceberg catalog of live tables.
     """
 
     catalogs: Mapping[str, CatalogConfig]

@@ -10,14 +10,10 @@ exactly once. Rows that did not come from the log have no offset: batches hold t
 from __future__ import annotations
 
 import dataclasses
-import json
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.table import StaticTable
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -26,82 +22,15 @@ from pyspark.sql.datasource import (
 )
 
 from seamline.connectors.base import (
-    ColdPlan,
-    DataFile,
-    EngineScan,
-    NoDeadline,
     OffsetRange,
     Offsets,
-    ScanRequest,
-    TableState,
 )
-from seamline.connectors.duckdb.engine import read_scan
-from seamline.connectors.iceberg.catalog import table_of_file
-from seamline.connectors.kafka.cluster import Cluster, ClusterConfig
-from seamline.connectors.kafka.decode import Decoder, DecoderSpec
-from seamline.connectors.kafka.log import KafkaLog
-from seamline.connectors.spark.tail import plain, spark_schema
-from seamline.sql import columns as names
+from seamline.connectors.spark.splits import Options, Table
+from seamline.connectors.spark.tail import spark_schema
 from seamline.sql.errors import (
-    COLD_FILE_INVALID,
-    GATEWAY_UNAVAILABLE,
     HISTORY_CHANGED,
-    INVALID_ARGUMENT,
-    LOG_TRIMMED,
-    TOPIC_RECREATED,
     SeamlineError,
 )
-from seamline.sql.predicates import And, Comparison, Or, Predicate
-from seamline.sql.types import Field
-
-SPLIT_BYTES = 128 << 20
-SPLIT_OFFSETS = 500_000
-_REQUEST_S = 60.0
-
-
-@dataclasses.dataclass(frozen=True)
-class _Options:
-    """The options of a read.
-
-    Attributes:
-        url: Address of the gateway (`url`).
-        access_token: Its bearer token (`accessToken`).
-        table: Name of the table (`table`).
-        token: A token of a receipt, to read that cut again (`token`); batches only.
-        kafka: librdkafka properties of the executors (`kafka.…`); the brokers' addresses come from
-            the gateway unless they are among them.
-        storage: PyIceberg properties of the storage (`iceberg.…`).
-    """
-
-    url: str
-    table: str
-    access_token: str
-    token: str
-    kafka: Mapping[str, str]
-    storage: Mapping[str, str]
-
-    @classmethod
-    def of(cls, options: Mapping[str, str]) -> _Options:
-        given = {name.lower(): value for name, value in options.items()}
-        for name in ("url", "table"):
-            if not given.get(name):
-                raise SeamlineError(
-                    INVALID_ARGUMENT,
-                    f"the option {name} is missing",
-                    hint='spark.read.format("seamline").option("url", …).option("table", …)',
-                )
-        return cls(
-            given["url"].rstrip("/"),
-            given["table"],
-            given.get("accesstoken", ""),
-            given.get("token", ""),
-            _with_prefix(options, "kafka."),
-            _with_prefix(options, "iceberg."),
-        )
-
-
-def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
-    return {n.removeprefix(prefix): v for n, v in options.items() if n.startswith(prefix)}
 
 
 class SeamlineDataSource(DataSource):
@@ -114,240 +43,21 @@ class SeamlineDataSource(DataSource):
 
     def schema(self) -> str:
         """The table's columns, metadata columns included."""
-        return spark_schema(_Table.place(_Options.of(self.options)).columns)
+        return spark_schema(Table.place(Options.of(self.options)).columns)
 
     def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
         """A batch."""
-        return _BatchReader(_Table.place(_Options.of(self.options)))
+        return _BatchReader(Table.place(Options.of(self.options)))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802
         """A stream from the table's beginning."""
-        return _StreamReader(_Options.of(self.options))
-
-
-# --- Where the seam lies -------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class _Table:
-    """A table with its seam, as the gateway placed it."""
-
-    body: Mapping[str, Any]
-    options: _Options
-
-    @classmethod
-    def place(cls, options: _Options) -> _Table:
-        request = urllib.request.Request(  # noqa: S310 - the address is the user's own
-            f"{options.url}/api/v1/seams",
-            data=json.dumps({"table": options.table, "token": options.token or None}).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        if options.access_token:
-            request.add_header("Authorization", f"Bearer {options.access_token}")
-        try:
-            with urllib.request.urlopen(request, timeout=_REQUEST_S) as answer:  # noqa: S310
-                return cls(json.load(answer), options)
-        except urllib.error.HTTPError as error:
-            raise _gateway_error(error) from error
-        except OSError as error:
-            raise SeamlineError(GATEWAY_UNAVAILABLE, f"{options.url}: {error}") from error
-
-    @property
-    def boundary(self) -> Offsets:
-        return Offsets.from_json(self.body["boundary"])
-
-    @property
-    def end(self) -> Offsets:
-        return Offsets.from_json(self.body["end"])
-
-    @property
-    def columns(self) -> tuple[Field, ...]:
-        return self.state.schemas[self.body["schema_id"]].columns
-
-    @property
-    def state(self) -> TableState:
-        return table_of_file(tuple(self.body["table"]), self._static).state
-
-    @property
-    def _static(self) -> StaticTable:
-        return StaticTable.from_metadata(self.body["metadata_location"], dict(self.options.storage))
-
-    def hot_splits(self, ranges: Sequence[OffsetRange]) -> list[_HotSplit]:
-        """The log between offsets, in parts of a bounded length."""
-        body = self.body
-        if not body["topic"]:
-            return []
-        cluster = ClusterConfig("source", body["bootstrap_servers"], {**self.options.kafka})
-        spec = DecoderSpec(body["topic"], body["format"], body["on_error"], self.columns)
-        epochs = Offsets.from_json(body["epochs"])
-        return [
-            _HotSplit(
-                cluster,
-                spec,
-                body["topic_id"],
-                body["isolation"],
-                part,
-                epochs.get(part.partition) if part.start == self.boundary[part.partition] else None,
-            )
-            for wanted in ranges
-            for part in _parts(wanted)
-        ]
-
-    def cold_splits(self, window: Mapping[int, tuple[int, int]] | None) -> list[_ColdSplit]:
-        """The files of the snapshot, in parts of a bounded size.
-
-        Args:
-            window: Per partition the offsets wanted, rows of no partition left out; None for all.
-        """
-        body = self.body
-        if body["snapshot_id"] is None or (window is not None and not window):
-            return []
-        table = table_of_file(tuple(body["table"]), self._static)
-        columns = self.columns
-        predicate = None if window is None else _lies_in(window)
-        request = ScanRequest(body["schema_id"], tuple(c.name for c in columns), predicate)
-        plan = table.inspect(table.plan(body["snapshot_id"], request))
-        if plan.unsupported is not None:
-            raise SeamlineError(
-                COLD_FILE_INVALID,
-                f"table {self.options.table} has {plan.unsupported}",
-                hint="Read it through the gateway's catalog, or with engine = 'spark'.",
-            )
-        deletes = table.deleted_rows(plan)
-        cold_end = body["cold_end"]
-        scan = EngineScan(
-            "scan",
-            tuple(body["table"]),
-            columns,
-            body["snapshot_id"],
-            table.state.schema_of(body["snapshot_id"]).columns,
-            cold_end=Offsets.from_json(cold_end) if cold_end is not None else None,
-            file_access=table.file_access,
-        )
-        return [
-            _ColdSplit(
-                dataclasses.replace(
-                    scan,
-                    cold=dataclasses.replace(plan, files=files),
-                    deletes=_of_files(deletes, files),
-                ),
-                dict(window) if window is not None else None,
-            )
-            for files in _bins(plan)
-        ]
-
-
-def _gateway_error(error: urllib.error.HTTPError) -> SeamlineError:
-    try:
-        return SeamlineError.from_json(json.load(error)["error"])
-    except (ValueError, KeyError, TypeError):
-        return SeamlineError(GATEWAY_UNAVAILABLE, f"{error.url}: HTTP {error.code}")
-
-
-def _lies_in(window: Mapping[int, tuple[int, int]]) -> Predicate:
-    return Or(
-        tuple(
-            And(
-                (
-                    Comparison(names.PARTITION, "=", partition),
-                    Comparison(names.OFFSET, ">=", start),
-                    Comparison(names.OFFSET, "<", end),
-                )
-            )
-            for partition, (start, end) in window.items()
-        )
-    )
-
-
-def _parts(wanted: OffsetRange) -> Iterator[OffsetRange]:
-    for start in range(wanted.start, wanted.end_exclusive, SPLIT_OFFSETS):
-        yield OffsetRange(wanted.partition, start, min(start + SPLIT_OFFSETS, wanted.end_exclusive))
-
-
-def _bins(plan: ColdPlan) -> Iterator[tuple[DataFile, ...]]:
-    files: list[DataFile] = []
-    for file in plan.files:
-        if files and sum(f.size_bytes for f in files) + file.size_bytes > SPLIT_BYTES:
-            yield tuple(files)
-            files = []
-        files.append(file)
-    if files:
-        yield tuple(files)
-
-
-def _of_files(deletes: pa.Table | None, files: Sequence[DataFile]) -> pa.Table | None:
-    if deletes is None:
-        return None
-    paths = pa.array([file.path for file in files])
-    return deletes.filter(pa.compute.is_in(deletes.column("path"), paths))
-
-
-# --- What executors read -------------------------------------------------------------------------
-
-
-@dataclasses.dataclass
-class _ColdSplit(InputPartition):
-    """Some files of the snapshot."""
-
-    scan: EngineScan
-    window: Mapping[int, tuple[int, int]] | None
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        for batch in read_scan(self.scan):
-            kept = batch if self.window is None else _within(batch, self.window)
-            if kept.num_rows:
-                yield plain(kept)
-
-
-@dataclasses.dataclass
-class _HotSplit(InputPartition):
-    """Some offsets of the log."""
-
-    cluster: ClusterConfig
-    spec: DecoderSpec
-    topic_id: str
-    isolation: str
-    offsets: OffsetRange
-    epoch: int | None
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        cluster = Cluster(self.cluster)
-        try:
-            log = KafkaLog(cluster)
-            decoder, deadline = Decoder(self.spec), NoDeadline()
-            partition, topic = self.offsets.partition, self.spec.topic
-            epochs = {partition: self.epoch} if self.epoch is not None else {}
-            for raw in log.read(topic, [self.offsets], self.isolation, deadline, epochs=epochs):
-                rows = decoder.decode(raw).rows
-                if rows.num_rows:
-                    yield plain(rows)
-            bounds = log.bounds([topic], self.isolation, deadline)[topic]
-            if bounds.topic_id != self.topic_id:
-                raise SeamlineError(TOPIC_RECREATED, f"topic {topic} was created again")
-            if bounds.start.get(partition, 0) > self.offsets.start:
-                raise SeamlineError(
-                    LOG_TRIMMED, f"partition {partition} of {topic} was trimmed while it was read"
-                )
-        finally:
-            cluster.close()
-
-
-def _within(batch: pa.RecordBatch, window: Mapping[int, tuple[int, int]]) -> pa.RecordBatch:
-    partition, offset = batch.column(names.PARTITION), batch.column(names.OFFSET)
-    mask = pa.repeat(pa.scalar(False), batch.num_rows)
-    for number, (start, end) in window.items():
-        here = pa.compute.and_(
-            pa.compute.equal(partition, number),
-            pa.compute.and_(pa.compute.greater_equal(offset, start), pa.compute.less(offset, end)),
-        )
-        mask = pa.compute.or_(mask, pa.compute.fill_null(here, fill_value=False))
-    return batch.filter(mask)
+        return _StreamReader(Options.of(self.options))
 
 
 class _BatchReader(DataSourceReader):
     """The whole table at one seam."""
 
-    def __init__(self, table: _Table) -> None:
+    def __init__(self, table: Table) -> None:
         self._table = table
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -375,18 +85,18 @@ class _Nothing(InputPartition):
 class _StreamReader(DataSourceStreamReader):
     """The records of the table, from its beginning on."""
 
-    def __init__(self, options: _Options) -> None:
+    def __init__(self, options: Options) -> None:
         self._options = options
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return self._offset({})
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802
-        table = _Table.place(self._options)
+        table = Table.place(self._options)
         return self._offset(table.end.to_json(), table)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        table = _Table.place(self._options)
+        table = Table.place(self._options)
         for known in (start, end):
             self._check_same(known, table)
         first, last = Offsets.from_json(start["end"]), Offsets.from_json(end["end"])
@@ -408,11 +118,11 @@ class _StreamReader(DataSourceStreamReader):
     def stop(self) -> None:
         """Nothing was started."""
 
-    def _offset(self, end: dict[str, int], table: _Table | None = None) -> dict[str, Any]:
-        body = (table or _Table.place(self._options)).body
+    def _offset(self, end: dict[str, int], table: Table | None = None) -> dict[str, Any]:
+        body = (table or Table.place(self._options)).body
         return {"end": end, "table_uuid": body["table_uuid"], "topic_id": body["topic_id"]}
 
-    def _check_same(self, known: dict[str, Any], table: _Table) -> None:
+    def _check_same(self, known: dict[str, Any], table: Table) -> None:
         for field in ("table_uuid", "topic_id"):
             if known[field] != table.body[field]:
                 raise SeamlineError(

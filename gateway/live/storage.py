@@ -17,7 +17,7 @@ from urllib.parse import urlparse
 
 from pyiceberg.io import FileIO, load_file_io
 
-from seamline.connectors.duckdb.relation import local_path
+from seamline.connectors.duckdb.storage import local_path
 from seamline.gateway.config import Config
 from seamline.gateway.connections import Connections
 from seamline.sql.errors import INVALID_CONFIG, SeamlineError

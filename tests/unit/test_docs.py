@@ -11,6 +11,7 @@ import inspect
 import pathlib
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def configuration_page() -> Iterator[str]:
         "(`SEAMLINE_HTTP__PORT` sets `http.port`), which wins over the file, which wins over the "
         "default. `seamline config show` prints each value and where it came from."
     )
-    groups = {
+    groups: dict[str, Any] = {
         "": config.Config,
         "catalogs.NAME": CatalogConfig,
         "clusters.NAME": ClusterConfig,
@@ -108,6 +109,7 @@ def test_every_setting_is_described() -> None:
 
 GROUPS = (
     config.HttpConfig,
+    config.IcebergConfig,
     config.AccessToken,
     config.AuthConfig,
     config.LimitsConfig,
