@@ -221,6 +221,50 @@ class HotLog(Protocol):
         """
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Polled:
+    """What a subscription read in one go.
+
+    Attributes:
+        batches: The records, each batch of one partition.
+        positions: Per partition that got further, the first offset not read yet: whatever the
+            isolation shows below it has been given, markers and gaps passed over.
+        epochs: Leader epochs of the newest records, where the log tells them.
+    """
+
+    batches: tuple[RawBatch, ...]
+    positions: Mapping[int, int] = dataclasses.field(hash=False)
+    epochs: Mapping[int, int] = dataclasses.field(default_factory=dict, hash=False)
+
+
+class Subscription(Protocol):
+    """A reading of a topic without an end. For one thread at a time."""
+
+    def poll(self, wait_s: float) -> Polled:
+        """What has come since the last call, waiting for the first of it at most so long.
+
+        Raises:
+            SeamlineError: LOG_TRIMMED when a position is no longer kept, LOG_TRUNCATED,
+                TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE. The subscription is over.
+        """
+
+    def close(self) -> None:
+        """Ends it."""
+
+
+class FollowableLog(HotLog, Protocol):
+    """A log that can also be followed."""
+
+    def follow(
+        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int]
+    ) -> Subscription:
+        """A subscription to the partitions named, from those offsets on.
+
+        It goes by the topic's name: whether it is still the same topic must be checked beside it.
+        `epochs` are as for `HotLog.read`.
+        """
+
+
 # --- The boundary ------------------------------------------------------------------------------
 
 
@@ -599,6 +643,36 @@ class TailSource:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class TailFile:
+    """A Parquet file of decoded rows of one partition, in the order of their offsets.
+
+    Attributes:
+        path: Where it lies, on this machine.
+        start: First offset to be read of it.
+        end_exclusive: Exclusive end of what is to be read.
+        whole: Whether these are all its rows.
+    """
+
+    path: str
+    start: int
+    end_exclusive: int
+    whole: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SpilledTail:
+    """A decoded tail of which a part is in files.
+
+    Attributes:
+        rows: The part in memory, with the columns asked for.
+        files: The rest, with all columns.
+    """
+
+    rows: pa.Table
+    files: tuple[TailFile, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class EngineScan:
     """One relation of a query, with everything that is needed to read it exactly.
 
@@ -638,13 +712,13 @@ class EngineQuery:
         tree: The bound tree; its tables are scan ids.
         schema: Arrow schema of the result; batches come back in it exactly.
         scans: The relations.
-        tails: Decoded tails, or sources of tails too large to ship, by key.
+        tails: Decoded tails, or sources of tails to be read by the engine's workers, by key.
     """
 
     tree: Any
     schema: pa.Schema
     scans: tuple[EngineScan, ...]
-    tails: Mapping[str, pa.Table | TailSource] = dataclasses.field(hash=False)
+    tails: Mapping[str, pa.Table | SpilledTail | TailSource] = dataclasses.field(hash=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

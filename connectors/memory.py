@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from seamline.connectors.base import (
     NoDeadline,
     OffsetRange,
     Offsets,
+    Polled,
     RawBatch,
     ScanRequest,
     Snapshot,
@@ -149,6 +151,7 @@ class MemoryLog:
         self._topics_made = 0
         self._transactions_made = 0
         self._known_bounds: dict[tuple[str, str], tuple[_Topic, LogBounds]] = {}
+        self._changed = threading.Condition()
 
     def save(self) -> LogState:
         """Everything it holds now."""
@@ -167,7 +170,7 @@ class MemoryLog:
         """Creates a topic, in the place of one of the same name; gives its id."""
         self._topics_made += 1
         topic_id = f"topic-{self._topics_made}"
-        self._topics[name] = _Topic(topic_id, (_Partition(),) * partitions)
+        self._set_topic(name, _Topic(topic_id, (_Partition(),) * partitions))
         return topic_id
 
     def delete_topic(self, name: str) -> None:
@@ -178,7 +181,7 @@ class MemoryLog:
         """Adds partitions."""
         topic = self._topic(name)
         more = (_Partition(),) * count
-        self._topics[name] = topic._replace(partitions=topic.partitions + more)
+        self._set_topic(name, topic._replace(partitions=topic.partitions + more))
 
     def produce(
         self,
@@ -191,12 +194,13 @@ class MemoryLog:
         timestamp_ms: int | None = None,
     ) -> int:
         """Appends a record and gives its offset."""
-        log = self._partition(topic, partition)
-        offset = log.end
-        if transaction is not None and all(known != transaction for known, _ in log.open):
-            log = log._replace(open=(*log.open, (transaction, offset)))
-        moment = self.clock.now_ms if timestamp_ms is None else timestamp_ms
-        self._set(topic, partition, log.append(Record(offset, moment, key, value, transaction)))
+        with self._changed:
+            log = self._partition(topic, partition)
+            offset = log.end
+            if transaction is not None and all(known != transaction for known, _ in log.open):
+                log = log._replace(open=(*log.open, (transaction, offset)))
+            moment = self.clock.now_ms if timestamp_ms is None else timestamp_ms
+            self._set(topic, partition, log.append(Record(offset, moment, key, value, transaction)))
         return offset
 
     def begin(self) -> int:
@@ -330,6 +334,56 @@ class MemoryLog:
                 if left <= 0:
                     return
 
+    def follow(
+        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int]
+    ) -> MemorySubscription:
+        """See `FollowableLog.follow`."""
+        return MemorySubscription(self, topic, starts, isolation, epochs)
+
+    def poll(
+        self,
+        topic: str,
+        positions: Mapping[int, int],
+        isolation: str,
+        epochs: Mapping[int, int],
+        wait_s: float,
+    ) -> Polled:
+        """What lies past the positions, waiting for it at most so long."""
+        with self._changed:
+            polled = self._past(topic, positions, isolation, epochs)
+            if not polled.positions and wait_s > 0:
+                self._changed.wait(wait_s)
+                polled = self._past(topic, positions, isolation, epochs)
+            return polled
+
+    def _past(
+        self,
+        name: str,
+        positions: Mapping[int, int],
+        isolation: str,
+        epochs: Mapping[int, int],
+    ) -> Polled:
+        batches: list[RawBatch] = []
+        moved: dict[int, int] = {}
+        newest: dict[int, int] = {}
+        for partition, position in positions.items():
+            log = self._partition(name, partition)
+            end = log.stable_end if isolation == READ_COMMITTED else log.end
+            wanted = OffsetRange(partition, position, max(position, end))
+            _check_epoch(log, wanted, epochs.get(partition))
+            if not log.start <= position <= log.end:
+                where = f"partition {partition} holds [{log.start}, {log.end})"
+                raise SeamlineError(LOG_TRIMMED, f"{where}, not {position}")
+            newest[partition] = log.epoch
+            found = [
+                r for r in log.records if position <= r.offset < end and log.visible(r, isolation)
+            ]
+            if found:
+                batches.append(_raw_batch(partition, found))
+            if end > position:
+                moved[partition] = end
+        return Polled(tuple(batches), moved, newest)
+
     def _bounds(self, name: str, isolation: str) -> LogBounds:
         topic = self._topic(name)
         known = self._known_bounds.get((name, isolation))
@@ -364,7 +418,12 @@ class MemoryLog:
         return partitions[number]
 
     def _set(self, name: str, number: int, partition: _Partition) -> None:
-        self._topics[name] = self._topics[name].with_partition(number, partition)
+        self._set_topic(name, self._topics[name].with_partition(number, partition))
+
+    def _set_topic(self, name: str, topic: _Topic) -> None:
+        with self._changed:
+            self._topics[name] = topic
+            self._changed.notify_all()
 
 
 def _check_epoch(log: _Partition, wanted: OffsetRange, epoch: int | None) -> None:
@@ -383,6 +442,34 @@ def _check_readable(log: _Partition, wanted: OffsetRange, isolation: str) -> Non
         raise SeamlineError(LOG_TRUNCATED, f"{where} ends at {log.end}")
     if wanted.end_exclusive > end:
         raise SeamlineError(DEADLINE_EXCEEDED, f"{where} is stable up to {end} only")
+
+
+class MemorySubscription:
+    """See `Subscription`. Like Kafka's, it goes by the topic's name, whatever its id is by now."""
+
+    def __init__(
+        self,
+        log: MemoryLog,
+        topic: str,
+        starts: Offsets,
+        isolation: str,
+        epochs: Mapping[int, int],
+    ) -> None:
+        self._log = log
+        self._topic = topic
+        self._positions = dict(starts)
+        self._isolation = isolation
+        self._epochs = dict(epochs)
+
+    def poll(self, wait_s: float) -> Polled:
+        """See `Subscription.poll`."""
+        polled = self._log.poll(self._topic, self._positions, self._isolation, self._epochs, wait_s)
+        self._positions.update(polled.positions)
+        self._epochs.update(polled.epochs)
+        return polled
+
+    def close(self) -> None:
+        """See `Subscription.close`."""
 
 
 def _raw_batch(partition: int, records: Sequence[Record]) -> RawBatch:

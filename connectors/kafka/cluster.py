@@ -135,6 +135,19 @@ _OUT_OF_RANGE = {
 _TRUNCATED = {KafkaError._LOG_TRUNCATION}  # noqa: SLF001
 
 
+_PASSING = {
+    KafkaError._TRANSPORT,  # noqa: SLF001
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+    KafkaError._RESOLVE,  # noqa: SLF001
+}
+
+
+def passes(error: KafkaError) -> bool:
+    """Whether a consumer goes on by itself after it; a deadline must bound the wait."""
+    return error.retriable() or (not error.fatal() and error.code() in _PASSING)
+
+
 def named_error(error: KafkaError | KafkaException | Exception, what: str) -> SeamlineError:
     """The error of ours for one of Kafka's.
 

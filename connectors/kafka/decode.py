@@ -107,28 +107,44 @@ class Decoder:
         Raises:
             SeamlineError: BAD_RECORD under the policy `fail`.
         """
-        arrays, bad = self._values.decode(batch.values)
+        rows, bad = self.decode_all(batch, batch_mark)
         if bad and self.spec.on_error == "fail":
-            raise self._bad_record(batch, bad)
+            first = min(bad)
+            partition, offset = int(batch.partitions[first]), int(batch.offsets[first])
+            raise bad_record(self.spec.topic, partition, offset, bad[first])
+        if bad and self.spec.on_error == "skip":
+            return Decoded(without(rows, bad), len(bad))
+        return Decoded(rows)
+
+    def decode_all(
+        self, batch: RawBatch, batch_mark: int | None = None
+    ) -> tuple[pa.RecordBatch, Mapping[int, str]]:
+        """A row for every record whatever the policy, and why each bad one (by index) is bad.
+
+        A bad record is a row of nulls with the reason in `_kafka_error`.
+        """
+        arrays, bad = self._values.decode(batch.values)
         by_name = dict(zip(self._value_names, arrays, strict=True))
         by_name.update(_metadata_arrays(batch, bad, batch_mark))
         rows = pa.RecordBatch.from_arrays(
             [by_name[field.name] for field in self._schema], schema=self._schema
         )
-        if bad and self.spec.on_error == "skip":
-            keep = [index for index in range(len(batch)) if index not in bad]
-            return Decoded(rows.take(pa.array(keep, pa.int64())), len(bad))
-        return Decoded(rows)
+        return rows, bad
 
-    def _bad_record(self, batch: RawBatch, bad: Mapping[int, str]) -> SeamlineError:
-        first = min(bad)
-        partition, offset = int(batch.partitions[first]), int(batch.offsets[first])
-        return SeamlineError(
-            BAD_RECORD,
-            f"record at topic {self.spec.topic}, partition {partition}, offset {offset}: "
-            f"{bad[first]}",
-            details={"topic": self.spec.topic, "partition": partition, "offset": offset},
-        )
+
+def without(rows: pa.RecordBatch, bad: Mapping[int, str]) -> pa.RecordBatch:
+    """The rows but for the bad ones."""
+    keep = [index for index in range(rows.num_rows) if index not in bad]
+    return rows.take(pa.array(keep, pa.int64()))
+
+
+def bad_record(topic: str, partition: int, offset: int, reason: str) -> SeamlineError:
+    """The error a bad record is under the policy `fail`."""
+    return SeamlineError(
+        BAD_RECORD,
+        f"record at topic {topic}, partition {partition}, offset {offset}: {reason}",
+        details={"topic": topic, "partition": partition, "offset": offset},
+    )
 
 
 def _metadata_arrays(

@@ -33,7 +33,8 @@ from seamline.connectors.base import (
     Offsets,
     RawBatch,
 )
-from seamline.connectors.kafka.cluster import Cluster, named_error
+from seamline.connectors.kafka.cluster import Cluster, named_error, passes
+from seamline.connectors.kafka.subscription import KafkaSubscription
 from seamline.sql.errors import LOG_TRUNCATED, SeamlineError
 
 FETCH_MESSAGES_MAX = 20_000
@@ -136,6 +137,13 @@ class KafkaLog:
                     if left <= 0:
                         return
 
+    def follow(
+        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int]
+    ) -> KafkaSubscription:
+        """See `FollowableLog.follow`."""
+        positions = [start_at(topic, p, start, epochs.get(p)) for p, start in starts.items()]
+        return KafkaSubscription(self._cluster, topic, positions, isolation)
+
     def _check_not_truncated(
         self, topic: str, ranges: Mapping[int, int], isolation: str, deadline: Deadline
     ) -> None:
@@ -217,7 +225,9 @@ class _RangeReader:
         self._positions = {r.partition: r.start for r in ranges}
         self.open_ranges = dict(self._ends)
         self._last_progress = time.monotonic()
-        consumer.assign([_position(topic, r, epochs.get(r.partition)) for r in ranges])
+        consumer.assign(
+            [start_at(topic, r.partition, r.start, epochs.get(r.partition)) for r in ranges]
+        )
 
     @property
     def done(self) -> bool:
@@ -282,7 +292,7 @@ class _RangeReader:
             if partition in self.open_ranges and event.offset() >= self._ends[partition]:
                 self._close(partition)
             return
-        if error.retriable() or (not error.fatal() and error.code() in _PASSING):
+        if passes(error):
             return
         where = f"partition {event.partition()} of topic {self._topic} at {event.offset()}"
         raise named_error(error, where)
@@ -290,15 +300,6 @@ class _RangeReader:
     def _close(self, partition: int) -> None:
         if self.open_ranges.pop(partition, None) is not None and self.open_ranges:
             self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
-
-
-_PASSING = {
-    KafkaError._TRANSPORT,  # noqa: SLF001
-    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
-    KafkaError._TIMED_OUT,  # noqa: SLF001
-    KafkaError._RESOLVE,  # noqa: SLF001
-}
-"""Errors after which the client goes on by itself; the deadline bounds the wait."""
 
 
 _LEADER_MOVING = {
@@ -316,11 +317,11 @@ def _partitions(topic: Any) -> tuple[int, ...]:
     return tuple(sorted(partition.id for partition in topic.partitions))
 
 
-def _position(topic: str, wanted: OffsetRange, epoch: int | None) -> TopicPartition:
-    """Where a range starts; with an epoch the broker is asked whether the log was cut below it."""
+def start_at(topic: str, partition: int, offset: int, epoch: int | None) -> TopicPartition:
+    """Where to start; with an epoch the broker is asked whether the log was cut below it."""
     if epoch is None:
-        return TopicPartition(topic, wanted.partition, wanted.start)
-    return TopicPartition(topic, wanted.partition, wanted.start, leader_epoch=epoch)
+        return TopicPartition(topic, partition, offset)
+    return TopicPartition(topic, partition, offset, leader_epoch=epoch)
 
 
 def _offsets_of(answers: _Answers, topic: str) -> Offsets:

@@ -1,0 +1,112 @@
+"""Following a topic: one assigned consumer, polled for whatever has come.
+
+Positions count markers, aborted and compacted records as read: they move with every message, and to
+the end of the partition when the broker says that there is no more for now. The consumer never
+joins a group. A record shows up some milliseconds after its acknowledgement, and when many wait,
+they come thousands at a time: each message is touched once, in loops that run in C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Sequence
+from operator import itemgetter
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from seamline.connectors.base import Polled, RawBatch
+from seamline.connectors.kafka.cluster import Cluster, named_error, passes
+
+MESSAGES_MAX = 10_000
+"""As many as one poll gives: a large batch decodes faster, a small one is shared out sooner."""
+
+_NOTHING = Polled((), {})
+_time_of = itemgetter(1)
+
+
+class KafkaSubscription:
+    """See `Subscription`.
+
+    Args:
+        cluster: The cluster.
+        topic: Name of the topic.
+        starts: Where to begin, for each partition to be read.
+        isolation: What to read it under.
+    """
+
+    def __init__(
+        self, cluster: Cluster, topic: str, starts: Sequence[TopicPartition], isolation: str
+    ) -> None:
+        self._topic = topic
+        self._held = contextlib.ExitStack()
+        self._consumer = self._held.enter_context(cluster.consumer(isolation))
+        self._consumer.assign(list(starts))
+
+    def poll(self, wait_s: float) -> Polled:
+        """See `Subscription.poll`."""
+        try:
+            first = self._consumer.poll(wait_s)
+            if first is None:
+                return _NOTHING
+            return self._polled([first, *self._consumer.consume(MESSAGES_MAX - 1, 0)])
+        except BaseException as error:
+            # with the error, so that the client is closed and does not go back to the pool
+            self._held.__exit__(type(error), error, error.__traceback__)
+            if isinstance(error, KafkaException):
+                raise named_error(error, f"topic {self._topic}") from error
+            raise
+
+    def close(self) -> None:
+        """See `Subscription.close`."""
+        self._held.close()
+
+    def _polled(self, messages: list[Message]) -> Polled:
+        ends: dict[int, int] = {}
+        if any(map(Message.error, messages)):
+            events = [m for m in messages if m.error() is not None]
+            messages = [m for m in messages if m.error() is None]
+            ends = dict(filter(None, map(self._end_of, events)))
+        found = _by_partition(messages)
+        positions = {partition: run[-1].offset() + 1 for partition, run in found.items()}
+        epochs = {partition: run[-1].leader_epoch() for partition, run in found.items()}
+        for partition, end in ends.items():
+            positions[partition] = max(positions.get(partition, 0), end)
+        return Polled(
+            tuple(_batch(partition, run) for partition, run in found.items()),
+            positions,
+            {partition: epoch for partition, epoch in epochs.items() if epoch is not None},
+        )
+
+    def _end_of(self, event: Message) -> tuple[int, int] | None:
+        """Partition and end, when the event says that the end was reached.
+
+        Raises:
+            SeamlineError: for an error that does not pass by itself.
+        """
+        error = event.error()
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
+            return event.partition(), event.offset()
+        if passes(error):
+            return None
+        where = f"partition {event.partition()} of topic {self._topic} at {event.offset()}"
+        raise named_error(error, where)
+
+
+def _by_partition(messages: Sequence[Message]) -> dict[int, list[Message]]:
+    found: dict[int, list[Message]] = {}
+    for partition, run in itertools.groupby(messages, Message.partition):
+        found.setdefault(partition, []).extend(run)
+    return found
+
+
+def _batch(partition: int, messages: Sequence[Message]) -> RawBatch:
+    return RawBatch(
+        partitions=pa.repeat(pa.scalar(partition, pa.int32()), len(messages)),
+        offsets=list(map(Message.offset, messages)),
+        timestamps_ms=list(map(_time_of, map(Message.timestamp, messages))),
+        keys=list(map(Message.key, messages)),
+        values=list(map(Message.value, messages)),
+        headers=list(map(Message.headers, messages)),
+    )
