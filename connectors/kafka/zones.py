@@ -1,0 +1,133 @@
+"""Zones: least value, greatest value and nulls of the columns of a piece of data, for pruning.
+
+Computed when a predicate first asks for a column, and kept. The answer to "may a row match" is
+never wrongly no: values that do not compare, nested columns and columns that hold NaN (which the
+engines order above every number) count as "may".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamline.sql.predicates import And, Comparison, In, IsNull, Or, Predicate, StartsWith
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Zone:
+    """What is known of the values of one column.
+
+    Attributes:
+        least: The least value, None when every value is null.
+        greatest: The greatest.
+        null_count: How many are null.
+        count: How many values, nulls included.
+    """
+
+    least: Any
+    greatest: Any
+    null_count: int
+    count: int
+
+
+class Zones:
+    """Zones of the columns of a batch; computed when asked for.
+
+    Args:
+        rows: The batch.
+    """
+
+    __slots__ = ("_known", "_rows")
+
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        self._rows: pa.RecordBatch | None = rows
+        self._known: dict[str, Zone | None] = {}
+
+    def zone(self, column: str) -> Zone | None:
+        """The zone of a column; None when nothing can be said of it."""
+        if column not in self._known:
+            rows = self._rows
+            found = rows is not None and column in rows.schema.names
+            self._known[column] = _zone(rows.column(column)) if found and rows is not None else None
+        return self._known[column]
+
+    def settled(self) -> Zones:
+        """The same without the batch, every zone computed."""
+        assert self._rows is not None
+        for name in self._rows.schema.names:
+            self.zone(name)
+        other = Zones(self._rows)
+        other._rows, other._known = None, dict(self._known)
+        return other
+
+    def may_match(self, predicate: Predicate | None) -> bool:
+        """Whether a row may exist for which the predicate is true."""
+        match predicate:
+            case None:
+                return True
+            case And(parts):
+                return all(self.may_match(part) for part in parts)
+            case Or(parts):
+                return any(self.may_match(part) for part in parts)
+        zone = self.zone(predicate.column)
+        if zone is None:
+            return True
+        try:
+            return _may(zone, predicate)
+        except TypeError:  # a literal of another kind than the column: nothing to prove
+            return True
+
+
+_COMPARISONS: Mapping[str, Callable[[Zone, Any], bool]] = {
+    "=": lambda zone, value: bool(zone.least <= value <= zone.greatest),
+    "<>": lambda zone, value: not zone.least == value == zone.greatest,
+    "<": lambda zone, value: bool(zone.least < value),
+    "<=": lambda zone, value: bool(zone.least <= value),
+    ">": lambda zone, value: bool(zone.greatest > value),
+    ">=": lambda zone, value: bool(zone.greatest >= value),
+}
+
+
+def _may(zone: Zone, predicate: Comparison | In | IsNull | StartsWith) -> bool:
+    if isinstance(predicate, IsNull):
+        return zone.null_count < zone.count if predicate.negated else zone.null_count > 0
+    if zone.null_count == zone.count:
+        return False
+    match predicate:
+        case Comparison(_, sign, value):
+            return _COMPARISONS[sign](zone, value)
+        case In(_, values):
+            return any(_COMPARISONS["="](zone, value) for value in values)
+        case StartsWith(_, prefix):
+            return bool(zone.least[: len(prefix)] <= prefix and operator.ge(zone.greatest, prefix))
+
+
+_COMPARED = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_string,
+    pa.types.is_binary,
+    pa.types.is_date,
+    pa.types.is_time,
+    pa.types.is_timestamp,
+)
+
+
+def _zone(array: pa.Array) -> Zone | None:
+    if not any(compared(array.type) for compared in _COMPARED):
+        return None
+    if pa.types.is_floating(array.type) and pc.any(pc.is_nan(array)).as_py():
+        return None
+    bounds = pc.min_max(array)
+    try:
+        least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
+    except (ValueError, OverflowError):  # a moment that Python's dates cannot say
+        return None
+    return Zone(least, greatest, array.null_count, len(array))
