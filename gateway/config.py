@@ -103,6 +103,23 @@ class LimitsConfig:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class TailConfig:
+    """The tails kept here so that statements need not read them from Kafka again.
+
+    Attributes:
+        follow: Whether tables are followed; without, every statement reads its tail itself.
+        memory_bytes: Decoded rows in memory, of all tables together.
+        disk_bytes: Files of what does not stay in memory, of all tables together.
+        idle_seconds: A table that no statement reads for so long is not followed any more.
+    """
+
+    follow: bool = True
+    memory_bytes: int = 512 << 20
+    disk_bytes: int = 10 << 30
+    idle_seconds: int = 600
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class SparkConfig:
     """Spark, for large scans and for tiering.
 
@@ -168,6 +185,7 @@ class Config:
         http: Where it listens.
         auth: Who may use it.
         limits: What it may use.
+        tail: What it keeps of the log.
         spark: Its Spark.
         tokens: How it signs.
         iceberg: Its Iceberg catalog of live tables.
@@ -182,6 +200,7 @@ class Config:
     http: HttpConfig = HttpConfig()
     auth: AuthConfig = AuthConfig()
     limits: LimitsConfig = LimitsConfig()
+    tail: TailConfig = TailConfig()
     spark: SparkConfig = SparkConfig()
     tokens: TokensConfig = TokensConfig()
     iceberg: IcebergConfig = IcebergConfig()

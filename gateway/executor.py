@@ -1,11 +1,10 @@
-"""A physical plan run: tails are read, checked and handed, with the files, to the engine."""
+"""A physical plan run: tails are got and handed, with the files, to the engine."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -14,41 +13,23 @@ from seamline.connectors.base import (
     Engine,
     EngineQuery,
     EngineScan,
-    HotLog,
-    OffsetRange,
     ResultStream,
+    SpilledTail,
     TailSource,
 )
-from seamline.connectors.kafka.decode import DecoderSpec
+from seamline.connectors.kafka.followers import Followers
 from seamline.connectors.kafka.tail import Tail, read_tail
 from seamline.gateway.connections import Sources
 from seamline.gateway.pinning import Pinned
-from seamline.planners import seam as seams
+from seamline.gateway.tails import TailReader, TailRequest, Tails
 from seamline.planners.logical import Scan
 from seamline.planners.physical import PhysicalPlan, TailRead
 from seamline.planners.route import SPARK
 from seamline.sql import types
+from seamline.sql.predicates import Or
 from seamline.sql.types import Field
 
 _TAIL_READERS = 4
-
-
-class TailReader(Protocol):
-    """Reads and decodes a tail; `read_tail` is the one."""
-
-    def __call__(
-        self,
-        log: HotLog,
-        ranges: Sequence[OffsetRange],
-        isolation: str,
-        spec: DecoderSpec,
-        wanted: Sequence[str],
-        deadline: Deadline,
-        *,
-        size_bytes_max: int,
-        epochs: Mapping[int, int] | None = None,
-    ) -> Tail:
-        """See `read_tail`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,7 +53,8 @@ class Executor:
         engines: By name.
         tail_bytes_max: Bytes of records that one tail may hold here.
         tail_rows_max: A longer tail is read by Spark's executors.
-        read_tail: Reads a tail.
+        followers: Follows tables; None follows none.
+        read_tail: Reads a tail from the log.
     """
 
     def __init__(
@@ -82,13 +64,18 @@ class Executor:
         *,
         tail_bytes_max: int,
         tail_rows_max: int,
+        followers: Followers | None = None,
         read_tail: TailReader = read_tail,
     ) -> None:
-        self._connections = connections
+        self.tails = Tails(
+            connections,
+            followers,
+            size_bytes_max=tail_bytes_max,
+            offsets_max=tail_rows_max,
+            read_tail=read_tail,
+        )
         self._engines = engines
-        self._tail_bytes_max = tail_bytes_max
         self._tail_rows_max = tail_rows_max
-        self._read = read_tail
 
     def start(
         self, plan: PhysicalPlan, pinned: Mapping[str, Pinned], deadline: Deadline
@@ -103,70 +90,67 @@ class Executor:
         Raises:
             SeamlineError: named after the cause. No row has been given away yet.
         """
-        shipped = {
-            name: tail
-            for name, tail in plan.tails.items()
-            if not self._is_read_by_spark(plan, tail)
-        }
-        tails = self._read_tails(plan, shipped, pinned, deadline)
+        requests = {name: _request(plan, tail, pinned) for name, tail in plan.tails.items()}
+        left = {name for name, tail in plan.tails.items() if self._is_left_to_spark(plan, tail)}
+        for name in left:
+            self.tails.follow(requests[name])  # so that a later statement finds it here
+        shipped = {name: request for name, request in requests.items() if name not in left}
+        tails = self._read(shipped, deadline)
+        if plan.route.engine == SPARK:
+            tails = _in_memory(tails)
+
+        def release() -> None:
+            for tail in tails.values():
+                tail.release()
+
+        try:
+            stream = self._run(plan, pinned, tails, deadline)
+        except BaseException:
+            release()
+            raise
+        return Execution(_with_release(stream, release), tails)
+
+    def _run(
+        self,
+        plan: PhysicalPlan,
+        pinned: Mapping[str, Pinned],
+        tails: Mapping[tuple[str, ...], Tail],
+        deadline: Deadline,
+    ) -> ResultStream:
         keys = {name: str(number) for number, name in enumerate(plan.tails)}
         query = EngineQuery(
             tree=plan.logical.query.tree,
             schema=pa.schema([(c.name, types.to_arrow(c.type)) for c in plan.logical.query.output]),
             scans=tuple(self._scan(plan, scan, pinned, keys) for scan in plan.logical.scans),
             tails={
-                keys[name]: tails[name].rows if name in tails else _source(plan, tail, pinned)
+                keys[name]: _rows(tails[name]) if name in tails else _source(plan, tail, pinned)
                 for name, tail in plan.tails.items()
             },
         )
-        return Execution(self._engines[plan.route.engine].run(query, deadline), tails)
+        return self._engines[plan.route.engine].run(query, deadline)
 
-    def _is_read_by_spark(self, plan: PhysicalPlan, tail: TailRead) -> bool:
-        return plan.route.engine == SPARK and tail.offsets > self._tail_rows_max
+    def _is_left_to_spark(self, plan: PhysicalPlan, tail: TailRead) -> bool:
+        is_large = plan.route.reads_log or tail.offsets > self._tail_rows_max
+        return plan.route.engine == SPARK and is_large
 
-    def _read_tails(
-        self,
-        plan: PhysicalPlan,
-        wanted: Mapping[tuple[str, ...], TailRead],
-        pinned: Mapping[str, Pinned],
-        deadline: Deadline,
+    def _read(
+        self, requests: Mapping[tuple[str, ...], TailRequest], deadline: Deadline
     ) -> dict[tuple[str, ...], Tail]:
-        if len(wanted) <= 1:
-            return {n: self._read_tail(plan, t, pinned, deadline) for n, t in wanted.items()}
+        """Reads all, or none: what was got is let go when another fails."""
+        if len(requests) <= 1:
+            return {name: self.tails.get(r, deadline) for name, r in requests.items()}
         with concurrent.futures.ThreadPoolExecutor(_TAIL_READERS) as pool:
             futures = {
-                name: pool.submit(self._read_tail, plan, tail, pinned, deadline)
-                for name, tail in wanted.items()
+                name: pool.submit(self.tails.get, request, deadline)
+                for name, request in requests.items()
             }
+        try:
             return {name: future.result() for name, future in futures.items()}
-
-    def _read_tail(
-        self,
-        plan: PhysicalPlan,
-        tail: TailRead,
-        pinned: Mapping[str, Pinned],
-        deadline: Deadline,
-    ) -> Tail:
-        """One tail, read and then checked: the log must still hold what was asked of it."""
-        scans = _scans_of(plan, tail)
-        spec = pinned[scans[0].scan_id].decoder
-        assert spec is not None
-        wanted = {column.name for scan in scans for column in scan.columns}
-        log = self._connections.log(tail.seam.cluster)
-        result = self._read(
-            log,
-            tail.ranges,
-            tail.seam.isolation,
-            spec,
-            sorted(wanted),
-            deadline,
-            size_bytes_max=self._tail_bytes_max,
-            epochs=tail.epochs,
-        )
-        if tail.ranges:
-            after = log.bounds([tail.seam.topic], tail.seam.isolation, deadline)[tail.seam.topic]
-            seams.check_after_read(tail.seam, after, {r.partition: r.start for r in tail.ranges})
-        return result
+        except BaseException:
+            for future in futures.values():
+                if future.exception() is None:
+                    future.result().release()
+            raise
 
     def _scan(
         self,
@@ -204,6 +188,43 @@ def _stored(table: Pinned, snapshot_id: int | None) -> tuple[Field, ...]:
 
 def _scans_of(plan: PhysicalPlan, tail: TailRead) -> Sequence[Scan]:
     return [s for s in plan.logical.scans if s.reads_hot and s.seam.key == tail.seam.key]
+
+
+def _request(plan: PhysicalPlan, tail: TailRead, pinned: Mapping[str, Pinned]) -> TailRequest:
+    scans = _scans_of(plan, tail)
+    table = pinned[scans[0].scan_id]
+    assert table.decoder is not None
+    filters = [scan.predicate for scan in scans]
+    return TailRequest(
+        seam=tail.seam,
+        ranges=tail.ranges,
+        epochs=tail.epochs,
+        decoder=table.decoder,
+        wanted=tuple(sorted({column.name for scan in scans for column in scan.columns})),
+        predicate=None if None in filters else Or(tuple(f for f in filters if f is not None)),
+        present=table.present,
+        asked_at=table.asked_at,
+    )
+
+
+def _in_memory(tails: Mapping[tuple[str, ...], Tail]) -> dict[tuple[str, ...], Tail]:
+    """The tails that can be shipped; of one that is partly on disk here, Spark reads the log."""
+    for tail in tails.values():
+        if tail.files:
+            tail.release()
+    return {name: tail for name, tail in tails.items() if not tail.files}
+
+
+def _rows(tail: Tail) -> pa.Table | SpilledTail:
+    return SpilledTail(tail.rows, tail.files) if tail.files else tail.rows
+
+
+def _with_release(stream: ResultStream, release: Callable[[], None]) -> ResultStream:
+    def close() -> None:
+        stream.close()
+        release()
+
+    return dataclasses.replace(stream, close=close)
 
 
 def _source(plan: PhysicalPlan, tail: TailRead, pinned: Mapping[str, Pinned]) -> TailSource:

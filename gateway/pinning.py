@@ -31,6 +31,7 @@ from seamline.connectors.kafka.decode import DecoderSpec
 from seamline.gateway import names, system
 from seamline.gateway.connections import Sources
 from seamline.gateway.names import TableName
+from seamline.gateway.tails import Tails
 from seamline.gateway.tokens import NOTHING, After
 from seamline.planners import seam as seams
 from seamline.planners.logical import Kind, ScanFacts
@@ -72,6 +73,8 @@ class Pinned:
         cold: The loaded table, None without a cold side.
         decoder: How its records are decoded, None without a hot side.
         rows: The rows themselves, for tables made of the gateway's own knowledge.
+        present: Whether the seam is the present one, with ends that its log was asked for.
+        asked_at: On the monotonic clock, a moment before the log was asked for anything.
     """
 
     relation: Relation
@@ -79,6 +82,8 @@ class Pinned:
     cold: ColdTable | None = None
     decoder: DecoderSpec | None = None
     rows: pa.Table | None = None
+    present: bool = False
+    asked_at: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -129,14 +134,16 @@ class _Pins:
     bounds: Mapping[_Topic, LogBounds]
     token: Mapping[tuple[str, ...], TokenSeam]
     seen: Mapping[tuple[str, ...], TokenSeam]
+    asked_at: float
     deadline: Deadline
 
 
 class Pinner:
     """Pins the tables of statements."""
 
-    def __init__(self, connections: Sources) -> None:
+    def __init__(self, connections: Sources, tails: Tails | None = None) -> None:
         self._connections = connections
+        self._tails = tails
 
     def pin(
         self,
@@ -183,6 +190,7 @@ class Pinner:
         tables = self._tables({target.name for target in targets})
         asked = {target: _topic_of(target, tables) for target in targets}
         floors = self._floors(asked, session, after)
+        asked_at = time.monotonic()
         bounds = self._bounds(set(asked.values()) - {None}, floors, deadline)
         tables = self._tables({target.name for target in targets})
         pins = _Pins(
@@ -190,6 +198,7 @@ class Pinner:
             bounds,
             {entry.table: entry for entry in token},
             {entry.table: entry for entry in after.seen},
+            asked_at,
             deadline,
         )
         pinned: dict[_Target, Pinned] = {}
@@ -305,11 +314,18 @@ class Pinner:
             return _system(name, relation, rows)
         kind: Kind = "hot" if name.variant == "hot" else "unified"
         schema = table.state.schemas[seam.schema_id]
+        decoder = DecoderSpec(binding.topic, binding.format, binding.on_error, schema.columns)
+        facts = ScanFacts(kind, seam, binding)
+        if self._tails is not None:
+            held, fits = self._tails.held(seam, decoder), self._tails.can_hold(seam)
+            facts = dataclasses.replace(facts, held=held, can_be_held=fits)
         return Pinned(
             relation=_relation(schema.columns),
-            facts=ScanFacts(kind, seam, binding),
+            facts=facts,
             cold=table,
-            decoder=DecoderSpec(binding.topic, binding.format, binding.on_error, schema.columns),
+            decoder=decoder,
+            present=not seam.as_of and name.full not in pins.token,
+            asked_at=pins.asked_at,
         )
 
     def _seam(
@@ -379,6 +395,7 @@ class Pinner:
             relation=_relation(RAW_COLUMNS),
             facts=ScanFacts("hot", seam),
             decoder=DecoderSpec(topic, "raw", "fail", RAW_COLUMNS),
+            asked_at=pins.asked_at,
         )
 
     def _pin_cold(

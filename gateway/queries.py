@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-import pyarrow as pa
 from sqlglot import exp
 
-from seamline.connectors.base import ColdPlan, ColdTable, Deadline, Offsets, ScanRequest
+from seamline.connectors.base import (
+    ColdPlan,
+    ColdTable,
+    Deadline,
+    Offsets,
+    ScanRequest,
+)
+from seamline.gateway.batches import Batches
 from seamline.gateway.connections import Sources
 from seamline.gateway.executor import Execution, Executor
 from seamline.gateway.names import Session
@@ -25,7 +31,7 @@ from seamline.planners.bind import bind
 from seamline.planners.logical import LogicalPlan, Scan, ScanFacts
 from seamline.planners.physical import PhysicalPlan
 from seamline.planners.pipeline import finish, optimize
-from seamline.planners.route import DUCKDB, Limits
+from seamline.planners.route import AUTO, DUCKDB, SPARK, Limits, Route
 from seamline.planners.rules.prune_tail_by_time import moments, prune_tail_by_time
 from seamline.planners.seam import TokenSeam
 from seamline.sql.errors import (
@@ -33,6 +39,7 @@ from seamline.sql.errors import (
     LOG_TRIMMED,
     READ_CONFLICT,
     SNAPSHOT_GONE,
+    TAIL_TOO_LARGE,
     TOPIC_RECREATED,
     SeamlineError,
 )
@@ -91,7 +98,7 @@ class Running:
 
     planned: Planned
     execution: Execution
-    batches: Iterator[pa.RecordBatch]
+    batches: Batches
     retries: int
 
 
@@ -140,7 +147,7 @@ class Queries:
         qualify: Qualify = qualify,
     ) -> None:
         self._connections = connections
-        self._pinner = pinner or Pinner(connections)
+        self._pinner = pinner or Pinner(connections, executor.tails)
         self._executor = executor
         self._limits = limits
         self._qualify = qualify
@@ -199,15 +206,31 @@ class Queries:
             try:
                 plan = self.plan(request, deadline)
                 planned(plan)
-                execution = self._executor.start(plan.plan, plan.pinned, deadline)
-                batches = _with_first(execution)
-                return Running(plan, execution, batches, attempt)
+                try:
+                    execution = self._executor.start(plan.plan, plan.pinned, deadline)
+                except SeamlineError as error:
+                    plan = self._on_spark(plan, request, error)
+                    planned(plan)
+                    execution = self._executor.start(plan.plan, plan.pinned, deadline)
+                return Running(plan, execution, Batches(execution.stream), attempt)
             except SeamlineError as error:
                 last = attempt == ATTEMPTS_MAX - 1
                 if not may_have_gone_stale(error) or last or request.token:
                     raise
                 deadline.check()
         raise AssertionError("the last attempt returns or raises")
+
+    def _on_spark(self, plan: Planned, request: QueryRequest, error: SeamlineError) -> Planned:
+        """The same plan, at the same offsets, for Spark, when a tail could not be held here.
+
+        Raises:
+            SeamlineError: the same one, when that is not what is wrong or not possible.
+        """
+        is_free = request.engine == AUTO and self._limits.spark
+        if error.code is not TAIL_TOO_LARGE or plan.plan.route.engine == SPARK or not is_free:
+            raise error
+        route = Route(SPARK, error.message, reads_log=True)
+        return dataclasses.replace(plan, plan=dataclasses.replace(plan.plan, route=route))
 
     def _prune_by_time(self, plan: LogicalPlan, deadline: Deadline) -> LogicalPlan:
         """Looks up the moments that would cut a tail, and cuts it."""
@@ -242,23 +265,3 @@ class Queries:
 def _cold(table: Pinned) -> ColdTable:
     assert table.cold is not None
     return table.cold
-
-
-def _with_first(execution: Execution) -> Iterator[pa.RecordBatch]:
-    """The batches, the first one already computed: until then a stale fact only costs a retry."""
-    stream = execution.stream
-    try:
-        first = next(stream.batches, None)
-    except BaseException:
-        stream.close()
-        raise
-
-    def rest() -> Iterator[pa.RecordBatch]:
-        try:
-            if first is not None:
-                yield first
-                yield from stream.batches
-        finally:
-            stream.close()
-
-    return rest()

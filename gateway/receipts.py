@@ -98,4 +98,17 @@ def _table(plan: PhysicalPlan, seam: Seam, tail: Tail | None) -> dict[str, Any]:
         "pending_offsets": seam.pending,
         "skipped_cold": seam.skipped,
         "skipped_hot": tail.skipped if tail is not None else 0,
+        "tail": _origin(tail) if tail is not None else None,
+    }
+
+
+def _origin(tail: Tail) -> dict[str, Any]:
+    """How the tail was come by: segments held here, and what was read of the log beside them."""
+    origin = tail.source
+    return {
+        "segments": origin.segments,
+        "segments_pruned": origin.pruned,
+        "segments_on_disk": origin.spilled,
+        "offsets_read": origin.offsets_read,
+        "note": origin.note or None,
     }

@@ -35,11 +35,11 @@ from seamline.gateway.live.planning import Planning
 from seamline.gateway.live.tables import LiveTables
 from seamline.gateway.metrics import Metrics
 from seamline.gateway.pinning import Pinner
-from seamline.gateway.queries import Planned, Queries, QueryRequest
+from seamline.gateway.queries import Planned, Queries, QueryRequest, Running
 from seamline.gateway.results import ResultSpool
 from seamline.gateway.spark import spark_engine
 from seamline.gateway.statements import FINAL, State, Statement, StatementRequest
-from seamline.gateway.tails import LogTails
+from seamline.gateway.tails import followers
 from seamline.gateway.tokens import TokenSigner, kept_secret
 from seamline.planners.explain import explain
 from seamline.planners.route import DUCKDB, ENGINES, SPARK, Limits
@@ -91,16 +91,17 @@ class Service:
         self._spark = spark_engine(config)
         if self._spark is not None:
             engines[SPARK] = self._spark
+        self._followers = followers(config, self.connections)
         executor = Executor(
             self.connections,
             engines,
             tail_bytes_max=limits.memory_bytes,
             tail_rows_max=limits.duckdb_tail_rows_max,
+            followers=self._followers,
         )
-        pinner = Pinner(self.connections)
-        tails = LogTails(self.connections, size_bytes_max=limits.memory_bytes)
+        pinner = Pinner(self.connections, executor.tails)
         self.live = LiveCatalog(
-            LiveTables(config, self.connections, pinner, tails),
+            LiveTables(config, self.connections, pinner, executor.tails),
             self.sessions,
             config.iceberg.hold_seconds,
         )
@@ -249,6 +250,8 @@ class Service:
         self._duckdb.close()
         if self._spark is not None:
             self._spark.close()
+        if self._followers is not None:
+            self._followers.close()
         self.connections.close()
         shutil.rmtree(self._spool, ignore_errors=True)
 
@@ -313,6 +316,12 @@ class Service:
             }
 
         running = self._queries.start(request, statement.deadline, planned)
+        with contextlib.closing(running.batches):
+            self._write_receipt(statement, request, running)
+            self._write_batches(statement, running)
+        return running.planned
+
+    def _write_receipt(self, statement: Statement, request: QueryRequest, running: Running) -> None:
         plan = running.planned.plan
         seen = [remember(s) for s in plan.seams if (s.table_uuid or s.topic) and not s.as_of]
         statement.receipt = receipts.receipt(
@@ -326,18 +335,18 @@ class Service:
             ),
             retries=running.retries,
         )
-        spool = self._open(statement, plan.logical.query.output)
+
+    def _write_batches(self, statement: Statement, running: Running) -> None:
+        spool = self._open(statement, running.planned.plan.logical.query.output)
         limit = statement.request.row_limit
-        with contextlib.closing(running.batches) as batches:  # type: ignore[type-var]
-            for batch in batches:
-                statement.deadline.check()
-                if limit is not None and spool.row_count + batch.num_rows > limit:
-                    spool.write(batch.slice(0, limit - spool.row_count))
-                    statement.truncated = True
-                    break
-                spool.write(batch)
-                statement.progress["rows_produced"] = spool.row_count
-        return running.planned
+        for batch in running.batches:
+            statement.deadline.check()
+            if limit is not None and spool.row_count + batch.num_rows > limit:
+                spool.write(batch.slice(0, limit - spool.row_count))
+                statement.truncated = True
+                break
+            spool.write(batch)
+            statement.progress["rows_produced"] = spool.row_count
 
     def _explain(self, statement: Statement, request: QueryRequest, *, analyze: bool) -> None:
         if analyze:
@@ -376,6 +385,8 @@ class Service:
     def _sweep(self) -> None:
         """Lets go of what nobody wants any more."""
         while not self._stopping.wait(_SWEEP_S):
+            if self._followers is not None:
+                self._followers.sweep()
             now = time.monotonic()
             with self._lock:
                 for statement_id, statement in list(self._statements.items()):

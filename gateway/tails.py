@@ -1,29 +1,76 @@
-"""Reading a tail for whoever needs its rows: the one place that knows where they come from.
+"""The tails of statements: from the table's follower where it has one, else from the log.
 
-`TailRows` is all that the rest of the gateway knows of it: the decoded rows of ranges of offsets of
-a seam's log, proven to be whole.
+A table is followed from the first statement on that reads its tail as it is now. What its follower
+does not hold of the ranges a statement needs (because they begin before what it holds, because it
+would be slower to wait than to read, because it is full) is read from the log at the same offsets,
+with the same decoder; so what a statement answers never depends on followers, only its speed does.
+
+A follower is for a table: its present schema, its present topic. Statements about the past, or of
+a token, use what it holds where that is what they need, and start nothing. A topic without a table
+is not followed: its tail is all of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from seamline.connectors.base import Deadline, OffsetRange
+from seamline.connectors.base import Deadline, HotLog, OffsetRange, Offsets
 from seamline.connectors.kafka.decode import DecoderSpec
-from seamline.connectors.kafka.tail import Tail, read_tail
-from seamline.gateway.connections import Connections
+from seamline.connectors.kafka.follower import Follower
+from seamline.connectors.kafka.followers import Budget, Followers
+from seamline.connectors.kafka.holdings import Taken
+from seamline.connectors.kafka.lineage import Lineage, Subject
+from seamline.connectors.kafka.tail import Tail, assemble, first_bad, in_memory, read_tail
+from seamline.gateway.config import Config
+from seamline.gateway.connections import Connections, Sources
 from seamline.planners import seam as seams
+from seamline.planners.estimate import BYTES_PER_TAIL_RECORD
 from seamline.planners.physical import TailRead
+from seamline.planners.seam import Seam
+from seamline.sql.errors import TAIL_TOO_LARGE, SeamlineError
+from seamline.sql.predicates import Predicate
+
+_SHORTCUT = 2
+"""Reading is chosen over waiting when the follower must read so many times as much."""
+
+_SHORTCUT_OFFSETS = 1000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TailRequest:
+    """What a statement needs of one table's log.
+
+    Attributes:
+        seam: The cut of the table.
+        ranges: What to read, within the seam's tail.
+        epochs: See `HotLog.read`.
+        decoder: How records are decoded.
+        wanted: Columns to keep.
+        predicate: Rows for which it is not true may be left out.
+        present: Whether the seam is the table's present one, with ends that the log was asked for.
+        asked_at: A moment on the monotonic clock before the log was asked for the ends.
+    """
+
+    seam: Seam
+    ranges: tuple[OffsetRange, ...]
+    epochs: Offsets
+    decoder: DecoderSpec
+    wanted: tuple[str, ...]
+    predicate: Predicate | None
+    present: bool
+    asked_at: float
 
 
 class TailRows(Protocol):
-    """Gives the rows of a log."""
+    """Gives the rows of a log: all that the catalog needs to know of tails."""
 
     def read(
         self, wanted: TailRead, decoder: DecoderSpec, columns: Sequence[str], deadline: Deadline
     ) -> Tail:
-        """The decoded rows of ranges of a seam's log.
+        """The decoded rows of ranges of a seam's log, all of them in memory.
 
         Args:
             wanted: The seam and the ranges: within its tail, of a log that must still be its own.
@@ -37,42 +84,217 @@ class TailRows(Protocol):
         """
 
 
-class LogTails:
-    """`TailRows` straight from the log.
+class TailReader(Protocol):
+    """Reads and decodes a tail; `read_tail` is the one."""
+
+    def __call__(
+        self,
+        log: HotLog,
+        ranges: Sequence[OffsetRange],
+        isolation: str,
+        spec: DecoderSpec,
+        wanted: Sequence[str],
+        deadline: Deadline,
+        *,
+        size_bytes_max: int,
+        epochs: Mapping[int, int] | None = None,
+    ) -> Tail:
+        """See `read_tail`."""
+
+
+class Tails:
+    """Gets tails. Safe to share between threads.
 
     Args:
         connections: Clusters.
-        size_bytes_max: Bytes of records that one reading may hold.
+        followers: Follows tables; None follows none.
+        size_bytes_max: Bytes of values that one statement may read from the log.
+        offsets_max: Offsets that one statement may read from the log here.
+        read_tail: Reads a tail from the log.
     """
 
-    def __init__(self, connections: Connections, *, size_bytes_max: int) -> None:
+    def __init__(
+        self,
+        connections: Sources,
+        followers: Followers | None,
+        *,
+        size_bytes_max: int,
+        offsets_max: int,
+        read_tail: TailReader = read_tail,
+    ) -> None:
         self._connections = connections
+        self._read_tail = read_tail
+        self.followers = followers
         self._size_bytes_max = size_bytes_max
+        self._offsets_max = offsets_max
 
     def read(
         self, wanted: TailRead, decoder: DecoderSpec, columns: Sequence[str], deadline: Deadline
     ) -> Tail:
-        """See `TailRows.read`: read and then checked, the log must still hold what was asked."""
-        seam = wanted.seam
+        """See `TailRows.read`."""
+        request = TailRequest(
+            seam=wanted.seam,
+            ranges=wanted.ranges,
+            epochs=wanted.epochs,
+            decoder=decoder,
+            wanted=tuple(columns),
+            predicate=None,
+            present=False,
+            asked_at=0.0,
+        )
+        self._begin(request)
+        tail = self.get(request, deadline)
+        try:
+            return in_memory(tail, decoder, columns)
+        finally:
+            tail.release()
+
+    def get(self, request: TailRequest, deadline: Deadline) -> Tail:
+        """The rows of the ranges, with the columns asked for.
+
+        Raises:
+            SeamlineError: as `read_tail`; READ_CONFLICT or TOPIC_RECREATED when the log turned out
+                to be another; TAIL_TOO_LARGE when it cannot be held here.
+        """
+        follower = self.follow(request)
+        if follower is None or not request.ranges:
+            return self._read_log(request, request.ranges, deadline)
+        with follower.holding(request.seam.boundary):
+            if request.present:
+                ends = {r.partition: r.end_exclusive for r in request.seam.hot_ranges}
+                follower.asked(request.asked_at, Offsets(ends))
+            note = self._wait(follower, request, deadline)
+            taken = follower.take(request.ranges)
+        try:
+            tail = self._put_together(request, follower, taken, deadline)
+        except BaseException:
+            taken.lease.release()
+            raise
+        origin = dataclasses.replace(tail.source, note=note if taken.missing else "")
+        return dataclasses.replace(tail, source=origin, release=taken.lease.release)
+
+    def follow(self, request: TailRequest) -> Follower | None:
+        """The follower that can serve a request; started if there should be one.
+
+        None when the table is not to be followed, or is followed as something else.
+        """
+        seam = request.seam
+        if self.followers is None or not seam.table_uuid:
+            return None
+        subject = _subject(seam, request.decoder)
+        if request.present and self.can_hold(seam):
+            return self.followers.follow(
+                subject, seam.cluster, seam.boundary, seam.epochs, request.asked_at
+            )
+        found = self.followers.find(seam.table)
+        return found if found is not None and found.subject == subject else None
+
+    def _begin(self, request: TailRequest) -> None:
+        """Starts to follow a table that is not followed, for somebody who will ask again."""
+        seam = request.seam
+        if self.followers is None or self.followers.find(seam.table) or not self.can_hold(seam):
+            return
+        subject = _subject(seam, request.decoder)
+        self.followers.follow(subject, seam.cluster, seam.boundary, seam.epochs, 0.0)
+
+    def can_hold(self, seam: Seam) -> bool:
+        """Whether the tail of a seam would fit into the budget, as far as one can tell."""
+        if self.followers is None or not seam.table_uuid:
+            return False
+        found = self.followers.find(seam.table)
+        per_row = (found.bytes_per_row if found is not None else None) or BYTES_PER_TAIL_RECORD
+        budget = self.followers.budget
+        offsets = sum(len(r) for r in seam.hot_ranges)
+        return offsets * per_row <= budget.memory_bytes + budget.disk_bytes
+
+    def held(self, seam: Seam, decoder: DecoderSpec) -> Offsets:
+        """Up to where the tail of a seam is held here already, per partition."""
+        found = self.followers.find(seam.table) if self.followers is not None else None
+        if found is None or found.over or found.subject != _subject(seam, decoder):
+            return Offsets()
+        return Offsets(
+            {
+                partition: held.position
+                for partition, held in found.held.items()
+                if held.held_from <= seam.boundary.get(partition, 0)
+            }
+        )
+
+    def _wait(self, follower: Follower, request: TailRequest, deadline: Deadline) -> str:
+        """Waits for the follower if that is worth it; says why it may not have everything."""
+        missing = _length(follower.missing(request.ranges))
+        if follower.lag(request.ranges) > missing * _SHORTCUT + _SHORTCUT_OFFSETS:
+            return "the follower is still far behind"
+        ends = {r.partition: r.end_exclusive for r in request.ranges}
+        if follower.wait(ends, deadline):
+            return "the follower begins later"
+        return f"the follower is {follower.state.value}"
+
+    def _put_together(
+        self, request: TailRequest, follower: Follower, taken: Taken, deadline: Deadline
+    ) -> Tail:
+        bad = first_bad(taken.cuts, request.decoder)
+        if bad is not None:
+            raise bad
+        rest = None
+        if taken.missing:
+            rest = self._read_log(request, taken.missing, deadline)
+        if taken.cuts:
+            ends = _ends_held(request.ranges, taken.missing)
+            follower.confirm(ends, request.asked_at, deadline)
+        return assemble(taken.cuts, rest, request.decoder, request.wanted, request.predicate)
+
+    def _read_log(
+        self, request: TailRequest, ranges: Sequence[OffsetRange], deadline: Deadline
+    ) -> Tail:
+        """Ranges, read and then checked: the log must still hold what was asked of it."""
+        seam = request.seam
+        if _length(ranges) > self._offsets_max:
+            raise SeamlineError(
+                TAIL_TOO_LARGE,
+                f"{_length(ranges):,} offsets of {seam.display_name} would have to be read here, "
+                f"over {self._offsets_max:,}",
+            )
         log = self._connections.log(seam.cluster)
-        tail = read_tail(
+        starts = {r.partition: r.start for r in ranges}
+        tail = self._read_tail(
             log,
-            wanted.ranges,
+            ranges,
             seam.isolation,
-            decoder,
-            columns,
+            request.decoder,
+            request.wanted,
             deadline,
             size_bytes_max=self._size_bytes_max,
-            epochs=wanted.epochs,
+            epochs={p: e for p, e in request.epochs.items() if starts.get(p) == seam.boundary[p]},
         )
-        if wanted.ranges:
+        if ranges:
             after = log.bounds([seam.topic], seam.isolation, deadline)[seam.topic]
-            seams.check_after_read(seam, after, _first_offsets(wanted.ranges))
+            seams.check_after_read(seam, after, starts)
         return tail
 
 
-def _first_offsets(ranges: Sequence[OffsetRange]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for wanted in ranges:
-        found[wanted.partition] = min(wanted.start, found.get(wanted.partition, wanted.start))
-    return found
+def followers(config: Config, connections: Connections) -> Followers | None:
+    """The followers of a gateway; None when it is not to follow."""
+    tail = config.tail
+    if not tail.follow:
+        return None
+    budget = Budget(tail.memory_bytes, tail.disk_bytes, float(tail.idle_seconds))
+    return Followers(connections.log, budget, pathlib.Path(config.state_directory) / "tail")
+
+
+def _subject(seam: Seam, decoder: DecoderSpec) -> Subject:
+    lineage = Lineage(seam.topic_id, seam.isolation, decoder, seam.schema_id)
+    return Subject(seam.table, seam.table_uuid, lineage)
+
+
+def _length(ranges: Sequence[OffsetRange]) -> int:
+    return sum(len(r) for r in ranges)
+
+
+def _ends_held(ranges: Sequence[OffsetRange], missing: Sequence[OffsetRange]) -> Mapping[int, int]:
+    """Up to where each partition's rows come from the follower."""
+    ends = {r.partition: r.end_exclusive for r in ranges if r not in missing}
+    for gap in missing:
+        if gap.end_exclusive == ends.get(gap.partition):
+            ends[gap.partition] = gap.start
+    return ends

@@ -20,11 +20,20 @@ class Estimate:
         cold_rows: Rows of the files planned.
         cold_bytes: Bytes of those files.
         hot_rows: Offsets of the tails, each table's counted once however often it is scanned.
+        hot_rows_held: Those of them that the gateway holds already.
+        hot_can_be_held: Whether every tail that it does not hold whole would fit there.
     """
 
     cold_rows: int
     cold_bytes: int
     hot_rows: int
+    hot_rows_held: int = 0
+    hot_can_be_held: bool = False
+
+    @property
+    def hot_rows_unread(self) -> int:
+        """Offsets that must still be read from the log."""
+        return self.hot_rows - self.hot_rows_held
 
     @property
     def hot_bytes(self) -> int:
@@ -40,12 +49,25 @@ def estimate(plan: LogicalPlan, cold: Mapping[str, ColdPlan]) -> Estimate:
         cold: Files by scan id; scans without a cold side are absent.
     """
     tails: dict[tuple[str, ...], dict[int, tuple[int, int]]] = {}
+    facts = {scan.seam.key: scan.facts for scan in plan.scans}
     for scan in plan.scans:
         merge_ranges(tails.setdefault(scan.seam.key, {}), scan)
+    wanted = {key: sum(end - start for start, end in t.values()) for key, t in tails.items()}
+    held = {key: held_of(t, facts[key].held) for key, t in tails.items()}
     return Estimate(
         cold_rows=sum(plan_.rows for plan_ in cold.values()),
         cold_bytes=sum(plan_.size_bytes for plan_ in cold.values()),
-        hot_rows=sum(end - start for t in tails.values() for start, end in t.values()),
+        hot_rows=sum(wanted.values()),
+        hot_rows_held=sum(held.values()),
+        hot_can_be_held=all(facts[key].can_be_held for key in tails if held[key] < wanted[key]),
+    )
+
+
+def held_of(ranges: Mapping[int, tuple[int, int]], held: Mapping[int, int]) -> int:
+    """How many offsets of some ranges (start and end by partition) lie below what is held."""
+    return sum(
+        max(0, min(end, held.get(partition, 0)) - start)
+        for partition, (start, end) in ranges.items()
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from seamline.connectors.base import ColdPlan
+from seamline.planners.estimate import held_of
 from seamline.planners.logical import Scan
 from seamline.planners.physical import PhysicalPlan
 from seamline.planners.seam import Seam
@@ -73,6 +74,11 @@ def _hot(scan: Scan) -> str:
     wanted = sum(len(r) for r in scan.hot_ranges)
     tail = sum(len(r) for r in scan.seam.hot_ranges)
     text = f"{wanted:,} of {tail:,} offsets in {len(scan.hot_ranges)} partitions"
+    held = held_of(
+        {r.partition: (r.start, r.end_exclusive) for r in scan.hot_ranges}, scan.facts.held
+    )
+    if held:
+        text += f", {held:,} held here"
     if scan.pruned_by:
         text += f", pruned by {', '.join(scan.pruned_by)}"
     return text

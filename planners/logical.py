@@ -28,12 +28,16 @@ class ScanFacts:
         seam: The exact cut.
         binding: The topic behind it, None without one.
         offsets_at: Per moment (milliseconds) asked for, the first offset at or after it.
+        held: Exclusive ends up to which the gateway holds the tail already, per partition.
+        can_be_held: Whether the whole tail would fit into what the gateway may hold.
     """
 
     kind: Kind
     seam: Seam
     binding: TopicBinding | None = None
     offsets_at: Mapping[int, Offsets] = dataclasses.field(default_factory=dict, hash=False)
+    held: Offsets = dataclasses.field(default_factory=Offsets)
+    can_be_held: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -32,10 +32,17 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Route:
-    """The engine, and the reason as EXPLAIN and the receipt give it."""
+    """The engine, and the reason as EXPLAIN and the receipt give it.
+
+    Attributes:
+        engine: `duckdb` or `spark`.
+        reason: Why.
+        reads_log: Whether the engine's workers read every tail from the log themselves.
+    """
 
     engine: str
     reason: str
+    reads_log: bool = False
 
 
 def route(asked: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: Limits) -> Route:
@@ -62,11 +69,16 @@ def route(asked: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: 
                 hint="Leave the engine open, or ask for 'spark'.",
             )
         return _spark(f"{unsupported}, which DuckDB cannot read exactly", limits)
-    if estimate.hot_rows > limits.duckdb_tail_rows_max:
-        reason = f"{estimate.hot_rows:,} offsets of tail, over {limits.duckdb_tail_rows_max:,}"
-        if asked == DUCKDB or not limits.spark:
+    if estimate.hot_rows_unread > limits.duckdb_tail_rows_max:
+        reason = (
+            f"{estimate.hot_rows_unread:,} offsets of tail that are not held here, over "
+            f"{limits.duckdb_tail_rows_max:,}"
+        )
+        wants_duckdb = asked == DUCKDB or not limits.spark
+        if wants_duckdb and not estimate.hot_can_be_held:
             raise SeamlineError(TAIL_TOO_LARGE, reason)
-        return _spark(reason, limits)
+        if not wants_duckdb:
+            return _spark(reason, limits)
     if asked == DUCKDB:
         return Route(DUCKDB, "asked for")
     if estimate.cold_bytes > limits.duckdb_cold_bytes_max and limits.spark:

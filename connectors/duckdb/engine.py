@@ -23,6 +23,8 @@ from seamline.connectors.base import (
     EngineScan,
     NoDeadline,
     ResultStream,
+    SpilledTail,
+    TailFile,
     TailSource,
 )
 from seamline.connectors.duckdb.relation import data_paths, relation_sql, text
@@ -108,11 +110,8 @@ class DuckDBEngine:
     def _prepare(self, connection: duckdb.DuckDBPyConnection, query: EngineQuery) -> str:
         """Registers the inputs, locks the instance, and gives the statement."""
         relations: dict[str, str] = {}
-        paths: list[str] = []
-        for name, tail in query.tails.items():
-            if isinstance(tail, TailSource):
-                raise SeamlineError(TAIL_TOO_LARGE, f"the tail of {tail.topic} was not read")
-            connection.register(f"tail_{name}", _lower_case(tail))
+        tail_files = {n: _register_tail(connection, n, tail) for n, tail in query.tails.items()}
+        paths = [file.path for files in tail_files.values() for file in files]
         for scan in query.scans:
             deletes = None
             if scan.deletes is not None:
@@ -122,7 +121,8 @@ class DuckDBEngine:
             if scan.rows is not None:
                 tail_table = f"rows_{scan.scan_id}"
                 connection.register(tail_table, _lower_case(scan.rows))
-            relations[scan.scan_id] = relation_sql(scan, tail_table, deletes)
+            files = tail_files.get(scan.tail or "", ())
+            relations[scan.scan_id] = relation_sql(scan, tail_table, deletes, files)
             paths.extend(data_paths(scan))
         attach(connection, query.scans)
         listed = ", ".join(text(path) for path in dict.fromkeys(paths))
@@ -177,6 +177,17 @@ def _batches(
         for batch in reader:
             deadline.check()
             yield conform(batch, schema)
+
+
+def _register_tail(
+    connection: duckdb.DuckDBPyConnection, name: str, tail: pa.Table | SpilledTail | TailSource
+) -> tuple[TailFile, ...]:
+    """Registers what is in memory of a tail; gives the files that hold the rest."""
+    if isinstance(tail, TailSource):
+        raise SeamlineError(TAIL_TOO_LARGE, f"the tail of {tail.topic} was not read")
+    rows, files = (tail.rows, tail.files) if isinstance(tail, SpilledTail) else (tail, ())
+    connection.register(f"tail_{name}", _lower_case(rows))
+    return files
 
 
 def _lower_case(table: pa.Table) -> pa.Table:

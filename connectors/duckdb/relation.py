@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from seamline.connectors.base import DataFile, EngineScan
+from seamline.connectors.base import DataFile, EngineScan, TailFile
 from seamline.connectors.duckdb.storage import local_path
 from seamline.connectors.iceberg.files import POSITION, field_id
 from seamline.sql import columns as names
@@ -26,13 +26,19 @@ from seamline.sql.types import Array, Field, Map, Row, Type, quoted
 _FILE = "__file"
 
 
-def relation_sql(scan: EngineScan, tail_table: str | None, deletes_table: str | None) -> str:
+def relation_sql(
+    scan: EngineScan,
+    tail_table: str | None,
+    deletes_table: str | None,
+    tail_files: Sequence[TailFile] = (),
+) -> str:
     """A SELECT of the scan's columns under their lower-case names.
 
     Args:
         scan: The scan, its files inspected.
         tail_table: Name under which the decoded tail is registered.
         deletes_table: Name under which the deleted rows are registered.
+        tail_files: The part of the tail that is in files.
     """
     parts = []
     if scan.cold is not None:
@@ -40,6 +46,7 @@ def relation_sql(scan: EngineScan, tail_table: str | None, deletes_table: str | 
         parts += [_files_sql(scan, files, deletes_table) for files in groups]
     if tail_table is not None:
         parts.append(f"SELECT {_tail_columns(scan.columns)} FROM {quoted(tail_table)}")
+        parts += _tail_files_sql(scan.columns, tail_files)
     if not parts:
         parts.append(f"SELECT {_no_columns(scan.columns)} WHERE FALSE")
     return " UNION ALL ".join(parts)
@@ -202,6 +209,23 @@ def _tail_columns(columns: Sequence[Field]) -> str:
     if not columns:
         return 'NULL AS "__none"'
     return ", ".join(quoted(column.name.lower()) for column in columns)
+
+
+def _tail_files_sql(columns: Sequence[Field], files: Sequence[TailFile]) -> Iterator[str]:
+    """The whole files together, and each of which only a part is wanted by itself."""
+    chosen = ", ".join(
+        f"CAST({quoted(c.name)} AS {types.to_duckdb(c.type)}) AS {quoted(c.name.lower())}"
+        for c in columns
+    )
+    whole = [file for file in files if file.whole]
+    for group in ([whole] if whole else []) + [[file] for file in files if not file.whole]:
+        paths = ", ".join(text(file.path) for file in group)
+        source = f"read_parquet([{paths}], can_have_nan = true, hive_partitioning = false)"
+        sql = f"SELECT {chosen or _tail_columns(columns)} FROM {source}"
+        if not group[0].whole:
+            offset, first = quoted(names.OFFSET), group[0]
+            sql += f" WHERE {offset} >= {first.start} AND {offset} < {first.end_exclusive}"
+        yield sql
 
 
 def _no_columns(columns: Sequence[Field]) -> str:

@@ -18,7 +18,13 @@ from typing import Any
 import pyarrow as pa
 
 from seamline.connectors.arrow import conform
-from seamline.connectors.base import Deadline, EngineQuery, ResultStream, TailSource
+from seamline.connectors.base import (
+    Deadline,
+    EngineQuery,
+    ResultStream,
+    SpilledTail,
+    TailSource,
+)
 from seamline.connectors.kafka.cluster import ClusterConfig
 from seamline.connectors.spark.relation import relation_sql
 from seamline.connectors.spark.settings import SESSION
@@ -38,6 +44,7 @@ from seamline.sql.errors import (
     SPARK_FAILED,
     SPARK_UNAVAILABLE,
     SUBQUERY_MULTIPLE_ROWS,
+    TAIL_TOO_LARGE,
     ErrorCode,
     SeamlineError,
 )
@@ -104,6 +111,8 @@ class SparkEngine:
 
     def _prepare(self, session: Any, query: EngineQuery) -> str:
         for name, tail in query.tails.items():
+            if isinstance(tail, SpilledTail):
+                raise SeamlineError(TAIL_TOO_LARGE, "a part of the tail is in files of the gateway")
             frame = (
                 self._tail(session, tail) if isinstance(tail, TailSource) else _local(session, tail)
             )

@@ -113,6 +113,7 @@ GROUPS = (
     config.AccessToken,
     config.AuthConfig,
     config.LimitsConfig,
+    config.TailConfig,
     config.SparkConfig,
     config.TokensConfig,
 )

@@ -1,0 +1,221 @@
+"""What followers serve is what a direct read gives, whatever has happened in between.
+
+Method: random histories of a small topic in memory (transactions that end either way or stay open,
+tombstones, bad records, markers, trimming, new partitions, tiering that moves the boundary on and a
+rollback that moves it back) are interleaved with statements that ask for random ranges under random
+filters. The same requests are answered by two followers of one gateway, with budgets from nothing
+to plenty so that segments are merged, spilled and let go, and by a read of the log itself: the same
+rows, the same count of records left out, the same named error.
+"""
+
+from __future__ import annotations
+
+import operator
+import pathlib
+import tempfile
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.tails import TOPIC, MemoryTail, rows_of, value
+
+from seamline.connectors.base import OffsetRange, Offsets
+from seamline.gateway.tails import TailRequest
+from seamline.sql import columns as names
+from seamline.sql.errors import SeamlineError
+from seamline.sql.predicates import And, Comparison, In, IsNull, Or, Predicate
+
+TABLES = ("one", "two")
+COMPARE: dict[str, Any] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+COLUMNS = ("id", "text", names.PARTITION, names.OFFSET, names.ERROR)
+
+leaves = st.one_of(
+    st.builds(
+        Comparison,
+        st.just("id"),
+        st.sampled_from(["=", "<>", "<", "<=", ">", ">="]),
+        st.integers(0, 60),
+    ),
+    st.builds(In, st.just("id"), st.tuples(st.integers(0, 60), st.integers(0, 60))),
+    st.builds(IsNull, st.just("text"), st.booleans()),
+)
+predicates = st.none() | st.recursive(
+    leaves,
+    lambda inner: st.builds(And, st.tuples(inner, inner)) | st.builds(Or, st.tuples(inner, inner)),
+    max_leaves=3,
+)
+steps = st.one_of(
+    st.tuples(st.just("produce"), st.integers(0, 1), st.integers(1, 6)),
+    st.tuples(st.just("bad"), st.integers(0, 1)),
+    st.tuples(st.just("tombstone"), st.integers(0, 1)),
+    st.tuples(st.just("transaction"), st.integers(0, 1), st.sampled_from(["abort", "commit", ""])),
+    st.tuples(st.just("finish"), st.booleans()),
+    st.tuples(st.just("tier"), st.integers(0, 8)),
+    st.tuples(st.just("trim")),
+    st.tuples(st.just("rollback")),
+    st.tuples(st.just("grow")),
+    st.tuples(st.just("read"), st.sampled_from(TABLES), predicates, st.integers(0, 6)),
+    st.tuples(st.just("keep"), st.sampled_from(TABLES)),
+    st.tuples(st.just("drop")),
+)
+
+
+class History:
+    """A topic, a boundary, and statements that are still being read."""
+
+    def __init__(self, tail: MemoryTail) -> None:
+        self.tail = tail
+        self.log = tail.log
+        self.numbers = 0
+        self.open: list[int] = []
+        self.boundaries: list[Offsets] = [tail.boundary]
+        self.kept: list[tuple[Any, list[dict[str, Any]]]] = []
+
+    def run(self, step: tuple[Any, ...]) -> None:
+        getattr(self, step[0])(*step[1:])
+
+    def produce(self, partition: int, count: int, transaction: int | None = None) -> None:
+        for _ in range(count):
+            self.numbers += 1
+            raw = value(self.numbers)
+            self.log.produce(TOPIC, partition, raw, transaction=transaction)
+
+    def bad(self, partition: int) -> None:
+        self.log.produce(TOPIC, partition, b'{"id": "text"}')
+
+    def tombstone(self, partition: int) -> None:
+        self.log.produce(TOPIC, partition, None)
+
+    def transaction(self, partition: int, end: str) -> None:
+        transaction = self.log.begin()
+        self.produce(partition, 2, transaction)
+        if end:
+            self.log.end_transaction(TOPIC, transaction, commit=end == "commit")
+        else:
+            self.open.append(transaction)
+
+    def finish(self, commit: bool) -> None:
+        if self.open:
+            self.log.end_transaction(TOPIC, self.open.pop(0), commit=commit)
+
+    def tier(self, offsets: int) -> None:
+        seam, _ = self.tail.seam()
+        moved = {p: min(end, seam.boundary[p] + offsets) for p, end in seam.end.items()}
+        self.tail.boundary = Offsets(moved)
+        self.boundaries.append(self.tail.boundary)
+
+    def trim(self) -> None:
+        """Retention takes what every snapshot that can be rolled back to has tiered."""
+        for partition, offset in self.boundaries[0].items():
+            self.log.delete_records(TOPIC, partition, offset)
+
+    def rollback(self) -> None:
+        if len(self.boundaries) > 1:
+            self.boundaries.pop()
+            self.tail.boundary = self.boundaries[-1]
+
+    def grow(self) -> None:
+        self.log.add_partitions(TOPIC)
+
+    def read(self, table: str, predicate: Predicate | None, cut: int) -> None:
+        request = self.tail.request(table=table, wanted=COLUMNS, predicate=predicate)
+        ranges = [
+            OffsetRange(r.partition, min(r.start + cut // 2, r.end_exclusive), r.end_exclusive)
+            for r in request.ranges[cut % 2 :]
+        ]
+        request = self.tail.request(
+            table=table, wanted=COLUMNS, predicate=predicate, ranges=[r for r in ranges if len(r)]
+        )
+        assert served(self.tail, request) == direct(self.tail, request)
+
+    def keep(self, table: str) -> None:
+        """A statement that reads its rows only later."""
+        request = self.tail.request(table=table, wanted=COLUMNS)
+        expected = direct(self.tail, request)
+        try:
+            self.kept.append((self.tail.read(request), expected["rows"]))
+        except SeamlineError as error:
+            assert error.code.name == expected["error"]
+
+    def drop(self) -> None:
+        if self.kept:
+            tail, expected = self.kept.pop(0)
+            assert rows_of(tail) == expected
+            tail.release()
+
+
+def served(tail: MemoryTail, request: TailRequest) -> dict[str, Any]:
+    try:
+        found = tail.read(request)
+    except SeamlineError as error:
+        return {"error": error.code.name, "rows": []}
+    rows = filtered(rows_of(found), request.predicate)
+    found.release()
+    return {"rows": rows, "skipped": found.skipped}
+
+
+def direct(tail: MemoryTail, request: TailRequest) -> dict[str, Any]:
+    try:
+        found = tail.direct(request)
+    except SeamlineError as error:
+        return {"error": error.code.name, "rows": []}
+    return {"rows": filtered(rows_of(found), request.predicate), "skipped": found.skipped}
+
+
+def filtered(rows: list[dict[str, Any]], predicate: Predicate | None) -> list[dict[str, Any]]:
+    """The rows for which the predicate is true: pruning may leave others in or out."""
+    return [row for row in rows if predicate is None or matches(row, predicate)]
+
+
+def matches(row: dict[str, Any], predicate: Predicate) -> bool:
+    """Whether the predicate is true for a row."""
+    match predicate:
+        case And(parts):
+            return all(matches(row, part) for part in parts)
+        case Or(parts):
+            return any(matches(row, part) for part in parts)
+        case IsNull(column, negated):
+            return (row[column] is None) != negated
+        case In(column, values):
+            return row[column] in values
+        case Comparison(column, sign, other):
+            found = row[column]
+            return found is not None and COMPARE[sign](found, other)
+    raise AssertionError(predicate)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(steps, min_size=1, max_size=40),
+    st.sampled_from(["fail", "null", "skip"]),
+    st.sampled_from([(1 << 30, 1 << 30), (1500, 1 << 30), (0, 1 << 30), (1500, 6000), (0, 0)]),
+)
+def test_followers_serve_what_the_log_holds(
+    history: list[tuple[Any, ...]], policy: str, budget: tuple[int, int]
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        tail = MemoryTail(
+            pathlib.Path(directory),
+            on_error=policy,
+            memory_bytes=budget[0],
+            disk_bytes=budget[1],
+        )
+        run = History(tail)
+        try:
+            for step in history:
+                run.run(step)
+            while run.kept:
+                run.drop()
+        finally:
+            tail.close()
+        assert tail.followers is not None
+        assert tail.followers.usage.memory_bytes == 0
+        assert tail.followers.usage.disk_bytes == 0
+        assert not list(pathlib.Path(directory).rglob("*.parquet"))
