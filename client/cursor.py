@@ -78,6 +78,7 @@ class Cursor:
         engine: str | None = None,
         token: str | None = None,
         after: str | Sequence[str] = (),
+        freshness: str | None = None,
         timeout: float | None = None,
         row_limit: int | None = None,
         dialect: str | None = None,
@@ -92,6 +93,7 @@ class Cursor:
             token: A token of an earlier receipt: the same rows again.
             after: Tokens the result must not fall behind: of writes (`seamline.write_token`), or
                 other connections' `last_token`.
+            freshness: `latest`, `bounded '500ms'` or `cached`.
             timeout: Seconds it may take.
             row_limit: Rows after which the result is cut off.
             dialect: Another dialect it is written in.
@@ -110,6 +112,7 @@ class Cursor:
             "engine": engine or self._connection.engine,
             "token": token,
             "after": self._after(after),
+            "freshness": freshness,
             "timeout": timeout,
             "row_limit": row_limit,
             "dialect": dialect,

@@ -30,6 +30,7 @@ _FORMATS = (*WRITERS, "parquet")
 @click.option("--token", help="A token of an earlier receipt: the same rows again.")
 @click.option("--after", multiple=True, help="A token the result must not fall behind.")
 @click.option("--timeout", type=float, help="Seconds the statement may take.")
+@click.option("--freshness", help="latest, \"bounded '500ms'\" or cached.")
 @click.option("--limit", type=int, help="Rows after which the result is cut off.")
 @click.option("--dialect", help="Another dialect the statement is written in.")
 @click.option("--param", "-p", multiple=True, help="A value for the next ? (text).")
@@ -54,6 +55,7 @@ def query(statement: str, format_: str, output: str | None, quiet: bool, **optio
             engine=options["engine"],
             token=options["token"],
             after=options["after"],
+            freshness=options["freshness"],
             timeout=options["timeout"],
             row_limit=options["limit"],
             dialect=options["dialect"],

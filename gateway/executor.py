@@ -203,6 +203,7 @@ def _request(plan: PhysicalPlan, tail: TailRead, pinned: Mapping[str, Pinned]) -
         wanted=tuple(sorted({column.name for scan in scans for column in scan.columns})),
         predicate=None if None in filters else Or(tuple(f for f in filters if f is not None)),
         present=table.present,
+        pinned_at=table.pinned_at,
         asked_at=table.asked_at,
     )
 

@@ -13,7 +13,7 @@ import dataclasses
 from seamline.gateway.config import Config
 from seamline.sql.errors import CATALOG_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
 
-VARIANTS = ("cold", "hot", "seam", "snapshots", "files")
+VARIANTS = ("cold", "hot", "seam", "snapshots", "files", "tail")
 INFORMATION_SCHEMA = "information_schema"
 
 

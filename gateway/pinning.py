@@ -30,8 +30,9 @@ from seamline.connectors.iceberg.boundary import boundary_of, foreign_change
 from seamline.connectors.kafka.decode import DecoderSpec
 from seamline.gateway import names, system
 from seamline.gateway.connections import Sources
+from seamline.gateway.freshness import LATEST, Freshness
 from seamline.gateway.names import TableName
-from seamline.gateway.tails import Tails
+from seamline.gateway.tails import HeldCut, Tails
 from seamline.gateway.tokens import NOTHING, After
 from seamline.planners import seam as seams
 from seamline.planners.logical import Kind, ScanFacts
@@ -73,8 +74,9 @@ class Pinned:
         cold: The loaded table, None without a cold side.
         decoder: How its records are decoded, None without a hot side.
         rows: The rows themselves, for tables made of the gateway's own knowledge.
-        present: Whether the seam is the present one, with ends that its log was asked for.
-        asked_at: On the monotonic clock, a moment before the log was asked for anything.
+        present: Whether the seam is the table's present one.
+        pinned_at: On the monotonic clock, a moment before the table was loaded.
+        asked_at: A moment before the log was asked for the ends; None when it was not.
     """
 
     relation: Relation
@@ -83,7 +85,8 @@ class Pinned:
     decoder: DecoderSpec | None = None
     rows: pa.Table | None = None
     present: bool = False
-    asked_at: float = 0.0
+    pinned_at: float = 0.0
+    asked_at: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -132,9 +135,10 @@ class _Pins:
 
     tables: Mapping[TableName, ColdTable]
     bounds: Mapping[_Topic, LogBounds]
+    cuts: Mapping[_Target, HeldCut]
     token: Mapping[tuple[str, ...], TokenSeam]
     seen: Mapping[tuple[str, ...], TokenSeam]
-    asked_at: float
+    pinned_at: float
     deadline: Deadline
 
 
@@ -153,6 +157,7 @@ class Pinner:
         *,
         token: Sequence[TokenSeam] = (),
         after: After = NOTHING,
+        freshness: Freshness = LATEST,
     ) -> list[Pinned]:
         """Pins each reference, in order.
 
@@ -162,12 +167,13 @@ class Pinner:
             deadline: The statement's.
             token: Seams to place again; tables they do not name are pinned as they are now.
             after: What tables pinned as they are now must not fall behind.
+            freshness: How fresh these must be.
 
         Raises:
             SeamlineError: named after the cause; see `planners.seam`.
         """
         targets = [self._target(reference, session) for reference in references]
-        return self._pin_all(targets, session, deadline, token, after)
+        return self._pin_all(targets, session, deadline, token, after, freshness)
 
     def pin_table(self, name: TableName, deadline: Deadline) -> Pinned:
         """Pins one table, as it is now.
@@ -176,7 +182,7 @@ class Pinner:
             SeamlineError: named after the cause; see `planners.seam`.
         """
         session = names.Session(name.catalog, "")
-        (pinned,) = self._pin_all([_Target(name, None)], session, deadline, (), NOTHING)
+        (pinned,) = self._pin_all([_Target(name, None)], session, deadline, (), NOTHING, LATEST)
         return pinned
 
     def _pin_all(
@@ -186,19 +192,27 @@ class Pinner:
         deadline: Deadline,
         token: Sequence[TokenSeam],
         after: After,
+        freshness: Freshness,
     ) -> list[Pinned]:
         tables = self._tables({target.name for target in targets})
-        asked = {target: _topic_of(target, tables) for target in targets}
-        floors = self._floors(asked, session, after)
-        asked_at = time.monotonic()
-        bounds = self._bounds(set(asked.values()) - {None}, floors, deadline)
+        topics = {target: _topic_of(target, tables) for target in targets}
+        floors = self._floors(topics, session, after)
+        by_token = {entry.table: entry for entry in token}
+        pinned_at = time.monotonic()
+        cuts = {}
+        if not freshness.asks_log:
+            present = [t for t in targets if t.version is None and t.name.full not in by_token]
+            cuts = self._cuts(present, tables, topics, floors, freshness)
+        asked = {topic for target, topic in topics.items() if target not in cuts}
+        bounds = self._bounds(asked - {None}, floors, deadline)
         tables = self._tables({target.name for target in targets})
         pins = _Pins(
             tables,
             bounds,
-            {entry.table: entry for entry in token},
+            cuts,
+            by_token,
             {entry.table: entry for entry in after.seen},
-            asked_at,
+            pinned_at,
             deadline,
         )
         pinned: dict[_Target, Pinned] = {}
@@ -271,6 +285,28 @@ class Pinner:
         name = names.resolve(tuple(text.split(".")), session, self._connections.config)
         return [part.lower() for part in name.full] == [part.lower() for part in full]
 
+    def _cuts(
+        self,
+        targets: Sequence[_Target],
+        tables: Mapping[TableName, ColdTable],
+        topics: Mapping[_Target, _Topic | None],
+        floors: Mapping[_Topic, Floor],
+        freshness: Freshness,
+    ) -> dict[_Target, HeldCut]:
+        """Ends that need not be asked of the log, for the tables of which enough is held here."""
+        found: dict[_Target, HeldCut] = {}
+        for target in targets:
+            topic = topics[target]
+            table = tables.get(target.name)
+            decoder = _decoder(table.state) if table is not None else None
+            if self._tails is None or table is None or topic is None or decoder is None:
+                continue
+            cut = self._tails.cut(table.state, decoder, freshness.age_s_max)
+            floor = floors.get(topic, Floor()).end
+            if cut is not None and all(cut.bounds.end.get(p, 0) >= o for p, o in floor.items()):
+                found[target] = cut
+        return found
+
     def _bounds(
         self, topics: set[_Topic | None], floors: Mapping[_Topic, Floor], deadline: Deadline
     ) -> dict[_Topic, LogBounds]:
@@ -284,6 +320,8 @@ class Pinner:
             answers = self._connections.log(cluster).bounds(sorted(wanted), isolation, deadline)
             found.update({_Topic(cluster, t, isolation): a for t, a in answers.items()})
         for topic, floor in floors.items():
+            if topic not in found:
+                continue
             log = self._connections.log(topic.cluster)
             found[topic] = wait_until_visible(log, found[topic], floor, deadline)
         return found
@@ -302,7 +340,8 @@ class Pinner:
         binding = TopicBinding.from_properties(table.state.properties)
         if topic is None or binding is None:
             return self._pin_cold(target, table, binding, pins)
-        known = pins.bounds.get(topic)
+        cut = pins.cuts.get(target)
+        known = cut.bounds if cut is not None else pins.bounds.get(topic)
         if known is None:
             raise SeamlineError(READ_CONFLICT, f"table {name.display} was bound to another topic")
         if isinstance(target.moment, datetime.datetime):
@@ -310,12 +349,13 @@ class Pinner:
         else:
             seam = self._seam(target, table.state, binding, known, pins)
         if name.variant in system.TABLE_VARIANTS:
-            relation, rows = system.about_table(name, table, seam)
+            follower = self._tails.follower_of(table.state) if self._tails is not None else None
+            relation, rows = system.about_table(name, table, seam, follower)
             return _system(name, relation, rows)
         kind: Kind = "hot" if name.variant == "hot" else "unified"
         schema = table.state.schemas[seam.schema_id]
         decoder = DecoderSpec(binding.topic, binding.format, binding.on_error, schema.columns)
-        facts = ScanFacts(kind, seam, binding)
+        facts = ScanFacts(kind, seam, binding, as_of=cut.as_of if cut is not None else None)
         if self._tails is not None:
             held, fits = self._tails.held(seam, decoder), self._tails.can_hold(seam)
             facts = dataclasses.replace(facts, held=held, can_be_held=fits)
@@ -325,7 +365,8 @@ class Pinner:
             cold=table,
             decoder=decoder,
             present=not seam.as_of and name.full not in pins.token,
-            asked_at=pins.asked_at,
+            pinned_at=pins.pinned_at,
+            asked_at=pins.pinned_at if cut is None else None,
         )
 
     def _seam(
@@ -395,7 +436,8 @@ class Pinner:
             relation=_relation(RAW_COLUMNS),
             facts=ScanFacts("hot", seam),
             decoder=DecoderSpec(topic, "raw", "fail", RAW_COLUMNS),
-            asked_at=pins.asked_at,
+            pinned_at=pins.pinned_at,
+            asked_at=pins.pinned_at,
         )
 
     def _pin_cold(
@@ -502,6 +544,15 @@ def _topic_of(target: _Target, tables: Mapping[TableName, ColdTable]) -> _Topic 
         return None
     binding = TopicBinding.from_properties(table.state.properties)
     return None if binding is None else _Topic(binding.cluster, binding.topic, binding.isolation)
+
+
+def _decoder(state: TableState) -> DecoderSpec | None:
+    """How the records of a table as it is now are decoded; None without a topic."""
+    binding = TopicBinding.from_properties(state.properties)
+    if binding is None:
+        return None
+    columns = state.schema.columns
+    return DecoderSpec(binding.topic, binding.format, binding.on_error, columns)
 
 
 def _relation(fields: tuple[Field, ...]) -> Relation:

@@ -24,6 +24,7 @@ from seamline.connectors.base import (
 from seamline.gateway.batches import Batches
 from seamline.gateway.connections import Sources
 from seamline.gateway.executor import Execution, Executor
+from seamline.gateway.freshness import LATEST, Freshness
 from seamline.gateway.names import Session
 from seamline.gateway.pinning import Pinned, Pinner
 from seamline.gateway.tokens import NOTHING, After
@@ -73,6 +74,7 @@ class QueryRequest:
         token: Seams to place again.
         after: What it must not fall behind.
         now: The moment it was asked.
+        freshness: How fresh the rows must be.
     """
 
     tree: exp.Expr
@@ -81,6 +83,7 @@ class QueryRequest:
     token: Sequence[TokenSeam]
     after: After
     now: datetime.datetime
+    freshness: Freshness = LATEST
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,6 +116,7 @@ class Pins(Protocol):
         *,
         token: Sequence[TokenSeam] = (),
         after: After = NOTHING,
+        freshness: Freshness = LATEST,
     ) -> list[Pinned]:
         """See `Pinner.pin`."""
 
@@ -161,8 +165,14 @@ class Queries:
         found = references(request.tree)
         as_of = datetime.datetime.now(datetime.UTC)
         pinned = self._pinner.pin(
-            found, request.session, deadline, token=request.token, after=request.after
+            found,
+            request.session,
+            deadline,
+            token=request.token,
+            after=request.after,
+            freshness=request.freshness,
         )
+        as_of = min([as_of, *(t.facts.as_of for t in pinned if t.facts.as_of is not None)])
         query = self._qualify(request.tree, [table.relation for table in pinned], now=request.now)
         by_id = {scan.scan_id: table for scan, table in zip(query.scans, pinned, strict=True)}
         logical = optimize(bind(query, {s: table.facts for s, table in by_id.items()}))

@@ -13,6 +13,7 @@ from typing import Any
 
 from seamline.connectors.kafka.tail import Tail
 from seamline.gateway.config import Config
+from seamline.gateway.freshness import Freshness
 from seamline.gateway.pinning import Pinned
 from seamline.planners.physical import PhysicalPlan
 from seamline.planners.seam import Seam
@@ -22,6 +23,7 @@ def receipt(
     plan: PhysicalPlan,
     tails: Mapping[tuple[str, ...], Tail],
     *,
+    freshness: Freshness,
     as_of: datetime.datetime,
     token: str,
     session: str,
@@ -32,7 +34,8 @@ def receipt(
     Args:
         plan: The plan it ran by.
         tails: What was read here of the log, by the key of the seam.
-        as_of: The moment the ends were read: every record committed before it is reflected.
+        freshness: How fresh the rows had to be.
+        as_of: Every record committed before this moment is reflected.
         token: Repeats the read.
         session: Passed on as `after`, keeps later reads from falling behind this one.
         retries: How often the tables had to be pinned again before the first row.
@@ -41,6 +44,7 @@ def receipt(
         "engine": plan.route.engine,
         "engine_reason": plan.route.reason,
         "as_of": as_of.isoformat(),
+        "freshness": freshness.text,
         "retries": retries,
         "rows_cold": plan.estimate.cold_rows,
         "rows_hot": sum(tail.records for tail in tails.values()),

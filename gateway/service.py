@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from seamline.connectors.base import Engine
 from seamline.connectors.duckdb.engine import DuckDBEngine
-from seamline.gateway import names, receipts, tokens
+from seamline.gateway import freshness, names, receipts, tokens
 from seamline.gateway.commands import Commands, Rows
 from seamline.gateway.config import Config
 from seamline.gateway.connections import Connections
@@ -39,6 +39,7 @@ from seamline.gateway.queries import Planned, Queries, QueryRequest, Running
 from seamline.gateway.results import ResultSpool
 from seamline.gateway.spark import spark_engine
 from seamline.gateway.statements import FINAL, State, Statement, StatementRequest
+from seamline.gateway.tail_metrics import tail_metrics
 from seamline.gateway.tails import followers
 from seamline.gateway.tokens import TokenSigner, kept_secret
 from seamline.planners.explain import explain
@@ -236,6 +237,11 @@ class Service:
         finally:
             deadline.close()
 
+    def metrics_text(self) -> str:
+        """Every metric, as `/metrics` gives it."""
+        text = self.metrics.text()
+        return text + tail_metrics(self._followers) if self._followers is not None else text
+
     def close(self) -> None:
         """Cancels what runs, waits for it, and lets everything go."""
         with self._lock:
@@ -305,6 +311,7 @@ class Service:
             engine=request.engine,
             token=seams,
             after=self._signer.after(request.after, statement.principal),
+            freshness=freshness.parse(request.freshness),
             now=datetime.datetime.fromtimestamp(statement.submitted_at, datetime.UTC),
         )
 
@@ -327,6 +334,7 @@ class Service:
         statement.receipt = receipts.receipt(
             plan,
             running.execution.tails,
+            freshness=request.freshness,
             as_of=running.planned.as_of,
             token=self._signer.sign(seen, statement.principal),
             session=self._signer.sign(

@@ -43,6 +43,7 @@ class StatementRequest:
         engine: `auto`, `duckdb` or `spark`.
         token: A token of an earlier receipt: the same rows again.
         after: Tokens it must not fall behind: of the session, and of writes.
+        freshness: `latest`, `bounded '500ms'` or `cached`; None means the first.
         timeout_s: Seconds it may take; None means the gateway's limit.
         row_limit: Rows after which the result is cut off, and says so.
     """
@@ -55,6 +56,7 @@ class StatementRequest:
     engine: str = "auto"
     token: str | None = None
     after: tuple[str, ...] = ()
+    freshness: str | None = None
     timeout_s: float | None = None
     row_limit: int | None = None
 

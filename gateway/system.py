@@ -6,6 +6,7 @@ They are relations like any other: bound, filtered and joined by the engine.
     t$seam        the seam the statement itself reads t with, a row per partition
     t$snapshots   the snapshots that are kept
     t$files       the data files of the current snapshot
+    t$tail        what the gateway holds of t's log, a row per partition
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import pyarrow as pa
 
 from seamline.connectors.base import ColdTable, ScanRequest, TopicBinding
 from seamline.connectors.iceberg.boundary import decode
+from seamline.connectors.kafka.follower import Follower
+from seamline.connectors.kafka.status import status
 from seamline.gateway.connections import Sources
 from seamline.gateway.names import INFORMATION_SCHEMA, TableName
 from seamline.planners.seam import Seam
@@ -26,7 +29,7 @@ from seamline.sql.errors import TABLE_NOT_FOUND, SeamlineError
 from seamline.sql.qualify import Relation
 from seamline.sql.types import Field, Type
 
-TABLE_VARIANTS = frozenset({"seam", "snapshots", "files"})
+TABLE_VARIANTS = frozenset({"seam", "snapshots", "files", "tail"})
 
 
 def is_system(name: TableName) -> bool:
@@ -111,11 +114,15 @@ def column_rows(fields: Sequence[Field]) -> list[tuple[str, int, str, str, bool]
     ]
 
 
-def about_table(name: TableName, table: ColdTable, seam: Seam) -> tuple[Relation, pa.Table]:
+def about_table(
+    name: TableName, table: ColdTable, seam: Seam, follower: Follower | None = None
+) -> tuple[Relation, pa.Table]:
     """A table about a table."""
     match name.variant:
         case "seam":
             return _seam_table(seam)
+        case "tail":
+            return _tail_table(seam, follower)
         case "snapshots":
             return _snapshots_table(table)
     return _files_table(table)
@@ -138,6 +145,38 @@ def _seam_table(seam: Seam) -> tuple[Relation, pa.Table]:
             for p, end in seam.end.items()
         ],
     )
+
+
+def _tail_table(seam: Seam, follower: Follower | None) -> tuple[Relation, pa.Table]:
+    shape: dict[str, Type] = {
+        "partition": types.INTEGER,
+        "state": types.VARCHAR,
+        "held_from": types.BIGINT,
+        "position": types.BIGINT,
+        "end": types.BIGINT,
+        "lag": types.BIGINT,
+        "segments": types.BIGINT,
+        "segments_on_disk": types.BIGINT,
+        "rows": types.BIGINT,
+        "memory_bytes": types.BIGINT,
+        "disk_bytes": types.BIGINT,
+        "error": types.VARCHAR,
+    }
+    if follower is None:
+        empty = [
+            (p, "not followed", None, None, end, end - seam.boundary[p], 0, 0, 0, 0, 0, None)
+            for p, end in seam.end.items()
+        ]
+        return _table(shape, empty)
+    state = follower.state.value
+    error = str(follower.error) if follower.error is not None else None
+    rows = []
+    for p in status(follower):
+        end = max(p.end, seam.end.get(p.partition, 0))
+        kept = (p.segments, p.segments_on_disk, p.rows, p.memory_bytes, p.disk_bytes)
+        place = (p.held_from, p.position, end, end - p.position)
+        rows.append((p.partition, state, *place, *kept, error))
+    return _table(shape, rows)
 
 
 def _snapshots_table(table: ColdTable) -> tuple[Relation, pa.Table]:

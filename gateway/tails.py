@@ -13,11 +13,20 @@ is not followed: its tail is all of it.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import pathlib
+import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from seamline.connectors.base import Deadline, HotLog, OffsetRange, Offsets
+from seamline.connectors.base import (
+    Deadline,
+    HotLog,
+    LogBounds,
+    OffsetRange,
+    Offsets,
+    TableState,
+)
 from seamline.connectors.kafka.decode import DecoderSpec
 from seamline.connectors.kafka.follower import Follower
 from seamline.connectors.kafka.followers import Budget, Followers
@@ -50,8 +59,9 @@ class TailRequest:
         decoder: How records are decoded.
         wanted: Columns to keep.
         predicate: Rows for which it is not true may be left out.
-        present: Whether the seam is the table's present one, with ends that the log was asked for.
-        asked_at: A moment on the monotonic clock before the log was asked for the ends.
+        present: Whether the seam is the table's present one.
+        pinned_at: A moment on the monotonic clock before the table was loaded.
+        asked_at: A moment before the log was asked for the ends; None when it was not.
     """
 
     seam: Seam
@@ -61,7 +71,21 @@ class TailRequest:
     wanted: tuple[str, ...]
     predicate: Predicate | None
     present: bool
-    asked_at: float
+    pinned_at: float
+    asked_at: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HeldCut:
+    """Ends of a topic that were not asked of the log.
+
+    Attributes:
+        bounds: What is held here, as the log would say it.
+        as_of: Every record committed before this moment is below the ends.
+    """
+
+    bounds: LogBounds
+    as_of: datetime.datetime
 
 
 class TailRows(Protocol):
@@ -140,7 +164,8 @@ class Tails:
             wanted=tuple(columns),
             predicate=None,
             present=False,
-            asked_at=0.0,
+            pinned_at=0.0,
+            asked_at=None,
         )
         self._begin(request)
         tail = self.get(request, deadline)
@@ -160,7 +185,7 @@ class Tails:
         if follower is None or not request.ranges:
             return self._read_log(request, request.ranges, deadline)
         with follower.holding(request.seam.boundary):
-            if request.present:
+            if request.present and request.asked_at is not None:
                 ends = {r.partition: r.end_exclusive for r in request.seam.hot_ranges}
                 follower.asked(request.asked_at, Offsets(ends))
             note = self._wait(follower, request, deadline)
@@ -184,10 +209,15 @@ class Tails:
         subject = _subject(seam, request.decoder)
         if request.present and self.can_hold(seam):
             return self.followers.follow(
-                subject, seam.cluster, seam.boundary, seam.epochs, request.asked_at
+                subject, seam.cluster, seam.boundary, seam.epochs, request.pinned_at
             )
         found = self.followers.find(seam.table)
         return found if found is not None and found.subject == subject else None
+
+    def follower_of(self, state: TableState) -> Follower | None:
+        """The follower a table has now."""
+        found = self.followers.find(state.name) if self.followers is not None else None
+        return found if found is not None and found.subject.table_uuid == state.uuid else None
 
     def _begin(self, request: TailRequest) -> None:
         """Starts to follow a table that is not followed, for somebody who will ask again."""
@@ -220,6 +250,41 @@ class Tails:
             }
         )
 
+    def cut(
+        self, state: TableState, decoder: DecoderSpec, age_s_max: float | None
+    ) -> HeldCut | None:
+        """Ends of a table's topic that can be read here at once.
+
+        Args:
+            state: The table as it is now.
+            decoder: How its records are decoded.
+            age_s_max: How old they may be; None for any age.
+
+        Returns:
+            None when what is held is older or not of the table as it is now.
+        """
+        found = self.follower_of(state)
+        cut = found.cut(age_s_max) if found is not None else None
+        if found is None or cut is None:
+            return None
+        lineage = found.subject.lineage
+        if lineage != dataclasses.replace(
+            lineage, decoder=decoder, schema_id=state.current_schema_id
+        ):
+            return None
+        ends, complete_at = cut
+        age = datetime.timedelta(seconds=time.monotonic() - complete_at)
+        bounds = LogBounds(
+            topic=decoder.topic,
+            topic_id=lineage.topic_id,
+            cluster_id="",
+            start=Offsets(),  # what is held needs no log; for what is not, the log is looked at
+            end=ends,
+            high_watermark=ends,
+            isolation=lineage.isolation,
+        )
+        return HeldCut(bounds, datetime.datetime.now(datetime.UTC) - age)
+
     def _wait(self, follower: Follower, request: TailRequest, deadline: Deadline) -> str:
         """Waits for the follower if that is worth it; says why it may not have everything."""
         missing = _length(follower.missing(request.ranges))
@@ -241,7 +306,7 @@ class Tails:
             rest = self._read_log(request, taken.missing, deadline)
         if taken.cuts:
             ends = _ends_held(request.ranges, taken.missing)
-            follower.confirm(ends, request.asked_at, deadline)
+            follower.confirm(ends, request.asked_at or 0.0, deadline)
         return assemble(taken.cuts, rest, request.decoder, request.wanted, request.predicate)
 
     def _read_log(

@@ -79,6 +79,8 @@ def _hot(scan: Scan) -> str:
     )
     if held:
         text += f", {held:,} held here"
+    if scan.facts.as_of is not None:
+        text += f", as of {scan.facts.as_of.isoformat()}"
     if scan.pruned_by:
         text += f", pruned by {', '.join(scan.pruned_by)}"
     return text

@@ -7,6 +7,7 @@ prove stays as it is, and the query keeps its own filters whatever a scan has pu
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
@@ -29,6 +30,7 @@ class ScanFacts:
         binding: The topic behind it, None without one.
         offsets_at: Per moment (milliseconds) asked for, the first offset at or after it.
         held: Exclusive ends up to which the gateway holds the tail already, per partition.
+        as_of: What moment the ends reflect, when they were not asked of the log.
         can_be_held: Whether the whole tail would fit into what the gateway may hold.
     """
 
@@ -38,6 +40,7 @@ class ScanFacts:
     offsets_at: Mapping[int, Offsets] = dataclasses.field(default_factory=dict, hash=False)
     held: Offsets = dataclasses.field(default_factory=Offsets)
     can_be_held: bool = False
+    as_of: datetime.datetime | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

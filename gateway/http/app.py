@@ -95,7 +95,7 @@ def create_app(service: Service) -> flask.Flask:
 
     @app.get("/metrics")
     def _metrics() -> flask.Response:
-        return flask.Response(service.metrics.text(), mimetype="text/plain")
+        return flask.Response(service.metrics_text(), mimetype="text/plain")
 
     app.register_blueprint(statements.blueprint(service))
     app.register_blueprint(seams.blueprint(service))

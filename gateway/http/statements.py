@@ -47,6 +47,7 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
     "engine": (str,),
     "token": (str,),
     "after": (str, list),
+    "freshness": (str,),
     "timeout": (int, float),
     "wait_timeout": (int, float),
     "on_wait_timeout": (str,),
@@ -263,6 +264,7 @@ def _request(body: Mapping[str, Any]) -> StatementRequest:
         engine=body.get("engine", "auto"),
         token=body.get("token"),
         after=_tokens(body.get("after")),
+        freshness=body.get("freshness"),
         timeout_s=body.get("timeout"),
         row_limit=limit,
     )
