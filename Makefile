@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RECORDS ?= 1000000
 TESTS ?= tests
+BENCH ?= group_by
 FAST := not integration and not spark
 
 export PYTHONPATH :=
@@ -42,6 +43,9 @@ test-fast: $(READY) ## The tests that start neither broker nor Spark
 
 golden: $(READY) ## Rewrite the expected halves of text tests; read the diff
 	$(BIN)/python -m pytest tests/slt tests/golden --rewrite
+
+bench: $(READY) ## Benchmarks, both sides in one run (BENCH=group_by for one)
+	@for one in $(BENCH); do echo "== $$one"; $(BIN)/python benchmarks/$$one.py || exit 1; done
 
 helm: $(READY) ## Lint the chart and render its examples (Helm from PATH, or built with Go)
 	$(BIN)/python helm/check

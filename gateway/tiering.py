@@ -16,12 +16,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from seamline.connectors.base import TopicBinding
+from seamline.connectors.base import NoDeadline, TopicBinding
 from seamline.connectors.spark.settings import environment
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.connectors.tiering import Outcome, Step, tier_once
 from seamline.gateway.connections import Connections
-from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.names import TableName
 from seamline.gateway.spark import settings
 from seamline.sql.errors import (
@@ -32,7 +31,6 @@ from seamline.sql.errors import (
 )
 
 _LOG = logging.getLogger("seamline.tiering")
-REQUEST_S = 60.0
 CONFLICT_RETRIES = 5
 
 
@@ -167,11 +165,8 @@ class TieringApplication:
 
     def _step(self, name: TableName) -> Step:
         table = self._table(name)
-        deadline = StatementDeadline(REQUEST_S)
-        try:
-            return tier_once(table[0], table[1], deadline, records_max=self._records_max)
-        finally:
-            deadline.close()
+        # requests to the log have limits of their own; a batch takes as long as it is large
+        return tier_once(table[0], table[1], NoDeadline(), records_max=self._records_max)
 
     def _table(self, name: TableName) -> tuple[SparkTierTable, Any]:
         catalog = self._connections.catalog(name.catalog)

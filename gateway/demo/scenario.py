@@ -11,7 +11,6 @@ import dataclasses
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -28,6 +27,7 @@ from seamline.gateway.connections import Connections
 from seamline.gateway.deadline import no_deadline
 from seamline.gateway.demo import bids
 from seamline.gateway.demo.bids import BidProducer
+from seamline.gateway.local.ports import free_port
 from seamline.gateway.local.stack import LocalStack
 from seamline.sql.errors import LOCAL_STACK_FAILED, SeamlineError
 
@@ -181,7 +181,7 @@ class Demo:
         return process
 
     def _start_gateway(self) -> str:
-        port = _free_port()
+        port = free_port()
         process = self._start("serve", "--port", str(port))
         url = f"http://127.0.0.1:{port}"
         ends_at = time.monotonic() + _WAIT_S
@@ -306,10 +306,3 @@ def _produce_auctions(bootstrap_servers: str) -> None:
     for value in bids.auctions():
         producer.produce("auctions", value)
     producer.flush(30)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -69,3 +69,11 @@ def _first_free(preferred: int | None, excluded: int | None) -> int:
     raise SeamlineError(
         PORT_TAKEN, f"no port from {_SEARCHED.start} to {_SEARCHED.stop - 1} is free"
     )
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,165 @@
+"""How benchmarks measure: pairs in one run, interleaved, equal results first, with intervals.
+
+A side is a function that does the work and gives its result. Intervals are those of the median's
+order statistics, so nothing is assumed of how times are distributed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import platform
+import resource
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+RESULTS = pathlib.Path(__file__).resolve().parent / "results"
+REPEATS = 9
+
+Side = Callable[[], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+    """Times of one side.
+
+    Attributes:
+        wall_s: Seconds of each run.
+        cpu_s: Seconds of processor time of each run, of this process and the ones it names.
+    """
+
+    wall_s: Sequence[float]
+    cpu_s: Sequence[float]
+
+    @property
+    def median_s(self) -> float:
+        """Median of the wall times."""
+        return statistics.median(self.wall_s)
+
+    @property
+    def interval_s(self) -> tuple[float, float]:
+        """95 % interval of the median, by order statistics."""
+        ordered = sorted(self.wall_s)
+        n = len(ordered)
+        reach = 1.96 * math.sqrt(n) / 2
+        low, high = max(0, math.floor(n / 2 - reach)), min(n - 1, math.ceil(n / 2 + reach) - 1)
+        return ordered[low], ordered[high]
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Two sides measured together.
+
+    Attributes:
+        name: What was measured.
+        ours: Our side.
+        theirs: The other.
+        goal: Greatest ratio of ours to theirs that is wanted.
+        notes: Sizes and whatever else belongs to the figure.
+    """
+
+    name: str
+    ours: Timing
+    theirs: Timing
+    goal: float
+    notes: dict[str, Any]
+
+    @property
+    def ratio(self) -> float:
+        """Ours to theirs."""
+        return self.ours.median_s / self.theirs.median_s
+
+
+def compare(
+    name: str,
+    ours: Side,
+    theirs: Side,
+    *,
+    goal: float,
+    processes: Sequence[int] = (),
+    repeats: int = REPEATS,
+    notes: dict[str, Any] | None = None,
+) -> Comparison:
+    """Measures both sides, after their results have been found equal.
+
+    Args:
+        name: What is measured.
+        ours: Our side.
+        theirs: The other.
+        goal: Greatest ratio wanted.
+        processes: Other processes whose processor time counts to a side.
+        repeats: Runs of each side.
+        notes: Goes with the figure.
+
+    Raises:
+        AssertionError: when the results differ.
+    """
+    first, second = ours(), theirs()
+    assert first == second, f"{name}: results differ: {first!r} and {second!r}"
+    times: dict[str, list[tuple[float, float]]] = {"ours": [], "theirs": []}
+    for number in range(repeats):
+        sides = [("ours", ours), ("theirs", theirs)]
+        for label, side in sides if number % 2 == 0 else reversed(sides):
+            times[label].append(_timed(side, processes))
+    found = {
+        label: Timing([wall for wall, _ in pairs], [cpu for _, cpu in pairs])
+        for label, pairs in times.items()
+    }
+    return Comparison(name, found["ours"], found["theirs"], goal, notes or {})
+
+
+def report(comparisons: Sequence[Comparison], file: str) -> None:
+    """Prints a table and writes it, with every single time, to `results/`."""
+    lines = [
+        "| what | ours | theirs | ratio | goal | CPU ours | CPU theirs |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for c in comparisons:
+        verdict = "met" if c.ratio <= c.goal else "**missed**"
+        lines.append(
+            f"| {c.name} | {_text(c.ours)} | {_text(c.theirs)} | {c.ratio:.2f} "
+            f"| ≤ {c.goal:g} {verdict} | {statistics.median(c.ours.cpu_s):.3f} s "
+            f"| {statistics.median(c.theirs.cpu_s):.3f} s |"
+        )
+    print("\n".join(lines))
+    body = {
+        "machine": {"cores": os.cpu_count(), "python": platform.python_version()},
+        "comparisons": [
+            {**dataclasses.asdict(c), "ratio": c.ratio, "met": c.ratio <= c.goal}
+            for c in comparisons
+        ],
+    }
+    write(file, body, "\n".join(lines))
+
+
+def write(file: str, body: dict[str, Any], text: str) -> None:
+    """Writes figures to `results/FILE.json` and `.md`."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{file}.json").write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+    (RESULTS / f"{file}.md").write_text(text + "\n", encoding="utf-8")
+
+
+def _text(timing: Timing) -> str:
+    low, high = timing.interval_s
+    return f"{timing.median_s:.3f} s ({low:.3f} to {high:.3f})"
+
+
+def _timed(side: Side, processes: Sequence[int]) -> tuple[float, float]:
+    cpu, started = _cpu_s(processes), time.perf_counter()
+    side()
+    return time.perf_counter() - started, _cpu_s(processes) - cpu
+
+
+def _cpu_s(processes: Sequence[int]) -> float:
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    total = own.ru_utime + own.ru_stime
+    tick = os.sysconf("SC_CLK_TCK")
+    for process in processes:
+        fields = pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+        total += (int(fields[11]) + int(fields[12])) / tick
+    return total

@@ -1,0 +1,129 @@
+"""What benchmarks stand on: a local stack, a table of bids of which a part is tiered, a gateway."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import seamline
+from seamline.gateway.demo import bids
+from seamline.gateway.demo.bids import BidProducer
+from seamline.gateway.local.ports import free_port
+from seamline.gateway.local.stack import LocalStack
+
+_WAIT_S = 120.0
+
+
+class Stand:
+    """A running stack with a table `bids`.
+
+    Attributes:
+        producer: Knows every bid that was produced.
+        gateway: The gateway's process.
+        url: Its address.
+    """
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._directory = directory
+        self._stack = LocalStack(directory)
+        status = self._stack.up(say)
+        assert status.bootstrap_servers is not None
+        self.bootstrap_servers = status.bootstrap_servers
+        self._environment = {**os.environ, "SEAMLINE_CONFIG": str(status.config_file)}
+        self.producer = BidProducer(self.bootstrap_servers, "bids")
+        self._create()
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        with (directory / "serve.log").open("wb") as log:
+            self.gateway = subprocess.Popen(
+                [sys.executable, "-m", "seamline.cli", "serve", "--port", str(port)],
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+            )
+        self._wait_for_gateway()
+
+    @property
+    def gateway_processes(self) -> list[int]:
+        """The gateway's processes."""
+        found = subprocess.run(
+            ["pgrep", "-P", str(self.gateway.pid)], capture_output=True, text=True, check=False
+        )
+        return [self.gateway.pid, *(int(line) for line in found.stdout.split())]
+
+    def fill(self, cold: int, hot: int) -> None:
+        """Produces bids, tiers the first part of them, and leaves the rest in the log."""
+        self._produce(cold)
+        say(f"tiering {cold:,} bids")
+        self.run("tier", "bids", "--once", "--max-records", "1000000")
+        self._produce(hot)
+
+    def run(self, *arguments: str) -> None:
+        """Runs a command of ours to its end."""
+        done = subprocess.run(
+            [sys.executable, "-m", "seamline.cli", *arguments],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+
+    def close(self) -> None:
+        """Ends everything."""
+        self.gateway.terminate()
+        self.gateway.wait(60)
+        self._stack.down(lambda _: None)
+
+    def _produce(self, count: int) -> None:
+        target = self.producer.sent + count
+        while self.producer.sent < target:
+            self.producer.produce(min(200_000, target - self.producer.sent))
+            say(f"produced {self.producer.sent:,} bids")
+        self.producer.flush()
+
+    def _create(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        for future in admin.create_topics([NewTopic("bids", bids.PARTITIONS)]).values():
+            future.result(30)
+        self.run(
+            "table", "create", "bids", "--topic", "bids", "--schema", bids.BIDS_COLUMNS,
+            "--key", "auction", "--key-partitioner", "murmur2",
+        )  # fmt: skip
+
+    def _wait_for_gateway(self) -> None:
+        ends_at = time.monotonic() + _WAIT_S
+        while True:
+            try:
+                with seamline.connect(self.url) as connection:
+                    connection.execute("SELECT 1")
+                    return
+            except seamline.OperationalError:
+                if time.monotonic() > ends_at or self.gateway.poll() is not None:
+                    raise
+
+
+@contextlib.contextmanager
+def stand() -> Iterator[Stand]:
+    """A stand in a folder of its own, gone afterwards."""
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="seamline-bench-"))
+    running = Stand(directory)
+    try:
+        yield running
+    finally:
+        running.close()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def say(line: str) -> None:
+    """Shows progress."""
+    print(line, file=sys.stderr, flush=True)
