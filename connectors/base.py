@@ -65,7 +65,14 @@ class Offsets(Mapping[int, int]):
         Raises:
             ValueError: when a key or a value is not a whole number.
         """
-        return cls({int(partition): int(offset) for partition, offset in body.items()})
+        return cls({int(p): _whole(offset) for p, offset in body.items()})
+
+
+def _whole(offset: Any) -> int:
+    """JSON's 1.5, true and "7" are no offsets, though Python makes integers of them."""
+    if type(offset) is not int:
+        raise ValueError(f"{offset!r} is not a whole number")
+    return offset
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
