@@ -42,7 +42,7 @@ test-fast: $(READY) ## The tests that start neither broker nor Spark
 	$(BIN)/python -m pytest $(TESTS) -m "$(FAST)"
 
 golden: $(READY) ## Rewrite the expected halves of text tests; read the diff
-	$(BIN)/python -m pytest tests/slt tests/golden --rewrite
+	$(BIN)/python -m pytest tests/slt tests/golden tests/unit/test_docs.py --rewrite
 
 bench: $(READY) ## Benchmarks, both sides in one run (BENCH=group_by for one)
 	@for one in $(BENCH); do echo "== $$one"; $(BIN)/python benchmarks/$$one.py || exit 1; done
