@@ -208,7 +208,23 @@ def _uuid_text(expression: str, field: pa.Field) -> str:
 def _tail_columns(columns: Sequence[Field]) -> str:
     if not columns:
         return 'NULL AS "__none"'
-    return ", ".join(quoted(column.name.lower()) for column in columns)
+    return ", ".join(_tail_column(column) for column in columns)
+
+
+_FILTERED_OTHERWISE_BY_ARROW: tuple[Type, ...] = (*types.FLOATS, types.TIMESTAMP_TZ)
+
+
+def _tail_column(column: Field) -> str:
+    """A column of the tail; an expression where a plain one would be filtered wrongly.
+
+    DuckDB hands filters on plain columns, a join's included, to Arrow. There NaN is not the
+    greatest number, so rows would be lost until they are tiered, and a list of instants asks for
+    a library that is not installed.
+    """
+    name = quoted(column.name.lower())
+    if any(types.contains(column.type, kind) for kind in _FILTERED_OTHERWISE_BY_ARROW):
+        return f"CASE WHEN {name} IS NULL THEN NULL ELSE {name} END AS {name}"
+    return name
 
 
 def _tail_files_sql(columns: Sequence[Field], files: Sequence[TailFile]) -> Iterator[str]:

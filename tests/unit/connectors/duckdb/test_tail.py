@@ -1,0 +1,120 @@
+"""Goal: a row is filtered alike whether it is still in the log or in a file.
+
+Method: the same rows once as a decoded tail and once as a Parquet file, asked the same questions
+through the real engine: every comparison with every value at the edges of a type, lists, joins and
+subqueries, which DuckDB turns into filters of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import itertools
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from seamline.connectors.base import ColdPlan, DataFile, EngineQuery, EngineScan, NoDeadline
+from seamline.connectors.duckdb.engine import DuckDBEngine
+from seamline.sql import parse, types
+from seamline.sql.qualify import BoundQuery, Relation, qualify, references
+from seamline.sql.types import BIGINT, Field, arrow_field
+
+NOW = datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC)
+MOMENTS = [datetime.datetime(year, 1, 2, 3) for year in (1000, 2024, 9999)]
+NAN, INFINITY = float("nan"), float("inf")
+FLOATS = [1.5, NAN, INFINITY, -INFINITY, 0.0, -0.0]
+
+VALUES: dict[str, tuple[list[Any], list[str]]] = {
+    "bigint": ([1, -(2**63), 2**63 - 1], ["1", "-9223372036854775808", "9223372036854775807"]),
+    "double": (FLOATS, ["1.5e0", "nan()", "infinity()", "-infinity()", "0e0"]),
+    "real": (FLOATS, [f"CAST({v} AS real)" for v in ("1.5e0", "nan()", "infinity()", "0e0")]),
+    "decimal(9,2)": ([decimal.Decimal("1.50"), decimal.Decimal("-2.25")], ["1.50", "-2.25"]),
+    "varchar": (["", "a", "ab", "é", "😀"], ["''", "'a'", "'é'", "'😀'"]),
+    "varbinary": ([b"", b"a", b"\xff"], ["X''", "X'61'", "X'FF'"]),
+    "boolean": ([True, False], ["true", "false"]),
+    "date": ([m.date() for m in MOMENTS], [f"DATE '{m:%Y-%m-%d}'" for m in MOMENTS]),
+    "timestamp": (MOMENTS, [f"TIMESTAMP '{m}'" for m in MOMENTS]),
+    "timestamp with time zone": (
+        [m.replace(tzinfo=datetime.UTC) for m in MOMENTS],
+        [f"TIMESTAMP '{m} UTC'" for m in MOMENTS],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBEngine]:
+    spill = str(tmp_path_factory.mktemp("spill"))
+    running = DuckDBEngine(memory_bytes=1 << 28, threads=1, spill_directory=spill, spill_bytes=1)
+    yield running
+    running.close()
+
+
+def conditions(literals: list[str]) -> Iterator[str]:
+    for sign, one in itertools.product(["=", "<>", "<", "<=", ">", ">="], literals):
+        yield f"c {sign} {one}"
+    for one, other in itertools.pairwise([*literals, literals[0]]):
+        yield f"NOT (c < {one})"
+        yield f"r.c > {one}"
+        yield f"c BETWEEN {one} AND {other}"
+        yield f"c IN ({one}, {other})"
+        yield f"c NOT IN ({one}, {other})"
+        yield f"c > {one} OR c = {other}"
+    yield "c IS NULL"
+    yield "c IN (SELECT c FROM t WHERE n > 0)"
+    yield "c >= (SELECT min(c) FROM t WHERE n <> 1)"
+
+
+def query(sql: str, fields: tuple[Field, ...]) -> BoundQuery:
+    parsed = parse.parse(sql)
+    assert isinstance(parsed, parse.Query)
+    tables = [Relation(fields)] * len(references(parsed.tree))
+    return qualify(parsed.tree, tables, now=NOW)
+
+
+def answer(engine: DuckDBEngine, bound: BoundQuery, source: EngineScan, tail: pa.Table) -> Any:
+    schema = pa.schema([(c.name, types.to_arrow(c.type)) for c in bound.output])
+    scans = tuple(
+        dataclasses.replace(source, scan_id=scan.scan_id, columns=scan.columns)
+        for scan in bound.scans
+    )
+    stream = engine.run(EngineQuery(bound.tree, schema, scans, {"0": tail}), NoDeadline())
+    try:
+        return sorted(
+            row for b in stream.batches for row in zip(*b.to_pydict().values(), strict=True)
+        )
+    finally:
+        stream.close()
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_hot_and_cold_rows_pass_the_same_filters(
+    name: str, engine: DuckDBEngine, tmp_path: pathlib.Path
+) -> None:
+    type_ = types.parse(name)
+    fields = (
+        Field("n", BIGINT, 1),
+        Field("c", type_, 2),
+        Field("r", types.Row((Field("c", type_, 4),)), 3),
+    )
+    values, literals = VALUES[name]
+    rows = [{"n": n, "c": v, "r": {"c": v}} for n, v in enumerate([*values, None])]
+    table = pa.Table.from_pylist(rows, schema=pa.schema([arrow_field(f) for f in fields]))
+    pq.write_table(table, tmp_path / "f.parquet")
+    size = (tmp_path / "f.parquet").stat().st_size
+    physical = pq.read_schema(tmp_path / "f.parquet")
+    file = DataFile(str(tmp_path / "f.parquet"), "PARQUET", size, len(rows), physical=physical)
+    cold = EngineScan("", ("t",), (), cold=ColdPlan(1, (file,), 1, len(rows)))
+    hot = EngineScan("", ("t",), (), tail="0")
+    asked = [f"SELECT n, {n} AS m FROM t WHERE {w}" for n, w in enumerate(conditions(literals))]
+    asked += [
+        "SELECT a.n, b.n AS m FROM t a JOIN t b ON a.c = b.c WHERE b.n > 0",
+        f"SELECT a.n, b.n AS m FROM t a JOIN t b ON a.c = b.c AND a.c >= {literals[0]}",
+    ]
+    bound = query(" UNION ALL ".join(asked), fields)
+    assert answer(engine, bound, hot, table) == answer(engine, bound, cold, table)
