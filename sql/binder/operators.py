@@ -111,11 +111,11 @@ def _comparison_hint(left: Type, right: Type) -> str | None:
 
 def _bind_is(typer: Typer, node: exp.Is, scope: Scope) -> Typed:
     inner, type_ = typer.expression(node.this, scope)
-    if isinstance(node.expression, exp.Null):
-        return exp.Is(this=as_operand(inner), expression=exp.Null()), types.BOOLEAN
-    if isinstance(node.expression, exp.Boolean) and type_ == types.BOOLEAN:
-        return exp.Is(this=as_operand(inner), expression=node.expression), types.BOOLEAN
-    raise unsupported(node)
+    is_boolean = isinstance(node.expression, exp.Boolean) and type_ == types.BOOLEAN
+    if not isinstance(node.expression, exp.Null) and not is_boolean:
+        raise unsupported(node)
+    bound = exp.Is(this=as_operand(inner), expression=node.expression)
+    return _unless_negated(node, bound), types.BOOLEAN
 
 
 def _bind_between(typer: Typer, node: exp.Between, scope: Scope) -> Typed:
@@ -169,14 +169,21 @@ def _bind_like(typer: Typer, node: exp.Like, scope: Scope) -> Typed:
         if not coercion.can_coerce(type_, types.VARCHAR):
             raise SeamlineError(TYPE_MISMATCH, f"LIKE needs varchar, not {type_}", hint="")
         sides.append(as_operand(implicit_cast(inner, type_, types.VARCHAR)))
-    return exp.Like(this=sides[0], expression=sides[1]), types.BOOLEAN
+    return _unless_negated(node, exp.Like(this=sides[0], expression=sides[1])), types.BOOLEAN
 
 
 def _bind_escape(typer: Typer, node: exp.Escape, scope: Scope) -> Typed:
-    if not isinstance(node.this, exp.Like) or not is_text(node.expression, length=1):
+    like = node.this
+    if not isinstance(like, exp.Like) or not is_text(node.expression, length=1):
         raise SeamlineError(NOT_SUPPORTED, "ESCAPE needs one character, written out", hint="")
-    inner, _ = typer.expression(node.this, scope)
-    return exp.Escape(this=inner, expression=node.expression), types.BOOLEAN
+    inner, _ = typer.expression(exp.Like(this=like.this, expression=like.expression), scope)
+    escaped = exp.Escape(this=inner, expression=node.expression)
+    return _unless_negated(like, escaped), types.BOOLEAN
+
+
+def _unless_negated(node: exp.Expr, bound: exp.Expr) -> exp.Expr:
+    """NOT LIKE and IS NOT are flags of the node here, and a NOT around it in the canonical form."""
+    return exp.Not(this=bracketed(bound)) if node.args.get("negate") else bound
 
 
 def _bind_exists(typer: Typer, node: exp.Exists, scope: Scope) -> Typed:

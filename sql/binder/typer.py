@@ -26,6 +26,43 @@ QueryHandler: TypeAlias = (
 )
 
 
+_OPERANDS = frozenset({"this", "expression", "expressions"})
+_OPTIONS: Mapping[type[Any], frozenset[str]] = {
+    exp.Array: frozenset({"bracket_notation"}),
+    exp.AtTimeZone: frozenset({"zone"}),
+    exp.Between: frozenset({"low", "high", "symmetric"}),
+    exp.Case: frozenset({"ifs", "default"}),
+    exp.Cast: frozenset({"to", "safe"}),
+    exp.Column: frozenset({"table"}),
+    exp.Concat: frozenset({"safe", "coalesce"}),
+    exp.DPipe: frozenset({"safe"}),
+    exp.Div: frozenset({"typed", "safe"}),
+    exp.If: frozenset({"true", "false"}),
+    exp.In: frozenset({"query"}),
+    exp.Is: frozenset({"negate"}),
+    exp.Like: frozenset({"negate"}),
+    exp.Literal: frozenset({"is_string"}),
+    exp.StrPosition: frozenset({"substr"}),
+    exp.Subquery: frozenset({"alias"}),
+    exp.Substring: frozenset({"start", "length"}),
+    exp.Trim: frozenset({"position"}),
+    exp.TryCast: frozenset({"to", "safe", "requires_string"}),
+    exp.Window: frozenset({"partition_by", "order", "spec", "alias", "over"}),
+}
+"""What a node may carry beside its operands; its handler gives each of them its meaning."""
+
+
+def _check_options(node: exp.Expr) -> None:
+    """A flag or clause that no handler reads would change the meaning without a word.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED.
+    """
+    known = _OPERANDS | _OPTIONS.get(type(node), frozenset())
+    if any(value and name not in known for name, value in node.args.items()):
+        raise unsupported(node)
+
+
 class Typer:
     """Binds one query.
 
@@ -66,6 +103,7 @@ class Typer:
         for class_ in type(node).__mro__:
             handler = self._handlers.get(class_)
             if handler is not None:
+                _check_options(node)
                 return handler(self, node, scope)
         raise unsupported(node)
 

@@ -1,0 +1,26 @@
+"""Goal: what the files in tests/slt say holds before a broker or Spark is started.
+
+Method: every file on DuckDB alone; tests/slt has the same files agree on Spark and over HTTP.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+from support import slt
+from support.gateway import Gateway
+from support.sources import ROOT
+
+FILES = sorted((ROOT / "tests" / "slt").glob("*.slt"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_file(path: pathlib.Path, offline_gateway: Gateway) -> None:
+    route = offline_gateway.route("duckdb")
+    wrong = [
+        f"{path.name}:{case.line}\n{case.sql}\n--- says\n{slt.expected(case)}\n--- found\n{found}"
+        for case in slt.parse(path)
+        if "duckdb" not in case.skips and (found := slt.answer(case, route)) != slt.expected(case)
+    ]
+    assert not wrong, "\n\n".join(wrong)
