@@ -17,6 +17,12 @@ from seamline.sql.types import Array, Row, Type
 def bind_source(typer: Typer, node: exp.Expr, scope: Scope) -> exp.Expr:
     """One source of FROM or JOIN; its columns become visible in the scope."""
     name = node.alias_or_name
+    if node.args.get("joins"):
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "a join inside of another one is not supported",
+            hint="Write ON right after each JOIN, or put the inner join in a subquery.",
+        )
     match node:
         case exp.Table():
             columns, scan_id = _bind_table(typer, node, scope)
@@ -38,8 +44,6 @@ def bind_source(typer: Typer, node: exp.Expr, scope: Scope) -> exp.Expr:
     scope.sources[name] = columns
     if scan_id is not None:
         scope.scan_ids[name] = scan_id
-    for join in node.args.get("joins") or ():
-        bind_join(typer, join, scope)
     return node
 
 
