@@ -1,0 +1,218 @@
+"""Logical plans over two tiny unified tables, and what they answer.
+
+A scan gives the rows of its snapshot and of the ranges that it reads of the log, without those its
+predicate drops: the most that a tier may leave out. DuckDB computes the query over them, so plans
+before and after a rule can be compared by their rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from seamline.connectors.base import Offsets, TopicBinding
+from seamline.planners.bind import bind
+from seamline.planners.logical import LogicalPlan, Scan, ScanFacts
+from seamline.planners.rules.prune_tail_by_key import key_bytes, partition_of
+from seamline.planners.rules.prune_tail_by_time import moments
+from seamline.planners.seam import Seam
+from seamline.sql import columns, parse, predicates, render, types
+from seamline.sql.qualify import Relation, qualify, references
+from seamline.sql.types import Field
+from support.predicates import Row, keeps
+
+NOW = datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC)
+PARTITIONS = 2
+METADATA = tuple(
+    field
+    for field in columns.METADATA_FIELDS
+    if field.name in {columns.PARTITION, columns.OFFSET, columns.TIMESTAMP}
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A unified table: its columns, its rows in the order of the log, and how many are tiered."""
+
+    name: str
+    fields: tuple[Field, ...]
+    rows: tuple[Row, ...]
+    boundary: Offsets
+    binding: TopicBinding
+
+    @property
+    def relation(self) -> Relation:
+        """Its columns as a statement sees them."""
+        return Relation((*self.fields, *METADATA), frozenset(f.name for f in METADATA))
+
+    @property
+    def seam(self) -> Seam:
+        """Everything the log holds is read."""
+        ends = dict.fromkeys(range(PARTITIONS), 0)
+        for row in self.rows:
+            ends[row[columns.PARTITION]] = row[columns.OFFSET] + 1
+        return Seam(
+            table=("lake", "default", self.name),
+            table_uuid=self.name,
+            snapshot_id=1,
+            schema_id=0,
+            cluster="default",
+            topic=self.name,
+            topic_id=f"id of {self.name}",
+            isolation="read_committed",
+            boundary=self.boundary,
+            end=Offsets(ends),
+        )
+
+    def offsets_at(self, moment_ms: int) -> Offsets:
+        """As a log would answer."""
+        found = dict(self.seam.end)
+        for row in reversed(self.rows):
+            if row[columns.TIMESTAMP].timestamp() * 1000 >= moment_ms:
+                found[row[columns.PARTITION]] = row[columns.OFFSET]
+        return Offsets(found)
+
+
+def _table(name: str, key: str, boundary: dict[int, int], **cells: tuple[str, list[Any]]) -> Table:
+    """24 rows that cycle through the values of each column, in the partitions of their keys."""
+    binding = TopicBinding(
+        "default", name, key=key, key_partitioner="murmur2", key_partitions=PARTITIONS
+    )
+    offsets = {p: itertools.count() for p in range(PARTITIONS)}
+    rows = []
+    for number in range(24):
+        row = {column: values[number % len(values)] for column, (_, values) in cells.items()}
+        raw = key_bytes(row[key], binding.key_format)
+        partition = partition_of(raw, binding) if raw is not None else number % PARTITIONS
+        row[columns.PARTITION] = partition
+        row[columns.OFFSET] = next(offsets[partition])
+        row[columns.TIMESTAMP] = NOW - datetime.timedelta(minutes=60 - number * 7 % 23)
+        rows.append(row)
+    fields = tuple(Field(column, types.parse(type_)) for column, (type_, _) in cells.items())
+    return Table(name, fields, tuple(rows), Offsets(boundary), binding)
+
+
+NAN = float("nan")
+TABLES: Mapping[str, Table] = {
+    table.name: table
+    for table in (
+        _table(
+            "bids",
+            "auction",
+            {0: 4, 1: 5},
+            auction=("bigint", [1, 2, 3, 7, None]),
+            price=("integer", [5, 10, None, -3]),
+            channel=("varchar", ["a", "ab", "b", None, "a%", "", "A"]),
+            ok=("boolean", [True, False, None]),
+            score=("double", [0.5, NAN, -1.0, None, float("inf"), 0.0]),
+        ),
+        _table(
+            "auctions",
+            "id",
+            {0: 0, 1: 3},
+            id=("bigint", [1, 2, 4, None, 3]),
+            seller=("varchar", ["x", "y", None]),
+            reserve=("integer", [1, None, 10, 6]),
+        ),
+    )
+}
+
+
+# --- Plans ---------------------------------------------------------------------------------------
+
+
+def logical(sql: str, **changes: Any) -> LogicalPlan:
+    """The plan of a query before any rule; `changes` are made to every topic's binding."""
+    parsed = parse.parse(sql)
+    assert isinstance(parsed, parse.Query), sql
+    tables = [TABLES[reference.name[-1]] for reference in references(parsed.tree)]
+    query = qualify(parsed.tree, [table.relation for table in tables], now=NOW)
+    facts = {
+        scan.scan_id: ScanFacts(
+            "unified", table.seam, dataclasses.replace(table.binding, **changes)
+        )
+        for scan, table in zip(query.scans, tables, strict=True)
+    }
+    return bind(query, facts)
+
+
+def with_moments(plan: LogicalPlan) -> LogicalPlan:
+    """The plan with the offsets of the moments that its predicates speak of, as a gateway asks."""
+    return dataclasses.replace(
+        plan,
+        scans=tuple(
+            dataclasses.replace(
+                scan,
+                facts=dataclasses.replace(
+                    scan.facts,
+                    offsets_at={ms: _table_of(scan).offsets_at(ms) for ms in moments(scan)},
+                ),
+            )
+            for scan in plan.scans
+        ),
+    )
+
+
+def describe(plan: LogicalPlan) -> Iterator[str]:
+    """A line a scan: what it may leave out, and what it reads of the log."""
+    for scan in plan.scans:
+        ranges = [f"p{r.partition} [{r.start}, {r.end_exclusive})" for r in scan.hot_ranges]
+        yield (
+            f"{scan.seam.table[-1]}: {predicates.describe(scan.predicate)}; "
+            f"log {', '.join(ranges) or 'nothing'}"
+        )
+
+
+def _table_of(scan: Scan) -> Table:
+    return TABLES[scan.seam.table[-1]]
+
+
+# --- Answers -------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _engine() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(":memory:", config={"threads": "1"})
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def answer(plan: LogicalPlan) -> list[str]:
+    """The rows of the query over what its scans give, in order where the query has one."""
+    engine = _engine()
+    relations = {}
+    for scan in plan.scans:
+        # copied, so that what DuckDB hands on to Arrow has no part in the answer
+        engine.register("given", _rows(scan))
+        engine.execute(f'CREATE OR REPLACE TEMP TABLE "{scan.scan_id}" AS SELECT * FROM given')
+        relations[scan.scan_id] = f'SELECT * FROM "{scan.scan_id}"'
+    result = engine.execute(render.to_duckdb(plan.query.tree, relations)).to_arrow_table()
+    cells = [column.to_pylist() for column in result.columns]
+    found = [str(row) for row in zip(*cells, strict=True)]
+    return found if plan.query.tree.args.get("order") else sorted(found)
+
+
+def _rows(scan: Scan) -> pa.Table:
+    table = _table_of(scan)
+    kept = [
+        row
+        for row in table.rows
+        if _is_read(scan, row) and (scan.predicate is None or keeps(scan.predicate, row))
+    ]
+    fields = (*table.fields, *METADATA)
+    schema = pa.schema([(f.name, types.to_arrow(f.type)) for f in fields])
+    return pa.Table.from_pylist([dict(row) for row in kept], schema=schema)
+
+
+def _is_read(scan: Scan, row: Row) -> bool:
+    partition, offset = row[columns.PARTITION], row[columns.OFFSET]
+    return offset < scan.seam.boundary[partition] or any(
+        r.partition == partition and r.start <= offset < r.end_exclusive for r in scan.hot_ranges
+    )
