@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from seamline.connectors.iceberg.catalog import CatalogConfig
+from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.connectors.kafka.cluster import ClusterConfig
 from seamline.gateway import references
 from seamline.sql.errors import INVALID_CONFIG, SeamlineError

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog as PyCatalog
-from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
@@ -28,16 +26,12 @@ from pyiceberg.exceptions import (
     RESTError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.serializers import Compressor
 from pyiceberg.table import Table as PyTable
 from pyiceberg.table import TableProperties
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import SetPropertiesUpdate
-from pyiceberg.typedef import IcebergBaseModel
 from sqlalchemy.exc import SQLAlchemyError
 
 from seamline.connectors.base import (
@@ -51,9 +45,11 @@ from seamline.connectors.base import (
     TableState,
 )
 from seamline.connectors.iceberg import views
+from seamline.connectors.iceberg.catalog_config import CatalogConfig, open_catalog
 from seamline.connectors.iceberg.files import FileReader
 from seamline.connectors.iceberg.marks import prepare_mark
-from seamline.connectors.iceberg.scan import FileTask, Pruner, ScanPlanner, first_offsets
+from seamline.connectors.iceberg.pruning import Pruner
+from seamline.connectors.iceberg.scan import FileTask, ScanPlanner, first_offsets
 from seamline.connectors.iceberg.types import table_schema
 from seamline.sql.errors import (
     CATALOG_UNAVAILABLE,
@@ -67,67 +63,6 @@ from seamline.sql.errors import (
 )
 
 STATES_CACHED_MAX = 256
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class CatalogConfig:
-    """How to reach a catalog.
-
-    Attributes:
-        name: What the configuration and statements call it.
-        type: PyIceberg's catalog type: `sql`, `rest`, `hive`, `glue`, …
-        uri: Where it is.
-        warehouse: Where tables are put.
-        properties: Further PyIceberg properties.
-        spark: Further properties of the same catalog in Spark, without their prefix.
-    """
-
-    name: str
-    type: str
-    uri: str
-    warehouse: str
-    properties: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
-    spark: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
-
-
-class _CachingSqlCatalog(SqlCatalog):
-    """PyIceberg's SQL catalog, parsing each metadata file once."""
-
-    def __init__(self, name: str, **properties: str) -> None:
-        super().__init__(name, **properties)
-        self._metadata: collections.OrderedDict[str, TableMetadata] = collections.OrderedDict()
-        self._metadata_lock = threading.Lock()
-
-    @staticmethod
-    def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
-        """Also writes version 3, which PyIceberg reads and commits but does not write itself."""
-        if not isinstance(metadata, TableMetadataV3):
-            SqlCatalog._write_metadata(metadata, io, metadata_path)  # noqa: SLF001 - overridden
-            return
-        complete = metadata.model_copy(update={"next_row_id": metadata.next_row_id or 0})
-        text = IcebergBaseModel.model_dump_json(complete)
-        compressor = Compressor.get_compressor(metadata_path).bytes_compressor()
-        with io.new_output(metadata_path).create() as target:
-            target.write(compressor(text.encode()))
-
-    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> PyTable:
-        location = orm_table.metadata_location
-        with self._metadata_lock:
-            metadata = self._metadata.get(location or "")
-        if metadata is None or location is None:
-            table = super()._convert_orm_to_iceberg(orm_table)
-            with self._metadata_lock:
-                self._metadata[table.metadata_location] = table.metadata
-                while len(self._metadata) > STATES_CACHED_MAX:
-                    self._metadata.popitem(last=False)
-            return table
-        return PyTable(
-            identifier=(*orm_table.table_namespace.split("."), orm_table.table_name),
-            metadata=metadata,
-            metadata_location=location,
-            io=self._load_file_io(metadata.properties, location),
-            catalog=self,
-        )
 
 
 class IcebergTable:
@@ -217,7 +152,7 @@ class IcebergCatalog:
         with self._lock:
             if self._catalog is None:
                 with self._catalog_errors():
-                    self._catalog = _open(self.config)
+                    self._catalog = open_catalog(self.config)
             return self._catalog
 
     def load(self, identifier: tuple[str, ...]) -> IcebergTable:
@@ -394,17 +329,6 @@ def storage_errors(what: str) -> Iterator[None]:
 def _name_mapping(table: PyTable) -> SetPropertiesUpdate:
     mapping = table.metadata.schema().name_mapping.model_dump_json()
     return SetPropertiesUpdate(updates={TableProperties.DEFAULT_NAME_MAPPING: mapping})
-
-
-def _open(config: CatalogConfig) -> PyCatalog:
-    properties: dict[str, Any] = {
-        "uri": config.uri,
-        "warehouse": config.warehouse,
-        **config.properties,
-    }
-    if config.type == "sql":
-        return _CachingSqlCatalog(config.name, **properties)
-    return load_catalog(config.name, type=config.type, **properties)
 
 
 def table_state(name: tuple[str, ...], table: PyTable) -> TableState:

@@ -15,7 +15,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import PrimitiveType
 
-from seamline.connectors.iceberg.scan import (
+from seamline.connectors.iceberg.row_ids import (
     CONTENT_OFFSET,
     CONTENT_SIZE,
     FILE_FIRST_ROW_ID,

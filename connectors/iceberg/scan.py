@@ -17,8 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyiceberg.avro.file import AvroFile
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.io import FileIO
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
     DataFileContent,
@@ -30,25 +29,23 @@ from pyiceberg.manifest import (
     _inherit_from_manifest,
 )
 from pyiceberg.manifest import DataFile as PyDataFile
-from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.table import Table as PyTable
-from pyiceberg.table.delete_file_index import DeleteFileIndex
-from pyiceberg.table.metadata import TableMetadata
 
 from seamline.connectors.base import (
     ColdPlan,
     DataFile,
-    DeleteFile,
     OffsetRange,
     Offsets,
     ScanRequest,
     TableState,
 )
+from seamline.connectors.iceberg.deletes import DeleteIndex
 from seamline.connectors.iceberg.expressions import to_iceberg
 from seamline.connectors.iceberg.manifests import read_list
+from seamline.connectors.iceberg.pruning import Pruner
+from seamline.connectors.iceberg.row_ids import inherit_row_ids
 from seamline.sql import columns as names
 from seamline.sql.errors import (
-    COLD_FILE_INVALID,
     COLD_FILE_MISSING,
     SNAPSHOT_GONE,
     SeamlineError,
@@ -56,9 +53,6 @@ from seamline.sql.errors import (
 from seamline.sql.predicates import And, Comparison, Or, conjunction
 
 ENTRIES_CACHED_MAX = 200_000
-MANIFEST_FIRST_ROW_ID = 15
-FILE_FIRST_ROW_ID, REFERENCED_FILE, CONTENT_OFFSET, CONTENT_SIZE = 16, 17, 18, 19
-"""Positions of the fields that version 3 adds, which PyIceberg reads but does not name."""
 _READ_VERSION = 3
 _READERS = 8
 
@@ -106,7 +100,7 @@ class ScanPlanner:
 
     def _entries_and_deletes(
         self, table: PyTable, snapshot_id: int, pruner: Pruner
-    ) -> tuple[list[ManifestEntry], _DeleteIndex]:
+    ) -> tuple[list[ManifestEntry], DeleteIndex]:
         manifests = self._manifests(table, snapshot_id)
         wanted = [
             m for m in manifests if m.content == ManifestContent.DATA and pruner.keeps_manifest(m)
@@ -118,7 +112,7 @@ class ScanPlanner:
             if pruner.keeps_file(entry.data_file)
         ]
         deletes = [m for m in manifests if m.content == ManifestContent.DELETES]
-        index = _DeleteIndex(
+        index = DeleteIndex(
             table,
             (e for found in self._read_all(table, deletes if entries else []) for e in found),
         )
@@ -187,31 +181,8 @@ def _live_entries(table: PyTable, manifest: ManifestFile) -> tuple[ManifestEntry
         raise SeamlineError(
             COLD_FILE_MISSING, f"manifest {manifest.manifest_path} does not exist"
         ) from error
-    _inherit_row_ids(entries, manifest)
+    inherit_row_ids(entries, manifest)
     return entries
-
-
-def _inherit_row_ids(entries: Iterable[ManifestEntry], manifest: ManifestFile) -> None:
-    """Files without row ids of their own take the next ones of their manifest."""
-    row_id = manifest[MANIFEST_FIRST_ROW_ID]
-    if row_id is None or manifest.content != ManifestContent.DATA:
-        return
-    for entry in entries:
-        file = entry.data_file
-        if file[FILE_FIRST_ROW_ID] is None:
-            file[FILE_FIRST_ROW_ID] = row_id
-            row_id += file.record_count
-
-
-def with_first_row_id(file: PyDataFile, row_id: int) -> PyDataFile:
-    """The file with its rows numbered from `row_id` on, unless they are numbered already."""
-    values = [file[position] for position in range(len(file))]
-    values += [None] * (CONTENT_SIZE + 1 - len(values))
-    if values[FILE_FIRST_ROW_ID] is None:
-        values[FILE_FIRST_ROW_ID] = row_id
-    numbered = PyDataFile(*values)
-    numbered.spec_id = file.spec_id
-    return numbered
 
 
 def _filter(state: TableState, request: ScanRequest) -> BooleanExpression:
@@ -233,124 +204,7 @@ class FileTask:
     deletes: tuple[PyDataFile, ...] = ()
 
 
-class Pruner:
-    """Which manifests and files of one scan may hold rows that a filter keeps.
-
-    Args:
-        metadata: The table's; the filter speaks of its current schema.
-        io: The table's.
-        row_filter: The filter.
-        case_sensitive: Whether its names are.
-    """
-
-    def __init__(
-        self,
-        metadata: TableMetadata,
-        io: FileIO,
-        row_filter: BooleanExpression,
-        *,
-        case_sensitive: bool = True,
-    ) -> None:
-        self._filter = row_filter
-        self._planner = ManifestGroupPlanner(
-            table_metadata=metadata, io=io, row_filter=row_filter, case_sensitive=case_sensitive
-        )
-        self._manifest_evaluators: dict[int, Any] = {}
-        self._partition_evaluators: dict[int, Any] = {}
-        self._metrics = self._planner._build_metrics_evaluator()  # noqa: SLF001 - PyIceberg's own
-
-    @property
-    def _keeps_all(self) -> bool:
-        return isinstance(self._filter, AlwaysTrue)
-
-    def keeps_manifest(self, manifest: ManifestFile) -> bool:
-        """Whether any of its files may."""
-        if self._keeps_all:
-            return True
-        spec_id = manifest.partition_spec_id
-        if spec_id not in self._manifest_evaluators:
-            self._manifest_evaluators[spec_id] = self._planner._build_manifest_evaluator(spec_id)  # noqa: SLF001
-        return bool(self._manifest_evaluators[spec_id](manifest))
-
-    def keeps_file(self, file: PyDataFile) -> bool:
-        """Whether the file may."""
-        if self._keeps_all:
-            return True
-        if file.spec_id not in self._partition_evaluators:
-            self._partition_evaluators[file.spec_id] = self._planner._build_partition_evaluator(  # noqa: SLF001
-                file.spec_id
-            )
-        return bool(self._partition_evaluators[file.spec_id](file)) and bool(self._metrics(file))
-
-
-class _DeleteIndex:
-    """Which deletes apply to which data file."""
-
-    def __init__(self, table: PyTable, entries: Iterable[ManifestEntry]) -> None:
-        self._specs = table.metadata.specs()
-        self._positions = DeleteFileIndex()
-        self._vectors: dict[str, PyDataFile] = {}
-        self._equality: list[ManifestEntry] = []
-        for entry in entries:
-            file = entry.data_file
-            if file.content == DataFileContent.EQUALITY_DELETES:
-                self._equality.append(entry)
-            elif file.file_format == FileFormat.PUFFIN:
-                self._vectors[_referenced_file(file)] = file
-            else:
-                self._positions.add_delete_file(entry, partition_key=file.partition)
-
-    @property
-    def equality_files(self) -> int:
-        """How many equality delete files there are."""
-        return len(self._equality)
-
-    def files_for(self, entry: ManifestEntry) -> tuple[PyDataFile, ...]:
-        """The delete files that apply to a data file."""
-        equality = (d.data_file for d in self._equality if self._is_deleted_by(entry, d))
-        return (*self._positional(entry), *equality)
-
-    def for_entry(self, entry: ManifestEntry) -> tuple[DeleteFile, ...]:
-        """The same as our own plans name them, equality deletes left out."""
-        return tuple(_delete_file(delete) for delete in self._positional(entry))
-
-    def _positional(self, entry: ManifestEntry) -> list[PyDataFile]:
-        file = entry.data_file
-        vector = self._vectors.get(file.file_path)
-        if vector is not None:  # a deletion vector replaces every position delete of its file
-            return [vector]
-        found = self._positions.for_data_file(
-            entry.sequence_number or 0, file, partition_key=file.partition
-        )
-        return sorted(found, key=lambda delete: str(delete.file_path))
-
-    def _is_deleted_by(self, entry: ManifestEntry, delete: ManifestEntry) -> bool:
-        """Equality deletes apply to older files of their partition; without one, to all."""
-        if (entry.sequence_number or 0) >= (delete.sequence_number or 0):
-            return False
-        one, other = entry.data_file, delete.data_file
-        if not self._specs[other.spec_id].fields:
-            return True
-        return one.spec_id == other.spec_id and one.partition == other.partition
-
-
-def _delete_file(delete: PyDataFile) -> DeleteFile:
-    if delete.file_format == FileFormat.PUFFIN:
-        offset, length = delete[CONTENT_OFFSET], delete[CONTENT_SIZE]
-        return DeleteFile(delete.file_path, "vector", delete.file_size_in_bytes, offset, length)
-    return DeleteFile(delete.file_path, "position", delete.file_size_in_bytes)
-
-
-def _referenced_file(vector: PyDataFile) -> str:
-    path = vector[REFERENCED_FILE]
-    if not path:
-        raise SeamlineError(
-            COLD_FILE_INVALID, f"deletion vector {vector.file_path} names no data file"
-        )
-    return str(path)
-
-
-def _data_file(table: PyTable, entry: ManifestEntry, index: _DeleteIndex) -> DataFile:
+def _data_file(table: PyTable, entry: ManifestEntry, index: DeleteIndex) -> DataFile:
     file = entry.data_file
     return DataFile(
         path=file.file_path,
@@ -371,7 +225,7 @@ def _identity_values(table: PyTable, file: PyDataFile) -> tuple[tuple[int, Any],
     )
 
 
-def _unsupported(entries: Sequence[ManifestEntry], index: _DeleteIndex) -> str | None:
+def _unsupported(entries: Sequence[ManifestEntry], index: DeleteIndex) -> str | None:
     if not entries:
         return None
     if index.equality_files:

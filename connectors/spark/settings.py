@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 
-from seamline.connectors.iceberg.catalog import CatalogConfig
+from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.sql.errors import INVALID_CONFIG, SeamlineError
 
 SESSION: Mapping[str, str] = {

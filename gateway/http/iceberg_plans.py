@@ -20,7 +20,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from seamline.connectors.iceberg import rest_files
-from seamline.connectors.iceberg.scan import CONTENT_OFFSET, FileTask
+from seamline.connectors.iceberg.row_ids import CONTENT_OFFSET
+from seamline.connectors.iceberg.scan import FileTask
 from seamline.connectors.iceberg.virtual import Json
 from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.http.iceberg_errors import error_body

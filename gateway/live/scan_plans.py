@@ -22,8 +22,10 @@ from pyiceberg.table.sorting import SortOrder
 from seamline.connectors.base import Deadline
 from seamline.connectors.iceberg import rest_expressions, tail_store
 from seamline.connectors.iceberg.catalog import storage_errors
+from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.row_filters import matching
-from seamline.connectors.iceberg.scan import FileTask, Pruner, with_first_row_id
+from seamline.connectors.iceberg.row_ids import with_first_row_id
+from seamline.connectors.iceberg.scan import FileTask
 from seamline.gateway.live.table import LiveTable, LiveTail
 from seamline.gateway.live.tables import LiveTables
 from seamline.sql import columns as names
@@ -170,7 +172,7 @@ class _TailPlan:
             yield file
 
     def _files_of(self, segment: tail_store.TailSegment) -> Iterator[DataFile]:
-        io = self._tables.io(self._live)
+        io = self._tables.storage.io_of(self._live)
         for manifest in segment.manifests:
             for entry in manifest.fetch_manifest_entry(io):
                 yield entry.data_file
@@ -184,7 +186,10 @@ class _TailPlan:
         layout = dataclasses.replace(
             self._layout, spec=self._layout.unpartitioned, order=SortOrder()
         )
-        io, folder = self._tables.io(self._live), self._tables.folder(self._live)
+        io, folder = (
+            self._tables.storage.io_of(self._live),
+            self._tables.storage.folder_of(self._live),
+        )
         return self._tables.plan_files.write(key, self._rows(deadline), layout, io, folder)
 
     def _rows(self, deadline: Deadline) -> Iterator[pa.Table]:

@@ -20,6 +20,7 @@ from pyiceberg.io import FileIO, load_file_io
 from seamline.connectors.duckdb.storage import local_path
 from seamline.gateway.config import Config
 from seamline.gateway.connections import Connections
+from seamline.gateway.live.table import LiveTable
 from seamline.sql.errors import INVALID_CONFIG, SeamlineError
 
 _LOG = logging.getLogger("seamline.iceberg")
@@ -79,6 +80,14 @@ class LiveStorage:
     def io(self, catalog: str, path: str) -> FileIO:
         """The means to reach a location with the catalog's rights."""
         return load_file_io(dict(self._connections.catalog(catalog).pyiceberg.properties), path)
+
+    def io_of(self, live: LiveTable) -> FileIO:
+        """The means to write and read a table's files of ours."""
+        return self.io(live.name.catalog, self.folder_of(live))
+
+    def folder_of(self, live: LiveTable) -> str:
+        """Location of everything of a table that is ours."""
+        return f"{self.folder(live.name.catalog)}/{live.uuid}"
 
     def remove(self, paths: Iterable[str]) -> bool:
         """Removes files of ours; those that are gone already are as good.

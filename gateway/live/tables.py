@@ -7,26 +7,20 @@ and one whose tail is empty, is given as it is.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import logging
 import pathlib
 import threading
-import time
-import uuid
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestFile
 
 from seamline.connectors.base import Deadline, OffsetRange, TopicBinding
-from seamline.connectors.iceberg import manifests, tail_store, virtual
+from seamline.connectors.iceberg import tail_store, virtual
 from seamline.connectors.iceberg.catalog import IcebergTable, storage_errors
 from seamline.connectors.iceberg.metadata_files import MetadataFiles
-from seamline.connectors.iceberg.tail_store import TailSegment, TailStore, TailTable
-from seamline.connectors.iceberg.virtual import VirtualSnapshot
+from seamline.connectors.iceberg.tail_store import TailSegment
 from seamline.connectors.kafka.decode import DecoderSpec
 from seamline.connectors.leases import Leases
 from seamline.gateway.config import Config
@@ -34,15 +28,16 @@ from seamline.gateway.connections import Connections
 from seamline.gateway.live import snapshots as records
 from seamline.gateway.live.documents import Document, Documents
 from seamline.gateway.live.plan_files import PlanFiles
-from seamline.gateway.live.snapshots import Record, SnapshotRecords
+from seamline.gateway.live.snapshots import SnapshotRecords
 from seamline.gateway.live.storage import LiveStorage
-from seamline.gateway.live.table import LiveTable, LiveTail, live_tail
+from seamline.gateway.live.table import LiveTable, live_tail
+from seamline.gateway.live.writer import SnapshotWriter
 from seamline.gateway.names import TableName
 from seamline.gateway.pinning import Pinner
 from seamline.gateway.tails import TailRows
 from seamline.planners.physical import TailRead
 from seamline.planners.seam import Seam
-from seamline.sql.errors import SNAPSHOT_GONE, TAIL_TOO_LARGE, SeamlineError
+from seamline.sql.errors import SNAPSHOT_GONE, SeamlineError
 
 _LOG = logging.getLogger("seamline.iceberg")
 LISTED_MAX = 100
@@ -64,7 +59,6 @@ class LiveTables:
     def __init__(
         self, config: Config, connections: Connections, pinner: Pinner, tails: TailRows
     ) -> None:
-        self._config = config.iceberg
         self._pinner = pinner
         self._tails = tails
         self._connections = connections
@@ -72,14 +66,16 @@ class LiveTables:
         self._leases = Leases(state / "leases", config.iceberg.lease_seconds)
         self.storage = LiveStorage(config, connections)
         self.records = SnapshotRecords(self._leases)
-        self._store = TailStore(self._leases)
+        self._writer = SnapshotWriter(
+            self._leases,
+            self.records,
+            self.storage,
+            self.rows,
+            tail_offsets_max=config.iceberg.tail_offsets_max,
+        )
         self.plan_files = PlanFiles(self._leases)
         self._documents = Documents(self._leases)
         self._files = MetadataFiles()
-        self._lock = threading.Lock()
-        self._lists: collections.OrderedDict[str, tuple[ManifestFile, ...]] = (
-            collections.OrderedDict()
-        )
         self._stopping = threading.Event()
         self._sweeper = threading.Thread(target=self._sweep, name="seamline-leases", daemon=True)
         self._sweeper.start()
@@ -164,7 +160,9 @@ class LiveTables:
         """
         current = None
         if live.tail is not None:
-            current = self._announced(live) if planned else self.written(live, deadline)
+            current = (
+                self._writer.announced(live) if planned else self._writer.written(live, deadline)
+            )
         others = self.records.newest(live.uuid, LISTED_MAX, written=not planned)
         if current is not None:
             others = [r for r in others if r.snapshot.snapshot_id != current.snapshot.snapshot_id]
@@ -174,52 +172,16 @@ class LiveTables:
                 live,
                 current,
                 others,
-                self.io(live),
-                self.folder(live),
+                self.storage.io_of(live),
+                self.storage.folder_of(live),
                 planned=planned,
                 only_referenced=only_referenced,
             )
 
-    def written(self, live: LiveTable, deadline: Deadline) -> Record:
-        """The virtual snapshot of the table, its tail written as files.
-
-        Raises:
-            SeamlineError: named after the cause.
-        """
-        tail = live.tail
-        assert tail is not None
-        known = self.records.find(live.uuid, tail.snapshot_id)
-        if known is not None and known.written and not self._leases.renew(known.leases):
-            return known
-        with storage_errors(f"table {live.name.display}"):
-            segments = self._segments(live, tail, deadline)
-            record = self._list(live, tail, segments)
-        self.records.keep(record)
-        return record
-
-    def _announced(self, live: LiveTable) -> Record:
-        """The virtual snapshot of the table, of which no file needs to exist."""
-        tail = live.tail
-        assert tail is not None
-        known = self.records.find(live.uuid, tail.snapshot_id)
-        if known is not None:
-            return known
-        summary = virtual.summary(live.base, tail.cut, files=0, rows=tail.cut.offsets, size_bytes=0)
-        row_id = live.base.get("next-row-id")
-        record = self._record(
-            live, tail, self._snapshot(live, tail, summary, row_id, tail.cut.offsets)
-        )
-        self.records.keep(record)
-        return record
-
-    def tail_table(self, live: LiveTable) -> TailTable:
-        """The table as its tail files are written."""
-        return TailTable(self.io(live), f"{self.folder(live)}/tail", live.layout(), live.source())
-
     def segments(self, live: LiveTable) -> list[TailSegment] | None:
         """The files of the table's whole tail, None when they are not all written."""
         assert live.tail is not None
-        return self._store.covered(self.tail_table(live), live.tail.cut.ranges)
+        return self._writer.segments(live)
 
     def rows(
         self,
@@ -238,107 +200,6 @@ class LiveTables:
         wanted = TailRead(tail.seam, tuple(ranges))
         return self._tails.read(wanted, tail.decoder, columns, deadline).rows
 
-    def io(self, live: LiveTable) -> FileIO:
-        """The means to write and read the table's files."""
-        return self.storage.io(live.name.catalog, self.folder(live))
-
-    def folder(self, live: LiveTable) -> str:
-        """Location of everything of the table that is ours."""
-        return f"{self.storage.folder(live.name.catalog)}/{live.uuid}"
-
-    # --- Writing -------------------------------------------------------------------------------
-
-    def _segments(self, live: LiveTable, tail: LiveTail, deadline: Deadline) -> list[TailSegment]:
-        if tail.cut.offsets > self._config.tail_offsets_max:
-            raise SeamlineError(
-                TAIL_TOO_LARGE,
-                f"the tail of {live.name.display} has {tail.cut.offsets:,} offsets, more than "
-                f"{self._config.tail_offsets_max:,}",
-                hint="Tier more often, or raise iceberg.tail_offsets_max.",
-            )
-        names = [column.name for column in tail.decoder.columns]
-        return self._store.cover(
-            self.tail_table(live),
-            tail.cut.ranges,
-            lambda ranges: self.rows(live, ranges, names, deadline),
-        )
-
-    def _list(self, live: LiveTable, tail: LiveTail, segments: Sequence[TailSegment]) -> Record:
-        """Writes the snapshot's list of manifests."""
-        io = self.io(live)
-        added = [manifest for segment in segments for manifest in segment.manifests]
-        cold = virtual.cold_snapshot(live.base, tail.cut.snapshot_id)["manifest-list"]
-        content = manifests.new_list(
-            self._cold_list(live, cold),
-            added,
-            snapshot_id=tail.snapshot_id,
-            parent_id=tail.cut.snapshot_id,
-            sequence_number=live.base["last-sequence-number"] + 1,
-            version=live.version,
-            next_row_id=live.base.get("next-row-id") or 0,
-        )
-        summary = virtual.summary(
-            live.base,
-            tail.cut,
-            files=sum(len(segment.data_paths) for segment in segments),
-            rows=sum(segment.rows for segment in segments),
-            size_bytes=sum(segment.size_bytes for segment in segments),
-        )
-        snapshot = self._snapshot(live, tail, summary, content.first_row_id, content.added_rows)
-        record = self._record(live, tail, snapshot)
-        self.records.keep(record)
-        manifests.write_list(io, snapshot.manifest_list, content)
-        return dataclasses.replace(
-            record,
-            written=True,
-            segments=tuple(segment.segment_id for segment in segments),
-            spec_ids=tuple(sorted({manifest.partition_spec_id for manifest in added})),
-        )
-
-    def _record(self, live: LiveTable, tail: LiveTail, snapshot: VirtualSnapshot) -> Record:
-        return Record(
-            table=live.name.full,
-            source=live.source(),
-            cluster=tail.seam.cluster,
-            topic=tail.seam.topic,
-            isolation=tail.seam.isolation,
-            epochs=tail.seam.epochs,
-            foreign_change_id=tail.seam.foreign_change_id,
-            snapshot=snapshot,
-        )
-
-    def _snapshot(
-        self,
-        live: LiveTable,
-        tail: LiveTail,
-        summary: dict[str, str],
-        first_row_id: int | None,
-        added_rows: int,
-    ) -> VirtualSnapshot:
-        has_row_ids = live.version >= 3
-        return VirtualSnapshot(
-            cut=tail.cut,
-            snapshot_id=tail.snapshot_id,
-            sequence_number=live.base["last-sequence-number"] + 1,
-            timestamp_ms=virtual.timestamp_ms(live.base, int(time.time() * 1000)),
-            manifest_list=f"{self.folder(live)}/metadata/snap-{tail.snapshot_id}-{uuid.uuid4().hex[:8]}.avro",
-            summary=summary,
-            first_row_id=(first_row_id or 0) if has_row_ids else None,
-            added_rows=added_rows if has_row_ids else None,
-        )
-
-    def _cold_list(self, live: LiveTable, path: str) -> tuple[ManifestFile, ...]:
-        with self._lock:
-            known = self._lists.get(path)
-        if known is not None:
-            return known
-        found = manifests.read_list(live.cold.iceberg.io, path)
-        with self._lock:
-            self._lists[path] = found
-            while len(self._lists) > _LISTS_CACHED_MAX:
-                self._lists.popitem(last=False)
-        return found
-
     # --- Looking after leases --------------------------------------------------------------------
 
     def collect(self) -> int:
@@ -348,7 +209,7 @@ class LiveTables:
             if lease.kind == records.KIND:
                 self.records.drop(lease.body)
             elif lease.kind == tail_store.KIND:
-                self._store.drop(lease.lease_id)
+                self._writer.store.drop(lease.lease_id)
         for lease in ended:
             if self.storage.remove(lease.paths):
                 self._leases.forget(lease)

@@ -9,7 +9,8 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from seamline.connectors.iceberg.catalog import CatalogConfig, IcebergCatalog
+from seamline.connectors.iceberg.catalog import IcebergCatalog
+from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.sql.errors import CATALOG_UNAVAILABLE, SeamlineError
 
 

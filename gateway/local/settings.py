@@ -11,7 +11,7 @@ import re
 
 import yaml
 
-from seamline.connectors.iceberg.catalog import CatalogConfig
+from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.gateway.local.ports import HOST
 from seamline.sql.errors import INVALID_CONFIG, SeamlineError
 

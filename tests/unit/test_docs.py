@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from seamline.connectors.iceberg.catalog import CatalogConfig
+from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.connectors.kafka.cluster import ClusterConfig
 from seamline.gateway import config
 from seamline.sql import errors, functions

@@ -1,0 +1,93 @@
+"""PyIceberg's catalogs as the configuration names them, and the SQL one made fit for many loads."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from pyiceberg.catalog import Catalog as PyCatalog
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.io import FileIO
+from pyiceberg.serializers import Compressor
+from pyiceberg.table import Table as PyTable
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
+from pyiceberg.typedef import IcebergBaseModel
+
+METADATA_CACHED_MAX = 256
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CatalogConfig:
+    """How to reach a catalog.
+
+    Attributes:
+        name: What the configuration and statements call it.
+        type: PyIceberg's catalog type: `sql`, `rest`, `hive`, `glue`, …
+        uri: Where it is.
+        warehouse: Where tables are put.
+        properties: Further PyIceberg properties.
+        spark: Further properties of the same catalog in Spark, without their prefix.
+    """
+
+    name: str
+    type: str
+    uri: str
+    warehouse: str
+    properties: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    spark: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+
+
+class _CachingSqlCatalog(SqlCatalog):
+    """PyIceberg's SQL catalog, parsing each metadata file once."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._metadata: collections.OrderedDict[str, TableMetadata] = collections.OrderedDict()
+        self._metadata_lock = threading.Lock()
+
+    @staticmethod
+    def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        """Also writes version 3, which PyIceberg reads and commits but does not write itself."""
+        if not isinstance(metadata, TableMetadataV3):
+            SqlCatalog._write_metadata(metadata, io, metadata_path)  # noqa: SLF001 - overridden
+            return
+        complete = metadata.model_copy(update={"next_row_id": metadata.next_row_id or 0})
+        text = IcebergBaseModel.model_dump_json(complete)
+        compressor = Compressor.get_compressor(metadata_path).bytes_compressor()
+        with io.new_output(metadata_path).create() as target:
+            target.write(compressor(text.encode()))
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> PyTable:
+        location = orm_table.metadata_location
+        with self._metadata_lock:
+            metadata = self._metadata.get(location or "")
+        if metadata is None or location is None:
+            table = super()._convert_orm_to_iceberg(orm_table)
+            with self._metadata_lock:
+                self._metadata[table.metadata_location] = table.metadata
+                while len(self._metadata) > METADATA_CACHED_MAX:
+                    self._metadata.popitem(last=False)
+            return table
+        return PyTable(
+            identifier=(*orm_table.table_namespace.split("."), orm_table.table_name),
+            metadata=metadata,
+            metadata_location=location,
+            io=self._load_file_io(metadata.properties, location),
+            catalog=self,
+        )
+
+
+def open_catalog(config: CatalogConfig) -> PyCatalog:
+    """The catalog a configuration describes."""
+    properties: dict[str, Any] = {
+        "uri": config.uri,
+        "warehouse": config.warehouse,
+        **config.properties,
+    }
+    if config.type == "sql":
+        return _CachingSqlCatalog(config.name, **properties)
+    return load_catalog(config.name, type=config.type, **properties)

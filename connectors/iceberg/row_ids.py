@@ -1,0 +1,34 @@
+"""Row ids of format version 3, whose fields PyIceberg reads but does not name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestFile
+
+MANIFEST_FIRST_ROW_ID = 15
+FILE_FIRST_ROW_ID, REFERENCED_FILE, CONTENT_OFFSET, CONTENT_SIZE = 16, 17, 18, 19
+"""Positions of the fields that version 3 adds, which PyIceberg reads but does not name."""
+
+
+def inherit_row_ids(entries: Iterable[ManifestEntry], manifest: ManifestFile) -> None:
+    """Files without row ids of their own take the next ones of their manifest."""
+    row_id = manifest[MANIFEST_FIRST_ROW_ID]
+    if row_id is None or manifest.content != ManifestContent.DATA:
+        return
+    for entry in entries:
+        file = entry.data_file
+        if file[FILE_FIRST_ROW_ID] is None:
+            file[FILE_FIRST_ROW_ID] = row_id
+            row_id += file.record_count
+
+
+def with_first_row_id(file: DataFile, row_id: int) -> DataFile:
+    """The file with its rows numbered from `row_id` on, unless they are numbered already."""
+    values = [file[position] for position in range(len(file))]
+    values += [None] * (CONTENT_SIZE + 1 - len(values))
+    if values[FILE_FIRST_ROW_ID] is None:
+        values[FILE_FIRST_ROW_ID] = row_id
+    numbered = DataFile(*values)
+    numbered.spec_id = file.spec_id
+    return numbered
