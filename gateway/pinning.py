@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -116,6 +116,7 @@ class Floor:
 class _Target:
     name: TableName
     version: TableVersion | None
+    token: TokenSeam | None = None
 
     @property
     def moment(self) -> int | str | datetime.datetime | None:
@@ -142,12 +143,28 @@ class _Pins:
     deadline: Deadline
 
 
-class Pinner:
-    """Pins the tables of statements."""
+VirtualSeams = Callable[[str, int], TokenSeam | None]
+"""The seam behind a virtual snapshot, by the table's id and its own."""
 
-    def __init__(self, connections: Sources, tails: Tails | None = None) -> None:
+
+class Pinner:
+    """Pins the tables of statements.
+
+    Args:
+        connections: Clusters and catalogs.
+        tails: Knows how far tables are followed.
+        virtual: Knows the virtual snapshots that statements may ask for by their ids.
+    """
+
+    def __init__(
+        self,
+        connections: Sources,
+        tails: Tails | None = None,
+        virtual: VirtualSeams = lambda _table, _snapshot: None,
+    ) -> None:
         self._connections = connections
         self._tails = tails
+        self._virtual = virtual
 
     def pin(
         self,
@@ -195,6 +212,7 @@ class Pinner:
         freshness: Freshness,
     ) -> list[Pinned]:
         tables = self._tables({target.name for target in targets})
+        targets = [self._with_virtual(target, tables) for target in targets]
         topics = {target: _topic_of(target, tables) for target in targets}
         floors = self._floors(topics, session, after)
         by_token = {entry.table: entry for entry in token}
@@ -226,6 +244,13 @@ class Pinner:
     def _target(self, reference: TableReference, session: names.Session) -> _Target:
         name = names.resolve(reference.name, session, self._connections.config)
         return _Target(name, reference.version)
+
+    def _with_virtual(self, target: _Target, tables: Mapping[TableName, ColdTable]) -> _Target:
+        """The target; one that asks for a virtual snapshot with the seam behind it."""
+        table, wanted = tables.get(target.name), target.moment
+        if table is None or not isinstance(wanted, int) or wanted in table.state.snapshots:
+            return target
+        return dataclasses.replace(target, token=self._virtual(table.state.uuid, wanted))
 
     def _tables(self, wanted: set[TableName]) -> dict[TableName, ColdTable]:
         """The tables behind the names, as they are now; a topic's own name has none."""
@@ -379,13 +404,14 @@ class Pinner:
     ) -> Seam:
         """The seam of now, or of the token."""
         head = cold_side(state, state.current_snapshot_id)
-        token = pins.token.get(target.name.full)
+        token = target.token or pins.token.get(target.name.full)
         if token is not None:
             own = cold_side(state, token.snapshot_id) if _is_kept(state, token) else None
             # what is in the log alone depends on the snapshot: a later one cannot stand in
             later = () if target.name.variant in {"hot", "seam"} else (head,)
             sides = (*((own,) if own is not None else ()), *later)
-            return seams.repeat(state, token, sides, bounds, cluster=binding.cluster)
+            seam = seams.repeat(state, token, sides, bounds, cluster=binding.cluster)
+            return dataclasses.replace(seam, as_of=str(target.moment or ""))
         log = self._connections.log(binding.cluster)
         seam = seam_of_now(state, head, bounds, log, binding.cluster, pins.deadline)
         seen = pins.seen.get(target.name.full)
@@ -539,7 +565,7 @@ def _topic_of(target: _Target, tables: Mapping[TableName, ColdTable]) -> _Topic 
     if name.cluster:
         return _Topic(name.cluster, name.path[-1], READ_COMMITTED)
     table = tables.get(name)
-    is_snapshot = target.version is not None and not isinstance(target.moment, datetime.datetime)
+    is_snapshot = target.token is None and isinstance(target.moment, int | str)
     if table is None or is_snapshot or name.variant in _OF_THE_TABLE:
         return None
     binding = TopicBinding.from_properties(table.state.properties)

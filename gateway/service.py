@@ -100,7 +100,7 @@ class Service:
             tail_rows_max=limits.duckdb_tail_rows_max,
             followers=self._followers,
         )
-        pinner = Pinner(self.connections, executor.tails)
+        pinner = Pinner(self.connections, executor.tails, self._virtual_seam)
         self.live = LiveCatalog(
             LiveTables(config, self.connections, pinner, executor.tails),
             self.sessions,
@@ -260,6 +260,11 @@ class Service:
             self._followers.close()
         self.connections.close()
         shutil.rmtree(self._spool, ignore_errors=True)
+
+    def _virtual_seam(self, table_uuid: str, snapshot_id: int) -> TokenSeam | None:
+        """The seam of a virtual snapshot that was given out."""
+        record = self.live.tables.records.find(table_uuid, snapshot_id)
+        return None if record is None else record.token
 
     # --- Running ---------------------------------------------------------------------------------
 
