@@ -8,6 +8,8 @@ READY := $(VENV)/.ready
 RECORDS ?= 1000000
 TESTS ?= tests
 BENCH ?= group_by
+SEED ?= 1
+MINUTES ?= 10
 FAST := not integration and not spark
 
 export PYTHONPATH :=
@@ -55,6 +57,9 @@ lock: ## Make requirements.lock anew from the newest versions allowed
 	build/lock/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	{ head -n 1 requirements.lock; build/lock/bin/python -m pip freeze --exclude-editable; } > build/requirements.lock
 	mv build/requirements.lock requirements.lock && rm -rf build/lock
+
+chaos: $(READY) ## Attack exactness on real parts (SEED=1, MINUTES=10); ends with `violations: 0`
+	@cd tests && ../$(BIN)/python -m chaos --seed $(SEED) --minutes $(MINUTES)
 
 clean: ## Remove what the other verbs made
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

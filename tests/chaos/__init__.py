@@ -1,0 +1,1 @@
+"""Chaos on real parts: exactness attacked by a nemesis, judged by a checker."""

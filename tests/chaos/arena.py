@@ -1,0 +1,92 @@
+"""What faults act on, and how they wait: everything of one run in one place."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from chaos.history import Acknowledged, Recorder, Sent
+from chaos.oracle import LogFollower
+from chaos.processes import Process
+from chaos.readers import Client
+from chaos.stack import ChaosStack
+
+READY_S = 60.0
+
+
+class NotInjectedError(Exception):
+    """A fault that could not be injected, and why."""
+
+
+@dataclasses.dataclass(slots=True)
+class Arena:
+    """One run.
+
+    Attributes:
+        stack: The stack.
+        recorder: The history.
+        oracle: The independent consumer.
+        producers: Producer processes.
+        ops: Gives the numbers of statements.
+        ids: Gives ids of records that the nemesis sends.
+        ended: Set when no fault may begin any more.
+    """
+
+    stack: ChaosStack
+    recorder: Recorder
+    oracle: LogFollower
+    producers: list[Process]
+    ops: itertools.count[int]
+    ids: itertools.count[int]
+    ended: threading.Event = dataclasses.field(default_factory=threading.Event)
+    foreign_ids: itertools.count[int] = dataclasses.field(
+        default_factory=lambda: itertools.count(1)
+    )
+
+    def client(self, name: str) -> Client:
+        """A client of the gateway."""
+        return Client(name, self.stack.url, self.recorder, self.ops)
+
+    def last(self, seconds: float) -> None:
+        """Lets a fault last; cut short at the end of the run."""
+        self.ended.wait(seconds)
+
+    def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Waits for a condition; whether it came true in time."""
+        ends_at = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > ends_at:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def produce(self, topic: str, count: int) -> int:
+        """Sends records past the proxy; gives how many were acknowledged."""
+        producer = Producer(
+            {"bootstrap.servers": self.stack.direct_servers, "log_level": 0, "acks": "all"}
+        )
+        acknowledged: list[int] = []
+        for _ in range(count):
+            id_ = next(self.ids)
+            self.recorder.record(Sent(id_, topic, time.monotonic()))
+            value = json.dumps({"id": id_, "text": "n"})
+            producer.produce(topic, value, on_delivery=self._delivered(id_, acknowledged))
+        producer.flush(10)
+        return len(acknowledged)
+
+    def _delivered(
+        self, id_: int, acknowledged: list[int]
+    ) -> Callable[[KafkaError | None, Message], None]:
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                where = message.partition(), message.offset()
+                self.recorder.record(Acknowledged(id_, *where, time.monotonic()))
+                acknowledged.append(id_)
+
+        return report

@@ -1,0 +1,365 @@
+"""The recorded history of a run: what was sent, what the log holds, what was read, what went wrong.
+
+Every event is one line of JSON, written when it is known, so that a run that was killed leaves what
+it saw. Times are seconds of the system's monotonic clock, the same in every process. The rows of a
+read are kept whole, packed: the checker judges answers, not summaries of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import itertools
+import json
+import operator
+import pathlib
+import threading
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+NO_ID = -(2**62)
+"""Stands for a null id: a record that the table's policy turned into a row of nulls."""
+
+NO_PARTITION = -1
+"""Stands for the null partition of a row that no record of the log became."""
+
+Ends = Mapping[int, int]
+"""Partition to exclusive end offset."""
+
+Column = tuple["array[int]", "array[int]"]
+"""Offsets, ascending, and the id at each."""
+
+Rows = dict[int, Column]
+"""The rows of a read by partition."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableOpened:
+    """A unified table was created.
+
+    Attributes:
+        table: Its name.
+        topic_id: The log it stands on.
+        start: First offsets it holds.
+        policy: What a bad record becomes.
+        invoked: When creating began; the table may have been there since.
+        ended: When it was there for certain.
+        errors: Names of errors this table may answer, beside the passing ones.
+        compacted: Whether Kafka may drop records that a later one of the same key replaces.
+        touched_modulus: Rows whose id is divisible by it may have been deleted by somebody else;
+            0 when nobody else touches rows.
+        has_transactions: Whether acknowledged records may still be unreadable.
+    """
+
+    table: str
+    topic_id: str
+    start: dict[int, int]
+    policy: str
+    invoked: float
+    ended: float
+    errors: tuple[str, ...] = ()
+    compacted: bool = False
+    touched_modulus: int = 0
+    has_transactions: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableSpoiled:
+    """Something was done after which the table must, or may, answer one certain error only."""
+
+    table: str
+    error: str
+    must_fail: bool
+    invoked: float
+    ended: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableClosed:
+    """The table was dropped."""
+
+    table: str
+    invoked: float
+    ended: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sent:
+    """A record is about to be sent; ids are unique in a run."""
+
+    id: int
+    topic: str
+    at: float
+    transaction: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """Kafka has acknowledged a record."""
+
+    id: int
+    partition: int
+    offset: int
+    at: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TransactionEnded:
+    """What became of a transaction: `commit`, `abort`, or `unknown`."""
+
+    transaction: str
+    outcome: str
+    at: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Logged:
+    """Records an independent read_committed consumer saw: (offset, id, key)."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    records: list[tuple[int, int, str]]
+    at: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ForeignRow:
+    """A row that somebody else is about to add to a table; its id is negative."""
+
+    table: str
+    id: int
+    at: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Filter:
+    """The predicate of a read; ranges are half-open."""
+
+    partition: int | None = None
+    offset_from: int | None = None
+    offset_to: int | None = None
+    id_from: int | None = None
+
+    @property
+    def sql(self) -> str:
+        """As a WHERE clause, empty for everything."""
+        parts = [
+            f"{column} {sign} {value}"
+            for column, sign, value in (
+                ("_kafka_partition", "=", self.partition),
+                ("_kafka_offset", ">=", self.offset_from),
+                ("_kafka_offset", "<", self.offset_to),
+                ("id", ">=", self.id_from),
+            )
+            if value is not None
+        ]
+        return f" WHERE {' AND '.join(parts)}" if parts else ""
+
+    def passes(self, partition: int, offset: int, id_: int) -> bool:
+        """Whether a row passes; a null passes no condition on it."""
+        if partition == NO_PARTITION and (
+            self.partition is not None or self.offset_from is not None or self.offset_to is not None
+        ):
+            return False
+        return (
+            (self.partition is None or partition == self.partition)
+            and (self.offset_from is None or offset >= self.offset_from)
+            and (self.offset_to is None or offset < self.offset_to)
+            and (self.id_from is None or (id_ != NO_ID and id_ >= self.id_from))
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything passes."""
+        return self == Filter()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Read:
+    """One statement and its answer.
+
+    Attributes:
+        op: Number of the statement in the run.
+        client: Who asked.
+        session: Reads of one session come one after another, each told of the last.
+        table: The table.
+        form: `rows`, `groups` (aggregates by partition), `twice` (two counts of one table).
+        filter: Its predicate.
+        engine: Asked for.
+        invoked: When it was sent.
+        ended: When its last row, or its error, was there.
+        error: Name of the error; empty when it was answered.
+        message: What the error said.
+        topic_id: The log that the receipt names.
+        end: Exclusive ends that the receipt names.
+        boundary: First offsets not in the snapshot, as the receipt names them.
+        rows: Packed rows of the form `rows`.
+        values: The answer of the other forms.
+        token_of: Number of the read whose token this one was given.
+        after: Per partition the offset of an acknowledged write it was told to see.
+    """
+
+    op: int
+    client: str
+    session: str
+    table: str
+    form: str
+    filter: Filter
+    engine: str
+    invoked: float
+    ended: float
+    error: str = ""
+    message: str = ""
+    topic_id: str = ""
+    end: dict[int, int] = dataclasses.field(default_factory=dict)
+    boundary: dict[int, int] = dataclasses.field(default_factory=dict)
+    rows: dict[int, str] = dataclasses.field(default_factory=dict)
+    values: list[list[int]] = dataclasses.field(default_factory=list)
+    token_of: int | None = None
+    after: dict[int, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Injected:
+    """A fault that was injected, or could not be."""
+
+    fault: str
+    invoked: float
+    ended: float
+    failure: str = ""
+    detail: str = ""
+
+
+Event = (
+    TableOpened
+    | TableSpoiled
+    | TableClosed
+    | Sent
+    | Acknowledged
+    | TransactionEnded
+    | Logged
+    | ForeignRow
+    | Read
+    | Injected
+)
+
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        TableOpened,
+        TableSpoiled,
+        TableClosed,
+        Sent,
+        Acknowledged,
+        TransactionEnded,
+        Logged,
+        ForeignRow,
+        Read,
+        Injected,
+    )
+}
+_OFFSETS = frozenset({"start", "end", "boundary", "rows", "after"})
+
+
+# --- Rows ----------------------------------------------------------------------------------------
+
+
+def sorted_rows(rows: Iterable[tuple[int | None, int | None, int | None]]) -> Rows:
+    """(partition, offset, id) as they came from a cursor, by partition and in order."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for partition, offset, id_ in rows:
+        found.setdefault(NO_PARTITION if partition is None else partition, []).append(
+            (-1 if offset is None else offset, NO_ID if id_ is None else id_)
+        )
+    return {
+        partition: (
+            array("q", (offset for offset, _ in sorted(pairs))),
+            array("q", (id_ for _, id_ in sorted(pairs))),
+        )
+        for partition, pairs in found.items()
+    }
+
+
+def pack(rows: Rows) -> dict[int, str]:
+    """Rows as short texts: differences, compressed."""
+    return {
+        partition: base64.b85encode(zlib.compress(_differences(o) + _differences(i), 1)).decode()
+        for partition, (o, i) in rows.items()
+    }
+
+
+def unpack(packed: Mapping[int, str]) -> Rows:
+    """The inverse of `pack`."""
+    return {partition: _unpacked(text) for partition, text in packed.items()}
+
+
+def _differences(values: array[int]) -> bytes:
+    return array("q", map(operator.sub, values, itertools.chain((0,), values))).tobytes()
+
+
+def _unpacked(text: str) -> Column:
+    data = zlib.decompress(base64.b85decode(text))
+    half = len(data) // 2
+    offsets, ids = array("q"), array("q")
+    offsets.frombytes(data[:half])
+    ids.frombytes(data[half:])
+    return array("q", itertools.accumulate(offsets)), array("q", itertools.accumulate(ids))
+
+
+# --- The file ------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """Writes a history. Safe to share between threads.
+
+    Args:
+        path: The file; made anew.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        self._file = path.open("w", encoding="utf-8")
+        self._lock = threading.Lock()
+
+    def record(self, *events: Event) -> None:
+        """Appends events."""
+        text = "".join(to_line(event) for event in events)
+        with self._lock:
+            if not self._file.closed:
+                self._file.write(text)
+
+    def close(self) -> None:
+        """Makes sure that all of it is in the file."""
+        with self._lock:
+            self._file.close()
+
+
+def to_line(event: Event) -> str:
+    """An event as a line."""
+    body = dataclasses.asdict(event)
+    return json.dumps({"kind": type(event).__name__, **body}, separators=(",", ":")) + "\n"
+
+
+def from_line(line: str) -> Event:
+    """The inverse of `to_line`."""
+    body = json.loads(line)
+    kind = _KINDS[body.pop("kind")]
+    for name in _OFFSETS & body.keys():
+        body[name] = {int(partition): value for partition, value in body[name].items()}
+    if "filter" in body:
+        body["filter"] = Filter(**body["filter"])
+    if "errors" in body:
+        body["errors"] = tuple(body["errors"])
+    event: Event = kind(**body)
+    return event
+
+
+def load(path: pathlib.Path) -> Iterator[Event]:
+    """The events of a file, in the order they were written; a torn last line is left out."""
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if line.endswith("\n"):
+                yield from_line(line)

@@ -1,0 +1,273 @@
+"""What is done to topics: partitions, trimming, compaction, bad records, being created again.
+
+Trimming spares what is not yet tiered, except on the table that is sacrificed to it; and what the
+independent consumer has not seen, or nobody could tell what was lost.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
+
+from chaos import tables
+from chaos.arena import Arena, NotInjectedError
+from chaos.history import TableSpoiled
+from chaos.process_faults import Fault
+from chaos.tables import (
+    COMPACTED,
+    DOOMED,
+    FOREIGN,
+    NULLING,
+    PLAIN,
+    SKIPPING,
+    TRANSACTIONAL,
+    TRIMMED,
+    Table,
+)
+from seamline.sql.errors import LOG_TRIMMED, TOPIC_RECREATED, SeamlineError
+
+PARTITIONS_MAX = 8
+_REQUEST_S = 10.0
+_TRIMMED_TABLES = ((PLAIN,), (TRANSACTIONAL,), (SKIPPING, NULLING))
+_BAD = (b"\x00\xff\xfe", None, b"", b"[]", b'{"id": "x"}', b'{"id": 1', b'"text"', b"17")
+
+
+def partitions_of(arena: Arena, topic: str) -> list[int]:
+    """The partitions of a topic."""
+    found = arena.stack.admin.describe_topics(TopicCollection([topic]), request_timeout=_REQUEST_S)
+    return [p.id for p in found[topic].result(_REQUEST_S).partitions]
+
+
+def add_partition(arena: Arena, chance: random.Random) -> str:
+    """One partition more for a topic that has few."""
+    topics = [t.topic for t in (PLAIN, TRANSACTIONAL, SKIPPING, FOREIGN)]
+    counts = {topic: len(partitions_of(arena, topic)) for topic in topics}
+    topic = min(topics, key=lambda name: (counts[name], chance.random()))
+    if counts[topic] >= PARTITIONS_MAX:
+        raise NotInjectedError(f"every topic has {PARTITIONS_MAX} partitions")
+    asked = [NewPartitions(topic, counts[topic] + 1)]
+    arena.stack.admin.create_partitions(asked)[topic].result(_REQUEST_S)
+    return f"{topic} has {counts[topic] + 1}"
+
+
+def delete_records(arena: Arena, topic: str, before: dict[int, int]) -> None:
+    """Trims partitions of a topic."""
+    asked = [TopicPartition(topic, p, offset) for p, offset in before.items() if offset > 0]
+    for future in arena.stack.admin.delete_records(asked, request_timeout=_REQUEST_S).values():
+        future.result(_REQUEST_S)
+
+
+def _safe_to_trim(arena: Arena, group: tuple[Table, ...]) -> dict[int, int]:
+    """Per partition the offset that is tiered into every table, and seen by the consumer."""
+    reached = arena.oracle.reached(group[0].topic)
+    for table in group:
+        tiered = tables.boundary(arena.stack, table).next
+        reached = {p: min(offset, tiered.get(p, 0)) for p, offset in reached.items()}
+    safe = {p: offset for p, offset in reached.items() if offset > 0}
+    if not safe:
+        raise NotInjectedError(f"nothing of {group[0].topic} is tiered yet")
+    return safe
+
+
+def delete_below(arena: Arena, chance: random.Random) -> str:
+    """Trims a log to somewhere below the boundary."""
+    group = chance.choice(_TRIMMED_TABLES)
+    safe = _safe_to_trim(arena, group)
+    starts = {p: max(1, offset - chance.randint(1, 40)) for p, offset in safe.items()}
+    kept = _starts(arena, group[0].topic)
+    before = {p: offset for p, offset in starts.items() if offset > kept.get(p, 0)}
+    if not before:
+        raise NotInjectedError(f"{group[0].topic} is already trimmed that far")
+    delete_records(arena, group[0].topic, before)
+    return group[0].topic
+
+
+def delete_at(arena: Arena, chance: random.Random) -> str:
+    """Trims a log exactly to the boundary."""
+    group = chance.choice(_TRIMMED_TABLES)
+    delete_records(arena, group[0].topic, _safe_to_trim(arena, group))
+    return group[0].topic
+
+
+def delete_during_scan(arena: Arena, chance: random.Random) -> str:
+    """Trims a log to the boundary again and again while a read of it runs."""
+    group = chance.choice(_TRIMMED_TABLES)
+    client = arena.client(f"scan-{chance.getrandbits(16)}")
+    scan = threading.Thread(target=client.read, args=(group[0],))
+    scan.start()
+    trimmed = 0
+    while scan.is_alive() or not trimmed:
+        delete_records(arena, group[0].topic, _safe_to_trim(arena, group))
+        trimmed += 1
+        time.sleep(0.02)
+    scan.join()
+    return f"{group[0].topic}, {trimmed} times"
+
+
+def _starts(arena: Arena, topic: str) -> dict[int, int]:
+    asked = {TopicPartition(topic, p): OffsetSpec.earliest() for p in partitions_of(arena, topic)}
+    answers = arena.stack.admin.list_offsets(asked, request_timeout=_REQUEST_S)
+    return {p.partition: int(f.result(_REQUEST_S).offset) for p, f in answers.items()}
+
+
+def compact(arena: Arena, chance: random.Random) -> str:
+    """New values and tombstones for old keys, and segments that may be compacted."""
+    producer = Producer({"bootstrap.servers": arena.stack.direct_servers, "log_level": 0})
+    for key in chance.sample(range(24), 6):
+        producer.produce(COMPACTED.topic, None, key=f"k{key}")
+    if producer.flush(10):
+        raise NotInjectedError("the broker did not take the tombstones")
+    arena.last(0.7)  # older than `segment.ms`: the next record starts a segment
+    arena.produce(COMPACTED.topic, 4)
+    return "6 tombstones"
+
+
+def poison(arena: Arena, chance: random.Random) -> str:
+    """Records that cannot be decoded."""
+    producer = Producer({"bootstrap.servers": arena.stack.direct_servers, "log_level": 0})
+    for _ in range(4):
+        producer.produce(SKIPPING.topic, chance.choice(_BAD), key=f"k{chance.randrange(24)}")
+    if producer.flush(10):
+        raise NotInjectedError("the broker did not take them")
+    return "4 records"
+
+
+# --- Sacrifices ----------------------------------------------------------------------------------
+
+
+def recreate_topic(arena: Arena, chance: random.Random) -> str:
+    """Another topic under the same name: shorter or longer than the table, or of other shape."""
+    variant = chance.choice(["shorter", "longer", "other partitions"])
+    count = arena.produce(DOOMED.topic, chance.randint(20, 40))
+    arena.wait(lambda: _is_tiered(arena), 8.0)
+    if not arena.wait(lambda: arena.oracle.is_caught_up(DOOMED.topic), 20.0):
+        raise NotInjectedError("the consumer did not catch up")
+    arena.oracle.forget(DOOMED.topic)
+    invoked = time.monotonic()
+    _delete_topic(arena)
+    partitions = 2 if variant != "other partitions" else chance.choice([1, 3])
+    create_topic(arena, DOOMED.topic, partitions)
+    topic_id = follow(arena, DOOMED.topic)
+    code = TOPIC_RECREATED.name
+    arena.recorder.record(TableSpoiled(DOOMED.name, code, True, invoked, time.monotonic()))
+    arena.produce(DOOMED.topic, 3 if variant == "shorter" else 2 * count + 10)
+    client = arena.client(f"recreated-{chance.getrandbits(16)}")
+    for form in ("rows", "groups", "twice"):
+        client.read(DOOMED, form)
+    client.read(DOOMED, engine="spark")
+    _replace(arena, DOOMED, topic_id)
+    client.read(DOOMED)
+    return variant
+
+
+def delete_above(arena: Arena, chance: random.Random) -> str:
+    """Trims a log past what is tiered: the table may only say so."""
+    arena.produce(TRIMMED.topic, chance.randint(20, 60))
+    if not arena.wait(lambda: arena.oracle.is_caught_up(TRIMMED.topic), 20.0):
+        raise NotInjectedError("the consumer did not catch up")
+    tiered = tables.boundary(arena.stack, TRIMMED).next
+    reached = arena.oracle.reached(TRIMMED.topic)
+    before = {
+        p: chance.randint(tiered.get(p, 0) + 1, end)
+        for p, end in reached.items()
+        if end > tiered.get(p, 0)
+    }
+    if not before:
+        raise NotInjectedError("everything was tiered already")
+    invoked = time.monotonic()
+    delete_records(arena, TRIMMED.topic, before)
+    code = LOG_TRIMMED.name
+    arena.recorder.record(TableSpoiled(TRIMMED.name, code, False, invoked, time.monotonic()))
+    client = arena.client(f"trimmed-{chance.getrandbits(16)}")
+    for form in ("rows", "groups", "twice"):
+        client.read(TRIMMED, form)
+    _replace(arena, TRIMMED, arena.oracle.topic_id(TRIMMED.topic))
+    client.read(TRIMMED)
+    return f"{sum(before.values()) - sum(tiered.get(p, 0) for p in before)} offsets"
+
+
+def _is_tiered(arena: Arena) -> bool:
+    return sum(tables.boundary(arena.stack, DOOMED).next.values()) > 0
+
+
+def _replace(arena: Arena, table: Table, topic_id: str) -> None:
+    """Drops a table and creates it over the topic as it is now, whatever it takes."""
+    dropped = False
+
+    def replaced() -> bool:
+        nonlocal dropped
+        try:
+            if not dropped:
+                tables.drop(arena.stack, table, arena.recorder)
+                dropped = True
+            tables.create(arena.stack, table, topic_id, arena.recorder)
+        except SeamlineError as error:
+            if not error.code.retriable:
+                raise
+            return False
+        return True
+
+    if not arena.wait(replaced, 60.0):
+        raise TimeoutError(f"{table.name} could not be created again")
+
+
+def _delete_topic(arena: Arena) -> None:
+    def gone() -> bool:
+        try:
+            arena.stack.admin.delete_topics([DOOMED.topic])[DOOMED.topic].result(_REQUEST_S)
+        except KafkaException as error:
+            return "UNKNOWN_TOPIC" in error.args[0].name()
+        return False
+
+    if not arena.wait(gone, 60.0):
+        raise TimeoutError("the topic could not be deleted")
+
+
+def create_topic(
+    arena: Arena, topic: str, partitions: int, config: dict[str, str] | None = None
+) -> None:
+    """Creates a topic, whatever it takes."""
+
+    def there() -> bool:
+        try:
+            asked = NewTopic(topic, partitions, config=config or {})
+            arena.stack.admin.create_topics([asked])[topic].result(_REQUEST_S)
+        except KafkaException as error:
+            return bool(error.args[0].name() == "TOPIC_ALREADY_EXISTS")
+        return False
+
+    if not arena.wait(there, 60.0):
+        raise TimeoutError(f"topic {topic} could not be created")
+
+
+def follow(arena: Arena, topic: str) -> str:
+    found: list[str] = []
+
+    def followed() -> bool:
+        try:
+            found.append(arena.oracle.follow(topic))
+        except (KafkaException, TimeoutError):
+            return False
+        return True
+
+    if not arena.wait(followed, 60.0):
+        raise TimeoutError(f"topic {topic} cannot be followed")
+    return found[0]
+
+
+LANES: dict[str, dict[str, Fault]] = {
+    "topics": {
+        "Kafka: partition added": add_partition,
+        "Kafka: DeleteRecords below the boundary": delete_below,
+        "Kafka: DeleteRecords at the boundary": delete_at,
+        "Kafka: DeleteRecords during a scan": delete_during_scan,
+        "Kafka: compaction and tombstones": compact,
+        "Kafka: poison records": poison,
+    },
+    "recreation": {"Kafka: topic created again": recreate_topic},
+    "trimming": {"Kafka: DeleteRecords above the boundary": delete_above},
+}

@@ -1,0 +1,189 @@
+"""The second oracle: an independent consumer of committed records, from the first to the last.
+
+It shares nothing with the product but the broker. It follows topics by name and records what it
+sees under the topic's id; a topic that is to be deleted is first forgotten.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from chaos.history import NO_ID, Logged, Recorder
+
+_POLL_S = 0.02
+_LOOK_S = 0.5
+_REQUEST_S = 5.0
+
+
+@dataclasses.dataclass(slots=True)
+class _Followed:
+    topic_id: str
+    consumer: Consumer
+    reached: dict[int, int] = dataclasses.field(default_factory=dict)
+    assigned: set[int] = dataclasses.field(default_factory=set)
+    newest: collections.deque[int] = dataclasses.field(
+        default_factory=lambda: collections.deque(maxlen=500)
+    )
+
+
+class LogFollower:
+    """Follows topics on a thread of its own.
+
+    Args:
+        bootstrap_servers: The broker, past the proxy.
+        recorder: Takes what it sees.
+    """
+
+    def __init__(self, bootstrap_servers: str, recorder: Recorder) -> None:
+        self._servers = bootstrap_servers
+        self._recorder = recorder
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        self._topics: dict[str, _Followed] = {}
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="oracle", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stops following."""
+        self._ended.set()
+        self._thread.join()
+        for followed in self._topics.values():
+            followed.consumer.close()
+
+    def follow(self, topic: str) -> str:
+        """Follows a topic from its beginning; gives its id."""
+        (future,) = self._admin.describe_topics(TopicCollection([topic])).values()
+        topic_id = str(future.result(_REQUEST_S).topic_id)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._servers,
+                "log_level": 0,
+                "group.id": "chaos-oracle",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "reconnect.backoff.max.ms": 500,
+                "fetch.wait.max.ms": 50,
+            }
+        )
+        with self._lock:
+            self._topics[topic] = _Followed(topic_id, consumer)
+        return topic_id
+
+    def forget(self, topic: str) -> None:
+        """Lets go of a topic."""
+        with self._lock:
+            followed = self._topics.pop(topic)
+        followed.consumer.close()
+
+    def reached(self, topic: str) -> dict[int, int]:
+        """Per partition the offset up to which everything was seen."""
+        with self._lock:
+            return dict(self._topics[topic].reached)
+
+    def topic_id(self, topic: str) -> str:
+        """The id of a topic that is followed."""
+        with self._lock:
+            return self._topics[topic].topic_id
+
+    def newest_ids(self, topic: str) -> list[int]:
+        """Ids of the newest records that were seen."""
+        with self._lock:
+            return [id_ for id_ in self._topics[topic].newest if id_ != NO_ID]
+
+    def is_caught_up(self, topic: str) -> bool:
+        """Whether everything that can be read now was seen."""
+        try:
+            ends = self.stable_ends(topic)
+        except KafkaException:
+            return False
+        reached = self.reached(topic)
+        return all(reached.get(p, 0) >= end for p, end in ends.items())
+
+    def stable_ends(self, topic: str) -> dict[int, int]:
+        """Per partition the last stable offset.
+
+        Raises:
+            KafkaException: The broker does not answer.
+        """
+        (future,) = self._admin.describe_topics(
+            TopicCollection([topic]), request_timeout=_REQUEST_S
+        ).values()
+        partitions = [TopicPartition(topic, p.id) for p in future.result(_REQUEST_S).partitions]
+        answers = self._admin.list_offsets(
+            dict.fromkeys(partitions, OffsetSpec.latest()),
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=_REQUEST_S,
+        )
+        return {p.partition: int(f.result(_REQUEST_S).offset) for p, f in answers.items()}
+
+    # --- The thread ----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        looked_at = 0.0
+        while not self._ended.is_set():
+            with self._lock:
+                look = time.monotonic() - looked_at > _LOOK_S
+                for topic, followed in self._topics.items():
+                    if look:
+                        self._assign(topic, followed)
+                    self._poll(topic, followed)
+            looked_at = time.monotonic() if look else looked_at
+            time.sleep(_POLL_S)  # lets others have the lock
+
+    def _assign(self, topic: str, followed: _Followed) -> None:
+        try:
+            listing = followed.consumer.list_topics(topic, timeout=1.0).topics[topic]
+            fresh = sorted(set(listing.partitions) - followed.assigned)
+            if fresh:
+                followed.consumer.incremental_assign([TopicPartition(topic, p, 0) for p in fresh])
+                followed.assigned.update(fresh)
+        except KafkaException:
+            return  # the broker is down: looked at again in a moment
+
+    def _poll(self, topic: str, followed: _Followed) -> None:
+        if not followed.assigned:
+            return
+        records: dict[int, list[tuple[int, int, str]]] = {}
+        reached: dict[int, int] = {}
+        for message in followed.consumer.consume(500, 0.0):
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    reached[message.partition()] = message.offset()
+                continue
+            entry = (message.offset(), id_of(message.value()), (message.key() or b"").decode())
+            records.setdefault(message.partition(), []).append(entry)
+            followed.newest.append(entry[1])
+            reached[message.partition()] = message.offset() + 1
+        now = time.monotonic()
+        self._recorder.record(
+            *(Logged(topic, followed.topic_id, p, seen, now) for p, seen in records.items())
+        )
+        followed.reached.update(reached)
+
+
+def id_of(value: bytes | None) -> int:
+    """The id of a record; `NO_ID` for one that is none of ours."""
+    try:
+        body: Any = json.loads(value or b"")
+        return int(body["id"])
+    except (ValueError, TypeError, KeyError):
+        return NO_ID

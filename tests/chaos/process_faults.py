@@ -1,0 +1,209 @@
+"""Faults of processes and of the network between them and the broker."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Callable
+
+from chaos.arena import READY_S, Arena, NotInjectedError
+from chaos.processes import Process
+from chaos.proxy import Mode
+from chaos.readers import SQL
+from chaos.tables import FOREIGN, PLAIN, TRANSACTIONAL
+
+Fault = Callable[[Arena, random.Random], str]
+
+MODES: dict[str, Mode] = {
+    "network: drop": Mode(swallow_requests=True, swallow_replies=True),
+    "network: delay": Mode(delay_s=0.15),
+    "network: reset mid-reply": Mode(reset_replies=True),
+    "network: half-open": Mode(swallow_replies=True),
+    "network: throttle": Mode(bytes_per_s=4_000),
+}
+
+
+def kill(choose: Callable[[Arena, random.Random], Process]) -> Fault:
+    """Ends a process without warning; it is started again at once."""
+
+    def fault(arena: Arena, chance: random.Random) -> str:
+        process = choose(arena, chance)
+        process.kill_and_restart()
+        process.wait_until_ready(READY_S)
+        return process.name
+
+    return fault
+
+
+def restart(choose: Callable[[Arena, random.Random], Process]) -> Fault:
+    """Asks a process to end, and starts it again."""
+
+    def fault(arena: Arena, chance: random.Random) -> str:
+        process = choose(arena, chance)
+        process.stop_and_restart()
+        process.wait_until_ready(READY_S)
+        return process.name
+
+    return fault
+
+
+def pause(choose: Callable[[Arena, random.Random], Process], longest_s: float) -> Fault:
+    """Stops a process for a moment."""
+
+    def fault(arena: Arena, chance: random.Random) -> str:
+        process = choose(arena, chance)
+        process.pause()
+        try:
+            arena.last(chance.uniform(0.3, longest_s))
+        finally:
+            process.resume()
+        return process.name
+
+    return fault
+
+
+def misbehave(mode: Mode) -> Fault:
+    """Lets the network misbehave for a moment."""
+
+    def fault(arena: Arena, chance: random.Random) -> str:
+        arena.stack.proxy.behave(mode)
+        try:
+            arena.last(chance.uniform(0.6, 1.8))
+        finally:
+            hits = arena.stack.proxy.heal()
+        if not hits:
+            raise NotInjectedError("no byte passed while it lasted")
+        return f"{hits} pieces"
+
+    return fault
+
+
+def client_gone(arena: Arena, chance: random.Random) -> str:
+    """A client that is killed while its statement runs."""
+    process = _client(arena, chance)
+    try:
+        process.wait(chance.uniform(0.8, 4.0))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return "killed"
+    raise NotInjectedError("it had ended before")
+
+
+def client_paused(arena: Arena, chance: random.Random) -> str:
+    """A client that stops while its statement runs, and goes on."""
+    process = _client(arena, chance)
+    try:
+        try:
+            process.wait(chance.uniform(0.8, 3.0))
+            raise NotInjectedError("it had ended before")
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGSTOP)
+        arena.last(chance.uniform(0.5, 1.5))
+        os.killpg(process.pid, signal.SIGCONT)
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        return "paused, and ended after half a minute"
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return "paused"
+
+
+def _client(arena: Arena, chance: random.Random) -> subprocess.Popen[bytes]:
+    table = chance.choice([PLAIN, TRANSACTIONAL, FOREIGN])
+    statement = SQL["rows"].format(table=table.name, where="")
+    command = arena.stack.command("query", statement, "--url", arena.stack.url, "--format", "csv")
+    return subprocess.Popen(
+        command,
+        env=dict(arena.stack.environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _maintenance(arena: Arena) -> subprocess.Popen[bytes]:
+    tables = (PLAIN.name, TRANSACTIONAL.name, FOREIGN.name)
+    options = ("--expire-older-than", "3s", "--retain-last", "2")
+    with (arena.stack.directory / "maintain.log").open("ab") as log:
+        return subprocess.Popen(
+            arena.stack.command("table", "maintain", *tables, *options),
+            env=dict(arena.stack.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def maintain(arena: Arena, chance: random.Random) -> str:
+    """Compaction, manifests and expiry of three tables, as the product's command does them."""
+    process = _maintenance(arena)
+    try:
+        status = process.wait(90)
+    except subprocess.TimeoutExpired:
+        status = -1
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if status:
+        raise NotInjectedError(f"it ended with {status}")
+    return "three tables"
+
+
+def maintain_killed(arena: Arena, chance: random.Random) -> str:
+    """Maintenance that is killed in the middle of something."""
+    process = _maintenance(arena)
+    try:
+        process.wait(chance.uniform(3.0, 9.0))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return "killed"
+    raise NotInjectedError("it had ended before")
+
+
+def _producer(arena: Arena, chance: random.Random) -> Process:
+    return chance.choice(arena.producers)
+
+
+LANES: dict[str, dict[str, Fault]] = {
+    "broker": {
+        "broker: kill -9": kill(lambda arena, _: arena.stack.broker),
+        "broker: restart": restart(lambda arena, _: arena.stack.broker),
+        "broker: stop and continue": pause(lambda arena, _: arena.stack.broker, 1.5),
+    },
+    "network": {name: misbehave(mode) for name, mode in MODES.items()},
+    "tierer": {
+        "tiering driver: kill -9": kill(lambda arena, _: arena.stack.tierer),
+        "tiering driver: restart": restart(lambda arena, _: arena.stack.tierer),
+        "tiering driver: stop and continue": pause(lambda arena, _: arena.stack.tierer, 2.0),
+    },
+    "spark": {
+        "Spark JVM: kill -9": kill(lambda arena, _: arena.stack.spark),
+        "Spark JVM: stop and continue": pause(lambda arena, _: arena.stack.spark, 2.5),
+    },
+    "gateway": {
+        "gateway: kill -9": kill(lambda arena, _: arena.stack.gateway),
+        "gateway: restart": restart(lambda arena, _: arena.stack.gateway),
+        "gateway: stop and continue": pause(lambda arena, _: arena.stack.gateway, 1.5),
+    },
+    "producers": {
+        "producer: kill -9": kill(_producer),
+        "producer: stop and continue": pause(_producer, 2.0),
+    },
+    "clients": {
+        "client: kill -9": client_gone,
+        "client: stop and continue": client_paused,
+    },
+    "maintenance": {
+        "maintenance: compact, manifests, expire": maintain,
+        "maintenance: kill -9": maintain_killed,
+    },
+}

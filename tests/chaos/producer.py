@@ -1,0 +1,156 @@
+"""A producer as a process of its own: `python -m chaos.producer JSON`, events on standard output.
+
+A record is announced before it is sent, so that one whose acknowledgement was lost with the process
+is known of. Plain producers are idempotent; transactional ones commit, abort, and leave
+transactions hanging until the broker ends them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from chaos.history import Acknowledged, Event, Sent, TransactionEnded, to_line
+
+KEYS = 24
+_IN_FLIGHT_MAX = 300
+_HANG_MS = 2_500
+
+
+def say(*events: Event) -> None:
+    """Writes events out, at once."""
+    sys.stdout.write("".join(to_line(event) for event in events))
+    sys.stdout.flush()
+
+
+class Sender:
+    """Sends records with unique ids, and says so.
+
+    Args:
+        servers: The broker.
+        first_id: The first id.
+        settings: Further settings of the client.
+    """
+
+    def __init__(self, servers: str, ids: Iterator[int], **settings: Any) -> None:
+        self._ids = ids
+        self.client = Producer(
+            {
+                "bootstrap.servers": servers,
+                "log_level": 0,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "reconnect.backoff.max.ms": 500,
+                "topic.metadata.refresh.interval.ms": 1000,
+                **settings,
+            }
+        )
+
+    def send(self, topics: list[str], chance: random.Random, transaction: str = "") -> None:
+        """Sends one record to each topic."""
+        now = time.monotonic()
+        sent = [Sent(next(self._ids), topic, now, transaction) for topic in topics]
+        say(*sent)
+        for record in sent:
+            value = json.dumps({"id": record.id, "text": f"r{record.id % 97}"})
+            self.client.produce(
+                record.topic,
+                value,
+                key=f"k{chance.randrange(KEYS)}",
+                on_delivery=_delivered(record.id),
+            )
+
+
+def _delivered(id_: int) -> Any:
+    def report(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            say(Acknowledged(id_, message.partition(), message.offset(), time.monotonic()))
+
+    return report
+
+
+def run_plain(spec: dict[str, Any], ids: Iterator[int], chance: random.Random) -> None:
+    """Sends until it is ended."""
+    sender = Sender(spec["servers"], ids)
+    while True:
+        for _ in range(chance.randint(1, 4)):
+            sender.send(spec["topics"], chance)
+        sender.client.poll(spec["pause_s"])
+        while len(sender.client) > _IN_FLIGHT_MAX:
+            sender.client.poll(0.1)
+
+
+def run_transactional(spec: dict[str, Any], ids: Iterator[int], chance: random.Random) -> None:
+    """Transactions until it is ended; after an error that cannot be passed, a new client."""
+    for number in itertools.count():
+        settings = {"transactional.id": spec["name"], "transaction.timeout.ms": 5_000}
+        sender = Sender(spec["servers"], ids, **settings)
+        with contextlib.suppress(KafkaException):
+            sender.client.init_transactions(20)
+            for turn in itertools.count():
+                name = f"{spec['name']}-{spec['first_id']}-{number}-{turn}"
+                if chance.random() < 0.08:
+                    leave_hanging(spec, ids, chance, f"{name}-hanging")
+                _transact(sender, spec["topics"], chance, name)
+                sender.client.poll(spec["pause_s"])
+        time.sleep(0.2)
+
+
+def _transact(sender: Sender, topics: list[str], chance: random.Random, name: str) -> None:
+    sender.client.begin_transaction()
+    for _ in range(chance.randint(1, 6)):
+        sender.send(topics, chance, name)
+    sender.client.poll(chance.random() * 0.05)
+    commits = chance.random() < 0.75
+    outcome = "unknown"
+    try:
+        if commits:
+            sender.client.commit_transaction(15)
+            outcome = "commit"
+        else:
+            sender.client.abort_transaction(15)
+            outcome = "abort"
+    except KafkaException as error:
+        if error.args[0].txn_requires_abort():
+            sender.client.abort_transaction(15)
+            outcome = "abort"
+        else:
+            raise
+    finally:
+        say(TransactionEnded(name, outcome, time.monotonic()))
+
+
+def leave_hanging(
+    spec: dict[str, Any], ids: Iterator[int], chance: random.Random, name: str
+) -> None:
+    """A transaction nobody ends: the broker aborts it when its time is over."""
+    settings = {"transactional.id": name, "transaction.timeout.ms": _HANG_MS}
+    sender = Sender(spec["servers"], ids, **settings)
+    with contextlib.suppress(KafkaException):
+        sender.client.init_transactions(10)
+        sender.client.begin_transaction()
+        for _ in range(3):
+            sender.send(spec["topics"], chance, name)
+        sender.client.flush(2)
+    say(TransactionEnded(name, "unknown", time.monotonic()))
+
+
+def main() -> None:
+    """Runs what the argument says."""
+    spec = json.loads(sys.argv[1])
+    chance = random.Random(spec["seed"])
+    ids = itertools.count(spec["first_id"])
+    (run_transactional if spec["mode"] == "transactional" else run_plain)(spec, ids, chance)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""One run: the stack comes up, everything moves, the nemesis does its worst, the checker judges.
+
+At the end everything is healed, the pipeline must catch up, and every table is read once more on
+both engines, before the history is judged.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import json
+import pathlib
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaException
+
+from chaos import iceberg_faults, kafka_faults, process_faults, tables
+from chaos.arena import Arena, NotInjectedError
+from chaos.history import Injected, Read, Recorder, from_line
+from chaos.oracle import LogFollower
+from chaos.process_faults import Fault
+from chaos.processes import Process
+from chaos.readers import Reader, Writer
+from chaos.schedule import Decision, schedule
+from chaos.stack import ChaosStack
+from chaos.tables import (
+    ALL,
+    COMPACTED,
+    COMPACTION,
+    DOOMED,
+    FOREIGN,
+    PLAIN,
+    SKIPPING,
+    TRANSACTIONAL,
+    TRIMMED,
+    Table,
+)
+from seamline.sql.errors import SeamlineError
+
+LANES: dict[str, dict[str, Fault]] = {
+    **process_faults.LANES,
+    **kafka_faults.LANES,
+    **iceberg_faults.LANES,
+}
+_ID_BLOCK = 10_000_000
+_CATCH_UP_S = 150.0
+_SHOW_S = 10.0
+_TABLES = tuple(table for table in ALL if table not in (DOOMED, TRIMMED))
+
+Say = Callable[[str], None]
+
+
+class Run:
+    """One run.
+
+    Args:
+        seed: Of every decision.
+        minutes: How long the nemesis is at work.
+        directory: Keeps everything.
+        say: Takes progress.
+        only: Lanes to use; empty for all.
+    """
+
+    def __init__(
+        self, seed: int, minutes: float, directory: pathlib.Path, say: Say, only: tuple[str, ...]
+    ) -> None:
+        self._seed = seed
+        self._minutes = minutes
+        self._say = say
+        self._lanes = {name: faults for name, faults in LANES.items() if not only or name in only}
+        self.history = directory / "history.jsonl"
+        recorder = Recorder(self.history)
+        stack = ChaosStack(directory / "stack", [table.name for table in ALL])
+        blocks = itertools.count(1)
+        self._blocks = lambda: next(blocks) * _ID_BLOCK
+        self._arena = Arena(
+            stack=stack,
+            recorder=recorder,
+            oracle=LogFollower(stack.direct_servers, recorder),
+            producers=[],
+            ops=itertools.count(1),
+            ids=itertools.count(self._blocks()),
+        )
+        self.uses: collections.Counter[str] = collections.Counter()
+        self.failures: dict[str, collections.Counter[str]] = collections.defaultdict(
+            collections.Counter
+        )
+        self.problems: list[str] = []
+
+    @property
+    def faults(self) -> list[str]:
+        """Every kind of the run, in order."""
+        return [fault for faults in self._lanes.values() for fault in faults]
+
+    @property
+    def processes(self) -> list[Process]:
+        """Everything that is watched."""
+        return [*self._arena.stack.processes, *self._arena.producers]
+
+    def run(self) -> None:
+        """Runs it; what went wrong with the run itself is in `problems`."""
+        try:
+            self._set_up()
+            clients = self._clients()
+            for client in clients:
+                client.start()
+            self._attack(clients)
+            self._heal(clients)
+        finally:
+            self._close()
+
+    # --- Beginning -----------------------------------------------------------------------------
+
+    def _set_up(self) -> None:
+        arena = self._arena
+        arena.producers += [
+            self._producer("plain", [PLAIN.topic, SKIPPING.topic], 0.15),
+            self._producer("plain", [FOREIGN.topic, COMPACTED.topic], 0.2),
+            self._producer("transactional", [TRANSACTIONAL.topic], 0.05),
+            self._producer("transactional", [TRANSACTIONAL.topic], 0.1),
+        ]
+        self._say("starting broker, Spark and gateway …")
+        arena.stack.start(*arena.producers)
+        topic_ids: dict[str, str] = {}
+        for table in ALL:
+            if table.topic not in topic_ids:
+                config = COMPACTION if table.compacted else {}
+                kafka_faults.create_topic(arena, table.topic, table.partitions, config)
+                topic_ids[table.topic] = kafka_faults.follow(arena, table.topic)
+            tables.create(arena.stack, table, topic_ids[table.topic], arena.recorder)
+        arena.stack.tierer.start()
+        for producer in arena.producers:
+            producer.start()
+        self._say(f"{len(ALL)} tables; everything under {self.history.parent}")
+
+    def _producer(self, mode: str, topics: list[str], pause_s: float) -> Process:
+        number = len(self._arena.producers) + self._blocks() // _ID_BLOCK
+        recorder, stack = self._arena.recorder, self._arena.stack
+
+        def command() -> list[str]:
+            first_id = self._blocks()
+            spec = {
+                "servers": stack.proxied_servers,
+                "mode": mode,
+                "topics": topics,
+                "name": f"chaos-{number}",
+                "first_id": first_id,
+                "seed": f"{self._seed}/{number}/{first_id}",
+                "pause_s": pause_s,
+            }
+            return [sys.executable, "-m", "chaos.producer", json.dumps(spec)]
+
+        return Process(
+            f"producer {number} ({mode})",
+            command,
+            stack.directory / "producers.log",
+            stack.environment,
+            output=lambda line: recorder.record(from_line(line)),
+            directory=pathlib.Path(__file__).parent.parent,
+        )
+
+    def _clients(self) -> list[Reader | Writer]:
+        arena = self._arena
+        shares = {"reader-1": 0.0, "reader-2": 0.1, "reader-3": 0.8}
+        readers = [
+            Reader(
+                arena.client(name),
+                ALL if share < 0.5 else _TABLES,
+                random.Random(f"{self._seed}/{name}").getrandbits(32),
+                spark_share=share,
+            )
+            for name, share in shares.items()
+        ]
+        servers = arena.stack.proxied_servers
+        writer = Writer(arena.client("writer"), servers, arena.recorder, self._blocks())
+        return [*readers, writer]
+
+    # --- The attack ----------------------------------------------------------------------------
+
+    def _attack(self, clients: list[Reader | Writer]) -> None:
+        plan = schedule(self._seed, self._minutes, {n: list(f) for n, f in self._lanes.items()})
+        started = time.monotonic()
+        threads = [
+            threading.Thread(target=self._follow_lane, args=(started, decisions), daemon=True)
+            for decisions in plan.values()
+        ]
+        for thread in threads:
+            thread.start()
+        while (left := started + 60 * self._minutes - time.monotonic()) > 0:
+            self._arena.ended.wait(min(_SHOW_S, left))
+            self._show(time.monotonic() - started, clients)
+        self._arena.ended.set()
+        for thread in threads:
+            thread.join()
+
+    def _follow_lane(self, started: float, decisions: list[Decision]) -> None:
+        for decision in decisions:
+            wait_s = max(0.0, started + decision.at_s - time.monotonic())
+            if self._arena.ended.wait(wait_s):
+                return
+            self._inject(decision)
+
+    def _inject(self, decision: Decision) -> None:
+        fault = self._lanes[decision.lane][decision.fault]
+        invoked = time.monotonic()
+        failure = detail = ""
+        try:
+            detail = fault(self._arena, random.Random(decision.seed))
+            self.uses[decision.fault] += 1
+        except (NotInjectedError, KafkaException, SeamlineError, TimeoutError, OSError) as error:
+            failure = f"{type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001 - reported; the run goes on
+            failure = f"{type(error).__name__}: {error}"
+        if failure:
+            self.failures[decision.fault][" ".join(failure.split())[:110]] += 1
+        self._arena.recorder.record(
+            Injected(decision.fault, invoked, time.monotonic(), failure, detail)
+        )
+
+    def _show(self, seconds: float, clients: list[Reader | Writer]) -> None:
+        counts = sum((client.client.counts for client in clients), collections.Counter[str]())
+        failed = sum(counts.values()) - counts["ok"]
+        deaths = sum(len(process.deaths) for process in self.processes)
+        self._say(
+            f"{seconds:5.0f} s  reads {counts['ok']} answered, {failed} refused  "
+            f"faults {sum(self.uses.values())}  "
+            f"not injected {sum(sum(f.values()) for f in self.failures.values())}  "
+            f"ended by themselves {deaths}"
+        )
+
+    # --- The end -------------------------------------------------------------------------------
+
+    def _heal(self, clients: list[Reader | Writer]) -> None:
+        arena = self._arena
+        self._say("healing: producers stop, the pipeline catches up …")
+        for client in clients:
+            client.end()
+        for producer in arena.producers:
+            producer.end()
+        for client in clients:
+            client.join()
+            if client.failure is not None:
+                self.problems.append(f"{client.client.name} ended: {client.failure!r}")
+        for process in arena.stack.processes:
+            process.wait_until_ready(90)
+        for table in ALL:
+            self._catch_up(table)
+        final = arena.client("final")
+        for table in _TABLES:
+            for engine in ("duckdb", "spark"):
+                self._read_at_last(table, engine, final.read(table, engine=engine))
+
+    def _catch_up(self, table: Table) -> None:
+        arena = self._arena
+
+        def tiered() -> bool:
+            try:
+                ends = arena.oracle.stable_ends(table.topic)
+                boundary = tables.boundary(arena.stack, table).next
+            except (KafkaException, SeamlineError):
+                return False
+            return all(boundary.get(p, 0) >= end for p, end in ends.items())
+
+        if not arena.wait(tiered, _CATCH_UP_S):
+            self.problems.append(f"{table.name} was not tiered to its end in {_CATCH_UP_S:g} s")
+        if not arena.wait(lambda: arena.oracle.is_caught_up(table.topic), 30.0):
+            self.problems.append(f"the independent consumer did not reach the end of {table.topic}")
+
+    def _read_at_last(self, table: Table, engine: str, done: object) -> None:
+        if isinstance(done, Read):
+            self.problems.append(
+                f"{table.name} cannot be read on {engine} after all is healed: "
+                f"{done.error}: {done.message}"
+            )
+
+    def _close(self) -> None:
+        self._arena.ended.set()
+        for producer in self._arena.producers:
+            producer.end()
+        self._arena.oracle.close()
+        self._arena.stack.close()
+        self._arena.recorder.close()

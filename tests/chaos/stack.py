@@ -1,0 +1,196 @@
+"""The stack under attack: broker behind the proxy, Spark, gateway, tiering; each its own process.
+
+All of it lives in one folder and listens on loopback. The broker has two listeners: one advertises
+the proxy, and is the only one that the product's parts know; the other is for the nemesis and for
+the independent consumer, whose own requests must not be lost.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+import seamline
+from chaos.processes import Process, Watcher
+from chaos.proxy import HOST, Proxy
+from seamline.connectors import jars
+from seamline.connectors.java import find_java
+from seamline.connectors.spark.server import ConnectServer
+from seamline.connectors.spark.settings import environment as spark_environment
+from seamline.gateway import config
+from seamline.gateway.config import Config
+from seamline.gateway.connections import Connections
+from seamline.gateway.local import settings, storage
+from seamline.gateway.local.catalog import prepare_catalog
+from seamline.gateway.local.ports import Ports
+from seamline.gateway.spark import settings as spark_settings
+
+READY_S = 90.0
+_LISTENERS = "\nlisteners="
+_BROKER = """
+listeners=PLAINTEXT://{host}:{direct},PROXIED://{host}:{behind},CONTROLLER://{host}:{controller}
+advertised.listeners=PLAINTEXT://{host}:{direct},PROXIED://{host}:{proxy}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+transaction.abort.timed.out.transaction.cleanup.interval.ms=500
+log.retention.check.interval.ms=1000
+log.cleaner.backoff.ms=500
+log.segment.delete.delay.ms=1000
+num.io.threads=4
+num.network.threads=2
+"""
+
+
+class ChaosStack:
+    """Everything that runs.
+
+    Args:
+        directory: Holds all of it; must be empty.
+        tables: What the pipeline tiers.
+    """
+
+    def __init__(self, directory: pathlib.Path, tables: Sequence[str]) -> None:
+        self.directory = directory
+        names = ("direct", "behind", "proxy", "controller", "spark", "gateway")
+        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self.direct_servers = f"{HOST}:{self._ports['direct']}"
+        self.proxied_servers = f"{HOST}:{self._ports['proxy']}"
+        self.url = f"http://{HOST}:{self._ports['gateway']}"
+        self.spark_url = f"sc://{HOST}:{self._ports['spark']}"
+        self.config_file = directory / config.FILE_NAME
+        self._prepare_folder()
+        self.admin = AdminClient({"bootstrap.servers": self.direct_servers, "log_level": 0})
+        self.connections = Connections(self._config(self.direct_servers))
+        self.proxy = Proxy(self._ports["proxy"], self._ports["behind"])
+        self.broker = self._process("broker", self._broker_command, self._broker_answers)
+        self.spark = self._process("spark", self._spark_command, self._spark_listens)
+        self.gateway = self._process("gateway", self._gateway_command, self._gateway_answers)
+        command = ("tier", *tables, "--interval", "500ms", "--max-records", "2000")
+        self.tierer = self._process("tierer", lambda: self.command(*command))
+        self._watcher: Watcher | None = None
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """The product's processes and the broker."""
+        return (self.broker, self.spark, self.gateway, self.tierer)
+
+    def start(self, *more: Process) -> None:
+        """Starts broker, Spark and gateway, and watches them and some more.
+
+        Tiering is started by the caller, once its tables are there.
+        """
+        self.broker.start()
+        self.spark.start()
+        self.broker.wait_until_ready(READY_S)
+        self.gateway.start()
+        self.spark.wait_until_ready(READY_S)
+        self.gateway.wait_until_ready(READY_S)
+        self._watcher = Watcher([*self.processes, *more])
+
+    def close(self) -> None:
+        """Ends everything."""
+        if self._watcher is not None:
+            self._watcher.close()
+        for process in (self.tierer, self.gateway, self.spark, self.broker):
+            process.end()
+        self.proxy.close()
+        self.connections.close()
+
+    def command(self, *arguments: str) -> list[str]:
+        """A command of the product over this stack."""
+        return [sys.executable, "-m", "seamline.cli", *arguments]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What the product's commands find their configuration by."""
+        return {**spark_environment(), "SEAMLINE_CONFIG": str(self.config_file)}
+
+    # --- Set-up --------------------------------------------------------------------------------
+
+    def _prepare_folder(self) -> None:
+        (self.directory / "warehouse").mkdir(parents=True)
+        (self.directory / "kafka").mkdir()
+        prepare_catalog(settings.catalog_config(self.directory), settings.SCHEMA)
+        text = settings.new_text(self.directory, self.proxied_servers)
+        text += f"spark:\n  remote: {self.spark_url}\nlimits:\n  duckdb_threads: 1\n"
+        self.config_file.write_text(text, encoding="utf-8")
+        ports = Ports(self._ports["direct"], self._ports["controller"])
+        data = self.directory / "kafka" / "data"
+        self._java = find_java(os.environ)
+        self._kafka_jars = jars.kafka_jars(lambda _: None)
+        storage.format_once(data, self._java, self._kafka_jars, ports)
+        plain = storage.server_properties(data, ports).splitlines()
+        kept = [line for line in plain if not line.startswith(("listeners=", "advertised."))]
+        own = _BROKER.format(host=HOST, **self._ports)
+        self._properties = self.directory / "kafka" / "server.properties"
+        self._properties.write_text("\n".join(kept) + own, encoding="utf-8")
+
+    def _config(self, bootstrap_servers: str) -> Config:
+        flags = {f"clusters.{settings.CLUSTER}.bootstrap_servers": bootstrap_servers}
+        return config.load(self.config_file, environment={}, flags=flags).config
+
+    def _process(self, name: str, command: object, is_ready: object = None) -> Process:
+        options = {} if is_ready is None else {"is_ready": is_ready}
+        log = self.directory / f"{name}.log"
+        return Process(name, command, log, self.environment, **options)  # type: ignore[arg-type]
+
+    # --- Commands ------------------------------------------------------------------------------
+
+    def _broker_command(self) -> list[str]:
+        return [
+            *(str(self._java.path), "-Xmx512m", "-Djava.awt.headless=true"),
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            *("-cp", f"{self._kafka_jars}/*", "kafka.Kafka", str(self._properties)),
+        ]
+
+    def _spark_command(self) -> list[str]:
+        flags = {"spark.master": "local[2]", "spark.driver_memory": "1g"}
+        local = config.load(self.config_file, environment={}, flags=flags).config
+        server = ConnectServer(spark_settings(local))
+        server._port = self._ports["spark"]  # the same at every start, as a cluster's is
+        return server._command()
+
+    def _gateway_command(self) -> list[str]:
+        return self.command("serve", "--port", str(self._ports["gateway"]))
+
+    # --- Readiness -----------------------------------------------------------------------------
+
+    def _broker_answers(self) -> bool:
+        try:
+            return bool(self.admin.list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    def _spark_listens(self) -> bool:
+        with socket.socket() as probe:
+            probe.settimeout(1.0)
+            return probe.connect_ex((HOST, self._ports["spark"])) == 0
+
+    def _gateway_answers(self) -> bool:
+        try:
+            with seamline.connect(self.url) as connection:
+                return bool(connection.execute("SELECT 1", timeout=5).fetchall() == [(1,)])
+        except seamline.Error:
+            return False
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that are free, outside what systems give to outgoing connections."""
+    found: list[int] = []
+    for port in range(21_000 + os.getpid() % 4_000, 32_000):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise OSError("no free ports")
