@@ -9,6 +9,7 @@ import argparse
 import collections
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -33,6 +34,7 @@ def main() -> int:
     directory = arguments.keep or pathlib.Path(tempfile.mkdtemp(prefix="seamline-chaos-"))
     directory.mkdir(parents=True, exist_ok=True)
     say(f"seed {arguments.seed}, {arguments.minutes:g} minutes")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends what was started, too
     run = Run(arguments.seed, arguments.minutes, directory, say, tuple(arguments.lane))
     started = time.monotonic()
     run.run()
@@ -48,7 +50,7 @@ def main() -> int:
 
 def say(text: str) -> None:
     """One line, at once."""
-    print(text, flush=True)
+    print(time.strftime("%H:%M:%S"), text, flush=True)
 
 
 def show_faults(run: Run, minutes: float) -> None:

@@ -15,7 +15,7 @@ from chaos.history import Acknowledged, Recorder, Sent
 from chaos.oracle import LogFollower
 from chaos.processes import Process
 from chaos.readers import Client
-from chaos.stack import ChaosStack
+from chaos.stack import ChaosStack, direct_client
 
 READY_S = 60.0
 
@@ -68,9 +68,7 @@ class Arena:
 
     def produce(self, topic: str, count: int) -> int:
         """Sends records past the proxy; gives how many were acknowledged."""
-        producer = Producer(
-            {"bootstrap.servers": self.stack.direct_servers, "log_level": 0, "acks": "all"}
-        )
+        producer = Producer({**direct_client(self.stack.direct_servers), "acks": "all"})
         acknowledged: list[int] = []
         for _ in range(count):
             id_ = next(self.ids)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Callable
 
 from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
@@ -17,6 +18,7 @@ from chaos import tables
 from chaos.arena import Arena, NotInjectedError
 from chaos.history import TableSpoiled
 from chaos.process_faults import Fault
+from chaos.stack import direct_client
 from chaos.tables import (
     COMPACTED,
     DOOMED,
@@ -28,7 +30,13 @@ from chaos.tables import (
     TRIMMED,
     Table,
 )
-from seamline.sql.errors import LOG_TRIMMED, TOPIC_RECREATED, SeamlineError
+from seamline.sql.errors import (
+    DEADLINE_EXCEEDED,
+    LOG_TRIMMED,
+    TABLE_NOT_FOUND,
+    TOPIC_RECREATED,
+    SeamlineError,
+)
 
 PARTITIONS_MAX = 8
 _REQUEST_S = 10.0
@@ -116,7 +124,7 @@ def _starts(arena: Arena, topic: str) -> dict[int, int]:
 
 def compact(arena: Arena, chance: random.Random) -> str:
     """New values and tombstones for old keys, and segments that may be compacted."""
-    producer = Producer({"bootstrap.servers": arena.stack.direct_servers, "log_level": 0})
+    producer = Producer(direct_client(arena.stack.direct_servers))
     for key in chance.sample(range(24), 6):
         producer.produce(COMPACTED.topic, None, key=f"k{key}")
     if producer.flush(10):
@@ -128,7 +136,7 @@ def compact(arena: Arena, chance: random.Random) -> str:
 
 def poison(arena: Arena, chance: random.Random) -> str:
     """Records that cannot be decoded."""
-    producer = Producer({"bootstrap.servers": arena.stack.direct_servers, "log_level": 0})
+    producer = Producer(direct_client(arena.stack.direct_servers))
     for _ in range(4):
         producer.produce(SKIPPING.topic, chance.choice(_BAD), key=f"k{chance.randrange(24)}")
     if producer.flush(10):
@@ -142,30 +150,35 @@ def poison(arena: Arena, chance: random.Random) -> str:
 def recreate_topic(arena: Arena, chance: random.Random) -> str:
     """Another topic under the same name: shorter or longer than the table, or of other shape."""
     variant = chance.choice(["shorter", "longer", "other partitions"])
+    _ensure(arena, DOOMED)
     count = arena.produce(DOOMED.topic, chance.randint(20, 40))
     arena.wait(lambda: _is_tiered(arena), 8.0)
     if not arena.wait(lambda: arena.oracle.is_caught_up(DOOMED.topic), 20.0):
         raise NotInjectedError("the consumer did not catch up")
-    arena.oracle.forget(DOOMED.topic)
     invoked = time.monotonic()
-    _delete_topic(arena)
-    partitions = 2 if variant != "other partitions" else chance.choice([1, 3])
-    create_topic(arena, DOOMED.topic, partitions)
-    topic_id = follow(arena, DOOMED.topic)
-    code = TOPIC_RECREATED.name
-    arena.recorder.record(TableSpoiled(DOOMED.name, code, True, invoked, time.monotonic()))
+    arena.oracle.forget(DOOMED.topic)
+    try:
+        _delete_topic(arena)
+        partitions = 2 if variant != "other partitions" else chance.choice([1, 3])
+        create_topic(arena, DOOMED.topic, partitions)
+    finally:
+        follow(arena, DOOMED.topic)
+        code = TOPIC_RECREATED.name
+        arena.recorder.record(TableSpoiled(DOOMED.name, code, True, invoked, time.monotonic()))
     arena.produce(DOOMED.topic, 3 if variant == "shorter" else 2 * count + 10)
     client = arena.client(f"recreated-{chance.getrandbits(16)}")
     for form in ("rows", "groups", "twice"):
         client.read(DOOMED, form)
     client.read(DOOMED, engine="spark")
-    _replace(arena, DOOMED, topic_id)
+    _drop(arena, DOOMED)
+    _ensure(arena, DOOMED)
     client.read(DOOMED)
     return variant
 
 
 def delete_above(arena: Arena, chance: random.Random) -> str:
     """Trims a log past what is tiered: the table may only say so."""
+    _ensure(arena, TRIMMED)
     arena.produce(TRIMMED.topic, chance.randint(20, 60))
     if not arena.wait(lambda: arena.oracle.is_caught_up(TRIMMED.topic), 20.0):
         raise NotInjectedError("the consumer did not catch up")
@@ -179,13 +192,16 @@ def delete_above(arena: Arena, chance: random.Random) -> str:
     if not before:
         raise NotInjectedError("everything was tiered already")
     invoked = time.monotonic()
-    delete_records(arena, TRIMMED.topic, before)
-    code = LOG_TRIMMED.name
-    arena.recorder.record(TableSpoiled(TRIMMED.name, code, False, invoked, time.monotonic()))
+    try:
+        delete_records(arena, TRIMMED.topic, before)
+    finally:  # it may have happened, whatever the answer
+        code = LOG_TRIMMED.name
+        arena.recorder.record(TableSpoiled(TRIMMED.name, code, False, invoked, time.monotonic()))
     client = arena.client(f"trimmed-{chance.getrandbits(16)}")
     for form in ("rows", "groups", "twice"):
         client.read(TRIMMED, form)
-    _replace(arena, TRIMMED, arena.oracle.topic_id(TRIMMED.topic))
+    _drop(arena, TRIMMED)
+    _ensure(arena, TRIMMED)
     client.read(TRIMMED)
     return f"{sum(before.values()) - sum(tiered.get(p, 0) for p in before)} offsets"
 
@@ -194,25 +210,38 @@ def _is_tiered(arena: Arena) -> bool:
     return sum(tables.boundary(arena.stack, DOOMED).next.values()) > 0
 
 
-def _replace(arena: Arena, table: Table, topic_id: str) -> None:
-    """Drops a table and creates it over the topic as it is now, whatever it takes."""
-    dropped = False
+def _drop(arena: Arena, table: Table) -> None:
+    """Drops a table, whatever it takes."""
+    _insist(arena, lambda: tables.drop(arena.stack, table, arena.recorder), f"drop {table.name}")
 
-    def replaced() -> bool:
-        nonlocal dropped
+
+def _ensure(arena: Arena, table: Table) -> None:
+    """Creates a table over the topic as it is now, unless it is there, whatever it takes."""
+
+    def created() -> None:
         try:
-            if not dropped:
-                tables.drop(arena.stack, table, arena.recorder)
-                dropped = True
-            tables.create(arena.stack, table, topic_id, arena.recorder)
+            tables.boundary(arena.stack, table)
         except SeamlineError as error:
-            if not error.code.retriable:
+            if error.code is not TABLE_NOT_FOUND:
+                raise
+            topic_id = arena.oracle.topic_id(table.topic)
+            tables.create(arena.stack, table, topic_id, arena.recorder)
+
+    _insist(arena, created, f"create {table.name}")
+
+
+def _insist(arena: Arena, work: Callable[[], None], what: str) -> None:
+    def done() -> bool:
+        try:
+            work()
+        except SeamlineError as error:
+            if not error.code.retriable and error.code is not DEADLINE_EXCEEDED:
                 raise
             return False
         return True
 
-    if not arena.wait(replaced, 60.0):
-        raise TimeoutError(f"{table.name} could not be created again")
+    if not arena.wait(done, 90.0):
+        raise TimeoutError(f"could not {what}")
 
 
 def _delete_topic(arena: Arena) -> None:

@@ -52,7 +52,13 @@ class LogFollower:
     def __init__(self, bootstrap_servers: str, recorder: Recorder) -> None:
         self._servers = bootstrap_servers
         self._recorder = recorder
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        self._admin = AdminClient(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "log_level": 0,
+                "reconnect.backoff.max.ms": 200,
+            }
+        )
         self._topics: dict[str, _Followed] = {}
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -79,7 +85,8 @@ class LogFollower:
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
-                "reconnect.backoff.max.ms": 500,
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 200,
                 "fetch.wait.max.ms": 50,
             }
         )

@@ -173,17 +173,23 @@ def _producer(arena: Arena, chance: random.Random) -> Process:
     return chance.choice(arena.producers)
 
 
+def _tierer(arena: Arena, chance: random.Random) -> Process:
+    return chance.choice([arena.stack.tierer, arena.stack.tierer, arena.stack.other_tierer])
+
+
+def _anything(arena: Arena, chance: random.Random) -> Process:
+    return chance.choice(arena.stack.processes)
+
+
 LANES: dict[str, dict[str, Fault]] = {
     "broker": {
         "broker: kill -9": kill(lambda arena, _: arena.stack.broker),
-        "broker: restart": restart(lambda arena, _: arena.stack.broker),
         "broker: stop and continue": pause(lambda arena, _: arena.stack.broker, 1.5),
     },
     "network": {name: misbehave(mode) for name, mode in MODES.items()},
     "tierer": {
-        "tiering driver: kill -9": kill(lambda arena, _: arena.stack.tierer),
-        "tiering driver: restart": restart(lambda arena, _: arena.stack.tierer),
-        "tiering driver: stop and continue": pause(lambda arena, _: arena.stack.tierer, 2.0),
+        "tiering driver: kill -9": kill(_tierer),
+        "tiering driver: stop and continue": pause(_tierer, 2.0),
     },
     "spark": {
         "Spark JVM: kill -9": kill(lambda arena, _: arena.stack.spark),
@@ -191,9 +197,9 @@ LANES: dict[str, dict[str, Fault]] = {
     },
     "gateway": {
         "gateway: kill -9": kill(lambda arena, _: arena.stack.gateway),
-        "gateway: restart": restart(lambda arena, _: arena.stack.gateway),
         "gateway: stop and continue": pause(lambda arena, _: arena.stack.gateway, 1.5),
     },
+    "restarts": {"orderly restart of one of them": restart(_anything)},
     "producers": {
         "producer: kill -9": kill(_producer),
         "producer: stop and continue": pause(_producer, 2.0),

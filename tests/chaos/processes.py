@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-_STOP_S = 15.0
+_STOP_S = 6.0
 _LOOK_S = 0.1
 _AGAIN_S = 1.0
 

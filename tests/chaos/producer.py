@@ -82,9 +82,10 @@ def run_plain(spec: dict[str, Any], ids: Iterator[int], chance: random.Random) -
     """Sends until it is ended."""
     sender = Sender(spec["servers"], ids)
     while True:
-        for _ in range(chance.randint(1, 4)):
+        for _ in range(chance.randint(1, 3)):
             sender.send(spec["topics"], chance)
-        sender.client.poll(spec["pause_s"])
+        sender.client.poll(0)
+        time.sleep(spec["pause_s"])
         while len(sender.client) > _IN_FLIGHT_MAX:
             sender.client.poll(0.1)
 
@@ -101,7 +102,7 @@ def run_transactional(spec: dict[str, Any], ids: Iterator[int], chance: random.R
                 if chance.random() < 0.08:
                     leave_hanging(spec, ids, chance, f"{name}-hanging")
                 _transact(sender, spec["topics"], chance, name)
-                sender.client.poll(spec["pause_s"])
+                time.sleep(spec["pause_s"])
         time.sleep(0.2)
 
 
@@ -109,7 +110,8 @@ def _transact(sender: Sender, topics: list[str], chance: random.Random, name: st
     sender.client.begin_transaction()
     for _ in range(chance.randint(1, 6)):
         sender.send(topics, chance, name)
-    sender.client.poll(chance.random() * 0.05)
+    sender.client.poll(0)
+    time.sleep(chance.random() * 0.05)
     commits = chance.random() < 0.75
     outcome = "unknown"
     try:

@@ -74,7 +74,8 @@ class Run:
         self._lanes = {name: faults for name, faults in LANES.items() if not only or name in only}
         self.history = directory / "history.jsonl"
         recorder = Recorder(self.history)
-        stack = ChaosStack(directory / "stack", [table.name for table in ALL])
+        sacrificed = [table.name for table in ALL if table not in _TABLES]
+        stack = ChaosStack(directory / "stack", [table.name for table in _TABLES], sacrificed)
         blocks = itertools.count(1)
         self._blocks = lambda: next(blocks) * _ID_BLOCK
         self._arena = Arena(
@@ -118,10 +119,10 @@ class Run:
     def _set_up(self) -> None:
         arena = self._arena
         arena.producers += [
-            self._producer("plain", [PLAIN.topic, SKIPPING.topic], 0.15),
-            self._producer("plain", [FOREIGN.topic, COMPACTED.topic], 0.2),
-            self._producer("transactional", [TRANSACTIONAL.topic], 0.05),
-            self._producer("transactional", [TRANSACTIONAL.topic], 0.1),
+            self._producer("plain", [PLAIN.topic, SKIPPING.topic], 0.2),
+            self._producer("plain", [FOREIGN.topic, COMPACTED.topic], 0.25),
+            self._producer("transactional", [TRANSACTIONAL.topic], 0.25),
+            self._producer("transactional", [TRANSACTIONAL.topic], 0.35),
         ]
         self._say("starting broker, Spark and gateway …")
         arena.stack.start(*arena.producers)
@@ -133,6 +134,7 @@ class Run:
                 topic_ids[table.topic] = kafka_faults.follow(arena, table.topic)
             tables.create(arena.stack, table, topic_ids[table.topic], arena.recorder)
         arena.stack.tierer.start()
+        arena.stack.other_tierer.start()
         for producer in arena.producers:
             producer.start()
         self._say(f"{len(ALL)} tables; everything under {self.history.parent}")
@@ -245,9 +247,9 @@ class Run:
             client.join()
             if client.failure is not None:
                 self.problems.append(f"{client.client.name} ended: {client.failure!r}")
-        for process in arena.stack.processes:
+        for process in (arena.stack.broker, arena.stack.spark, arena.stack.gateway):
             process.wait_until_ready(90)
-        for table in ALL:
+        for table in _TABLES:
             self._catch_up(table)
         final = arena.client("final")
         for table in _TABLES:

@@ -12,6 +12,7 @@ import pathlib
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -32,7 +33,7 @@ from seamline.gateway.local.ports import Ports
 from seamline.gateway.spark import settings as spark_settings
 
 READY_S = 90.0
-_LISTENERS = "\nlisteners="
+_REPLACED = ("listeners=", "advertised.", "broker.session.", "broker.heartbeat.")
 _BROKER = """
 listeners=PLAINTEXT://{host}:{direct},PROXIED://{host}:{behind},CONTROLLER://{host}:{controller}
 advertised.listeners=PLAINTEXT://{host}:{direct},PROXIED://{host}:{proxy}
@@ -42,6 +43,8 @@ transaction.abort.timed.out.transaction.cleanup.interval.ms=500
 log.retention.check.interval.ms=1000
 log.cleaner.backoff.ms=500
 log.segment.delete.delay.ms=1000
+broker.session.timeout.ms=2000
+broker.heartbeat.interval.ms=500
 num.io.threads=4
 num.network.threads=2
 """
@@ -53,9 +56,12 @@ class ChaosStack:
     Args:
         directory: Holds all of it; must be empty.
         tables: What the pipeline tiers.
+        sacrificed: What a second pipeline tiers: tables that come and go, which none survives.
     """
 
-    def __init__(self, directory: pathlib.Path, tables: Sequence[str]) -> None:
+    def __init__(
+        self, directory: pathlib.Path, tables: Sequence[str], sacrificed: Sequence[str]
+    ) -> None:
         self.directory = directory
         names = ("direct", "behind", "proxy", "controller", "spark", "gateway")
         self._ports = dict(zip(names, free_ports(len(names)), strict=True))
@@ -65,20 +71,20 @@ class ChaosStack:
         self.spark_url = f"sc://{HOST}:{self._ports['spark']}"
         self.config_file = directory / config.FILE_NAME
         self._prepare_folder()
-        self.admin = AdminClient({"bootstrap.servers": self.direct_servers, "log_level": 0})
+        self.admin = AdminClient(direct_client(self.direct_servers))
         self.connections = Connections(self._config(self.direct_servers))
         self.proxy = Proxy(self._ports["proxy"], self._ports["behind"])
         self.broker = self._process("broker", self._broker_command, self._broker_answers)
         self.spark = self._process("spark", self._spark_command, self._spark_listens)
         self.gateway = self._process("gateway", self._gateway_command, self._gateway_answers)
-        command = ("tier", *tables, "--interval", "500ms", "--max-records", "2000")
-        self.tierer = self._process("tierer", lambda: self.command(*command))
+        self.tierer = self._process("tierer", lambda: self._tier_command(tables))
+        self.other_tierer = self._process("other tierer", lambda: self._tier_command(sacrificed))
         self._watcher: Watcher | None = None
 
     @property
     def processes(self) -> tuple[Process, ...]:
         """The product's processes and the broker."""
-        return (self.broker, self.spark, self.gateway, self.tierer)
+        return (self.broker, self.spark, self.gateway, self.tierer, self.other_tierer)
 
     def start(self, *more: Process) -> None:
         """Starts broker, Spark and gateway, and watches them and some more.
@@ -97,7 +103,7 @@ class ChaosStack:
         """Ends everything."""
         if self._watcher is not None:
             self._watcher.close()
-        for process in (self.tierer, self.gateway, self.spark, self.broker):
+        for process in reversed(self.processes):
             process.end()
         self.proxy.close()
         self.connections.close()
@@ -126,13 +132,17 @@ class ChaosStack:
         self._kafka_jars = jars.kafka_jars(lambda _: None)
         storage.format_once(data, self._java, self._kafka_jars, ports)
         plain = storage.server_properties(data, ports).splitlines()
-        kept = [line for line in plain if not line.startswith(("listeners=", "advertised."))]
+        kept = [line for line in plain if not line.startswith(_REPLACED)]
         own = _BROKER.format(host=HOST, **self._ports)
         self._properties = self.directory / "kafka" / "server.properties"
         self._properties.write_text("\n".join(kept) + own, encoding="utf-8")
 
     def _config(self, bootstrap_servers: str) -> Config:
-        flags = {f"clusters.{settings.CLUSTER}.bootstrap_servers": bootstrap_servers}
+        cluster = f"clusters.{settings.CLUSTER}"
+        flags = {
+            f"{cluster}.bootstrap_servers": bootstrap_servers,
+            f"{cluster}.properties.log_level": "0",
+        }
         return config.load(self.config_file, environment={}, flags=flags).config
 
     def _process(self, name: str, command: object, is_ready: object = None) -> Process:
@@ -144,7 +154,7 @@ class ChaosStack:
 
     def _broker_command(self) -> list[str]:
         return [
-            *(str(self._java.path), "-Xmx512m", "-Djava.awt.headless=true"),
+            *(str(self._java.path), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
             *("-cp", f"{self._kafka_jars}/*", "kafka.Kafka", str(self._properties)),
         ]
@@ -158,6 +168,9 @@ class ChaosStack:
 
     def _gateway_command(self) -> list[str]:
         return self.command("serve", "--port", str(self._ports["gateway"]))
+
+    def _tier_command(self, tables: Sequence[str]) -> list[str]:
+        return self.command("tier", *tables, "--interval", "500ms", "--max-records", "2000")
 
     # --- Readiness -----------------------------------------------------------------------------
 
@@ -178,6 +191,16 @@ class ChaosStack:
                 return bool(connection.execute("SELECT 1", timeout=5).fetchall() == [(1,)])
         except seamline.Error:
             return False
+
+
+def direct_client(servers: str) -> dict[str, Any]:
+    """Settings of clients that are to find a broker again as soon as it is back."""
+    return {
+        "bootstrap.servers": servers,
+        "log_level": 0,
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 200,
+    }
 
 
 def free_ports(count: int) -> list[int]:
