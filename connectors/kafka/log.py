@@ -9,9 +9,10 @@ shows it, closes a range; control markers, aborted and compacted records never c
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from confluent_kafka import (
     Consumer,
@@ -34,15 +35,22 @@ from seamline.connectors.base import (
     RawBatch,
 )
 from seamline.connectors.kafka.cluster import Cluster, named_error, passes
+from seamline.connectors.kafka.requests import (
+    NO_SUCH_TIME,
+    Answers,
+    epochs_of,
+    offsets_of,
+    result,
+    results,
+    retried,
+    seconds,
+)
 from seamline.connectors.kafka.subscription import KafkaSubscription
 from seamline.sql.errors import LOG_TRUNCATED, SeamlineError
 
 FETCH_MESSAGES_MAX = 20_000
 _POLL_S = 0.02
-_REQUEST_S_MAX = 10.0
-_RETRY_S = 0.05
-_Answer = TypeVar("_Answer")
-_Answers: TypeAlias = Mapping[TopicPartition, Any]
+_REFRESH_S = 2.0
 _ISOLATION = {
     READ_COMMITTED: IsolationLevel.READ_COMMITTED,
     READ_UNCOMMITTED: IsolationLevel.READ_UNCOMMITTED,
@@ -60,7 +68,7 @@ class KafkaLog:
     def topics(self, deadline: Deadline) -> list[str]:
         """Names of the topics that are not Kafka's own."""
         try:
-            listing = self._cluster.admin.list_topics(timeout=_seconds(deadline))
+            listing = self._cluster.admin.list_topics(timeout=seconds(deadline))
         except KafkaException as error:
             raise named_error(error, "listing topics") from error
         return sorted(name for name in listing.topics if not name.startswith("__"))
@@ -69,7 +77,9 @@ class KafkaLog:
         self, topics: Sequence[str], isolation: str, deadline: Deadline
     ) -> dict[str, LogBounds]:
         """See `HotLog.bounds`."""
-        return _retried(lambda: self._bounds(topics, isolation, deadline), deadline)
+        return retried(
+            lambda: self._bounds(topics, isolation, deadline), deadline, self._refresh_leaders
+        )
 
     def _bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline
@@ -90,11 +100,11 @@ class KafkaLog:
                 topic=topic,
                 topic_id=str(described[topic].topic_id),
                 cluster_id=self._cluster_id(str(described[topic].topic_id), deadline),
-                start=_offsets_of(offsets["start"], topic),
-                end=_offsets_of(offsets["end"], topic),
-                high_watermark=_offsets_of(offsets["high_watermark"], topic),
+                start=offsets_of(offsets["start"], topic),
+                end=offsets_of(offsets["end"], topic),
+                high_watermark=offsets_of(offsets["high_watermark"], topic),
                 isolation=isolation,
-                leader_epochs=_epochs_of(offsets["end"], topic),
+                leader_epochs=epochs_of(offsets["end"], topic),
             )
             for topic in topics
         }
@@ -104,8 +114,12 @@ class KafkaLog:
         bounds = self.bounds([topic], READ_COMMITTED, deadline)[topic]
         spec = OffsetSpec.for_timestamp(timestamp_ms)
         request = {TopicPartition(topic, partition): spec for partition in bounds.end}
-        answer = _retried(lambda: self._list_offsets(request, READ_COMMITTED, deadline), deadline)
-        found = _offsets_of(answer, topic)
+        answer = retried(
+            lambda: self._list_offsets(request, READ_COMMITTED, deadline),
+            deadline,
+            self._refresh_leaders,
+        )
+        found = offsets_of(answer, topic)
         return Offsets({p: found[p] if found[p] >= 0 else end for p, end in bounds.end.items()})
 
     def read(
@@ -160,7 +174,7 @@ class KafkaLog:
 
     def _offsets(
         self, partitions: Mapping[str, Sequence[int]], isolation: str, deadline: Deadline
-    ) -> dict[str, _Answers]:
+    ) -> dict[str, Answers]:
         """Stable ends, high watermarks and starts, asked for together, ends first."""
         pairs = [TopicPartition(t, p) for t, numbers in partitions.items() for p in numbers]
         asks = [("end", OffsetSpec.latest(), isolation)]
@@ -171,16 +185,17 @@ class KafkaLog:
             label: self._ask_offsets(dict.fromkeys(pairs, spec), level, deadline)
             for label, spec, level in asks
         }
-        answers: dict[str, _Answers] = {
-            label: _results(futures, deadline) for label, futures in pending.items()
+        answers: dict[str, Answers] = {
+            label: results(futures, deadline) for label, futures in pending.items()
         }
         answers.setdefault("high_watermark", answers["end"])
         return answers
 
     def _list_offsets(
         self, request: Mapping[TopicPartition, OffsetSpec], isolation: str, deadline: Deadline
-    ) -> _Answers:
-        return _results(self._ask_offsets(request, isolation, deadline), deadline)
+    ) -> Answers:
+        asked = self._ask_offsets(request, isolation, deadline)
+        return results(asked, deadline, least=NO_SUCH_TIME)
 
     def _ask_offsets(
         self, request: Mapping[TopicPartition, OffsetSpec], isolation: str, deadline: Deadline
@@ -189,23 +204,28 @@ class KafkaLog:
         futures = self._cluster.admin.list_offsets(
             dict(request),
             isolation_level=_ISOLATION[isolation],
-            request_timeout=_seconds(deadline),
+            request_timeout=seconds(deadline),
         )
         return futures
 
     def _describe(self, topics: Sequence[str], deadline: Deadline) -> dict[str, Any]:
         futures = self._cluster.admin.describe_topics(
-            TopicCollection(list(topics)), request_timeout=_seconds(deadline)
+            TopicCollection(list(topics)), request_timeout=seconds(deadline)
         )
         return {
-            topic: _result(future, f"topic {topic}", deadline) for topic, future in futures.items()
+            topic: result(future, f"topic {topic}", deadline) for topic, future in futures.items()
         }
+
+    def _refresh_leaders(self) -> None:
+        """Lets the client look up the leaders; of all topics, as asking for one may create it."""
+        with contextlib.suppress(KafkaException):
+            self._cluster.admin.list_topics(timeout=_REFRESH_S)
 
     def _cluster_id(self, topic_id: str, deadline: Deadline) -> str:
         """The cluster's id; asked for once per topic, since a topic never moves to another."""
         if topic_id not in self._cluster_ids:
-            future = self._cluster.admin.describe_cluster(request_timeout=_seconds(deadline))
-            self._cluster_ids[topic_id] = str(_result(future, "the cluster", deadline).cluster_id)
+            future = self._cluster.admin.describe_cluster(request_timeout=seconds(deadline))
+            self._cluster_ids[topic_id] = str(result(future, "the cluster", deadline).cluster_id)
         return self._cluster_ids[topic_id]
 
 
@@ -302,17 +322,6 @@ class _RangeReader:
             self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
 
 
-_LEADER_MOVING = {
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.OFFSET_NOT_AVAILABLE,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.REPLICA_NOT_AVAILABLE,
-}
-"""Answers while a partition gets its leader, also right after the topic was made."""
-
-
 def _partitions(topic: Any) -> tuple[int, ...]:
     return tuple(sorted(partition.id for partition in topic.partitions))
 
@@ -322,52 +331,3 @@ def start_at(topic: str, partition: int, offset: int, epoch: int | None) -> Topi
     if epoch is None:
         return TopicPartition(topic, partition, offset)
     return TopicPartition(topic, partition, offset, leader_epoch=epoch)
-
-
-def _offsets_of(answers: _Answers, topic: str) -> Offsets:
-    return Offsets({p.partition: int(a.offset) for p, a in answers.items() if p.topic == topic})
-
-
-def _epochs_of(answers: _Answers, topic: str) -> Offsets:
-    known = {p.partition: a.leader_epoch for p, a in answers.items() if p.topic == topic}
-    return Offsets({p: epoch for p, epoch in known.items() if epoch is not None and epoch >= 0})
-
-
-def _seconds(deadline: Deadline) -> float:
-    """Time for one request: what the deadline leaves, within reason."""
-    deadline.check()
-    return max(0.1, min(_REQUEST_S_MAX, deadline.remaining_s()))
-
-
-def _results(
-    futures: Mapping[TopicPartition, concurrent.futures.Future[Any]], deadline: Deadline
-) -> dict[TopicPartition, Any]:
-    return {
-        pair: _result(future, f"topic {pair.topic}", deadline) for pair, future in futures.items()
-    }
-
-
-def _result(future: concurrent.futures.Future[Any], what: str, deadline: Deadline) -> Any:
-    """The answer to a request, whose own timeout ends the wait if the deadline does not."""
-    while True:
-        deadline.check()
-        try:
-            return future.result(timeout=_POLL_S)
-        except KafkaException as error:
-            raise named_error(error, what) from error
-        except concurrent.futures.TimeoutError:
-            continue
-
-
-def _retried(request: Callable[[], _Answer], deadline: Deadline) -> _Answer:
-    """Asks again while the answer is that a leader is just moving, within the time of a request."""
-    until = time.monotonic() + _seconds(deadline)
-    while True:
-        try:
-            return request()
-        except SeamlineError as error:
-            cause = error.__cause__
-            moving = isinstance(cause, KafkaException) and cause.args[0].code() in _LEADER_MOVING
-            if not moving or time.monotonic() > until:
-                raise
-        time.sleep(_RETRY_S)

@@ -87,7 +87,7 @@ def delete_by_copy(arena: Arena, chance: random.Random) -> str:
     victims = _victims(arena, chance)
 
     def work(table: PyTable) -> str:
-        table.delete(In("id", victims))
+        table.delete(In("id", set(victims)))
         return f"{len(victims)} ids"
 
     return _again(arena, work)
@@ -98,7 +98,7 @@ def overwrite(arena: Arena, chance: random.Random) -> str:
     victims = _victims(arena, chance)
 
     def work(table: PyTable) -> str:
-        table.overwrite(_rows(arena, table, 2), overwrite_filter=In("id", victims))
+        table.overwrite(_rows(arena, table, 2), overwrite_filter=In("id", set(victims)))
         return f"{len(victims)} ids by 2 rows"
 
     return _again(arena, work)

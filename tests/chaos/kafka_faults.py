@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from chaos import tables
 from chaos.arena import Arena, NotInjectedError
@@ -65,7 +65,8 @@ def add_partition(arena: Arena, chance: random.Random) -> str:
 def delete_records(arena: Arena, topic: str, before: dict[int, int]) -> None:
     """Trims partitions of a topic."""
     asked = [TopicPartition(topic, p, offset) for p, offset in before.items() if offset > 0]
-    for future in arena.stack.admin.delete_records(asked, request_timeout=_REQUEST_S).values():
+    admin = AdminClient(direct_client(arena.stack.direct_servers))
+    for future in admin.delete_records(asked, request_timeout=_REQUEST_S).values():
         future.result(_REQUEST_S)
 
 
@@ -117,8 +118,9 @@ def delete_during_scan(arena: Arena, chance: random.Random) -> str:
 
 
 def _starts(arena: Arena, topic: str) -> dict[int, int]:
+    admin = AdminClient(direct_client(arena.stack.direct_servers))
     asked = {TopicPartition(topic, p): OffsetSpec.earliest() for p in partitions_of(arena, topic)}
-    answers = arena.stack.admin.list_offsets(asked, request_timeout=_REQUEST_S)
+    answers = admin.list_offsets(asked, request_timeout=_REQUEST_S)
     return {p.partition: int(f.result(_REQUEST_S).offset) for p, f in answers.items()}
 
 
@@ -231,17 +233,21 @@ def _ensure(arena: Arena, table: Table) -> None:
 
 
 def _insist(arena: Arena, work: Callable[[], None], what: str) -> None:
+    last = ""
+
     def done() -> bool:
+        nonlocal last
         try:
             work()
         except SeamlineError as error:
             if not error.code.retriable and error.code is not DEADLINE_EXCEEDED:
                 raise
+            last = str(error)
             return False
         return True
 
-    if not arena.wait(done, 90.0):
-        raise TimeoutError(f"could not {what}")
+    if not arena.wait(done, 60.0):
+        raise TimeoutError(f"could not {what}: {last}")
 
 
 def _delete_topic(arena: Arena) -> None:

@@ -24,6 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from chaos.history import NO_ID, Logged, Recorder
+from chaos.stack import direct_client
 
 _POLL_S = 0.02
 _LOOK_S = 0.5
@@ -52,13 +53,7 @@ class LogFollower:
     def __init__(self, bootstrap_servers: str, recorder: Recorder) -> None:
         self._servers = bootstrap_servers
         self._recorder = recorder
-        self._admin = AdminClient(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "log_level": 0,
-                "reconnect.backoff.max.ms": 200,
-            }
-        )
+        self._admin = AdminClient(direct_client(bootstrap_servers))
         self._topics: dict[str, _Followed] = {}
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -78,15 +73,12 @@ class LogFollower:
         topic_id = str(future.result(_REQUEST_S).topic_id)
         consumer = Consumer(
             {
-                "bootstrap.servers": self._servers,
-                "log_level": 0,
+                **direct_client(self._servers),
                 "group.id": "chaos-oracle",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
-                "reconnect.backoff.ms": 50,
-                "reconnect.backoff.max.ms": 200,
                 "fetch.wait.max.ms": 50,
             }
         )
@@ -130,11 +122,12 @@ class LogFollower:
         Raises:
             KafkaException: The broker does not answer.
         """
-        (future,) = self._admin.describe_topics(
+        admin = AdminClient(direct_client(self._servers))  # a new one knows no old leaders
+        (future,) = admin.describe_topics(
             TopicCollection([topic]), request_timeout=_REQUEST_S
         ).values()
         partitions = [TopicPartition(topic, p.id) for p in future.result(_REQUEST_S).partitions]
-        answers = self._admin.list_offsets(
+        answers = admin.list_offsets(
             dict.fromkeys(partitions, OffsetSpec.latest()),
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=_REQUEST_S,

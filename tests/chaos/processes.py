@@ -74,17 +74,23 @@ class Process:
             if self._wanted and self._process is process:
                 self._spawn()
 
+    def is_ready_within(self, seconds: float, ended: threading.Event | None = None) -> bool:
+        """Waits until it does its work, or nobody waits any more; whether it does."""
+        ends_at = time.monotonic() + seconds
+        while self.pid is None or not self._is_ready():
+            if time.monotonic() > ends_at or (ended is not None and ended.is_set()):
+                return False
+            time.sleep(_LOOK_S)
+        return True
+
     def wait_until_ready(self, seconds: float) -> None:
         """Waits until it does its work.
 
         Raises:
             TimeoutError: It did not in time.
         """
-        ends_at = time.monotonic() + seconds
-        while not (self.pid is not None and self._is_ready()):
-            if time.monotonic() > ends_at:
-                raise TimeoutError(f"{self.name} was not ready within {seconds:g} s")
-            time.sleep(_LOOK_S)
+        if not self.is_ready_within(seconds):
+            raise TimeoutError(f"{self.name} was not ready within {seconds:g} s")
 
     @property
     def pid(self) -> int | None:

@@ -77,7 +77,7 @@ class Run:
         sacrificed = [table.name for table in ALL if table not in _TABLES]
         stack = ChaosStack(directory / "stack", [table.name for table in _TABLES], sacrificed)
         blocks = itertools.count(1)
-        self._blocks = lambda: next(blocks) * _ID_BLOCK
+        self._blocks: Callable[[], int] = lambda: next(blocks) * _ID_BLOCK
         self._arena = Arena(
             stack=stack,
             recorder=recorder,
@@ -196,6 +196,7 @@ class Run:
             self._arena.ended.wait(min(_SHOW_S, left))
             self._show(time.monotonic() - started, clients)
         self._arena.ended.set()
+        self._say("no more faults; waiting for those in hand …")
         for thread in threads:
             thread.join()
 

@@ -1,0 +1,118 @@
+"""Requests to a cluster that answer by partition: awaited, checked, and asked again.
+
+While a partition gets its leader, also right after the topic was made or the broker started, an
+answer may be an error that passes by itself, or no error and no offset either. Both are asked for
+again; an offset that is none never becomes the end of a log.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from seamline.connectors.base import Deadline, Offsets
+from seamline.connectors.kafka.cluster import named_error
+from seamline.sql.errors import SeamlineError
+
+Answers: TypeAlias = Mapping[TopicPartition, Any]
+NO_SUCH_TIME = -1
+"""The offset that answers a moment after the last record."""
+
+_POLL_S = 0.02
+_REQUEST_S_MAX = 10.0
+_RETRY_S = 0.05
+_Answer = TypeVar("_Answer")
+
+_LEADER_MOVING = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError._NOENT,  # noqa: SLF001 - librdkafka's name for: no partition has a leader
+}
+"""Answers while a partition gets its leader, also right after the topic was made."""
+
+
+def offsets_of(answers: Answers, topic: str) -> Offsets:
+    """The offsets of one topic."""
+    return Offsets({p.partition: int(a.offset) for p, a in answers.items() if p.topic == topic})
+
+
+def epochs_of(answers: Answers, topic: str) -> Offsets:
+    """The leader epochs of one topic, where known."""
+    known = {p.partition: a.leader_epoch for p, a in answers.items() if p.topic == topic}
+    return Offsets({p: epoch for p, epoch in known.items() if epoch is not None and epoch >= 0})
+
+
+def seconds(deadline: Deadline) -> float:
+    """Time for one request: what the deadline leaves, within reason."""
+    deadline.check()
+    return max(0.1, min(_REQUEST_S_MAX, deadline.remaining_s()))
+
+
+def results(
+    futures: Mapping[TopicPartition, concurrent.futures.Future[Any]],
+    deadline: Deadline,
+    *,
+    least: int = 0,
+) -> dict[TopicPartition, Any]:
+    """The answers for all partitions.
+
+    Args:
+        futures: The requests.
+        deadline: Bounds the wait.
+        least: The least offset that is an answer; `NO_SUCH_TIME` when that may be one.
+
+    Raises:
+        SeamlineError: KAFKA_UNAVAILABLE, also for an answer without an offset.
+    """
+    found = {pair: result(f, f"topic {pair.topic}", deadline) for pair, f in futures.items()}
+    for pair, answer in found.items():
+        if answer.offset < least:
+            # librdkafka gives no error here, and taken as an end it would hide the whole tail
+            unknown = KafkaException(KafkaError(KafkaError.OFFSET_NOT_AVAILABLE))
+            where = f"partition {pair.partition} of topic {pair.topic}"
+            raise named_error(unknown, where) from unknown
+    return found
+
+
+def result(future: concurrent.futures.Future[Any], what: str, deadline: Deadline) -> Any:
+    """The answer to a request, whose own timeout ends the wait if the deadline does not."""
+    while True:
+        deadline.check()
+        try:
+            return future.result(timeout=_POLL_S)
+        except KafkaException as error:
+            raise named_error(error, what) from error
+        except concurrent.futures.TimeoutError:
+            continue
+
+
+def retried(
+    request: Callable[[], _Answer], deadline: Deadline, refresh: Callable[[], None]
+) -> _Answer:
+    """Asks again while the answer is that a leader is just moving, within the time of a request.
+
+    Args:
+        request: Asks.
+        deadline: Bounds the time.
+        refresh: Learns the leaders anew. The client keeps what it knows of them for minutes, and
+            goes on asking with an epoch of before the broker's restart unless it is told to look.
+    """
+    until = time.monotonic() + seconds(deadline)
+    while True:
+        try:
+            return request()
+        except SeamlineError as error:
+            cause = error.__cause__
+            moving = isinstance(cause, KafkaException) and cause.args[0].code() in _LEADER_MOVING
+            if not moving or time.monotonic() > until:
+                raise
+        refresh()
+        time.sleep(_RETRY_S)
