@@ -56,10 +56,10 @@ def say(text: str) -> None:
 def show_faults(run: Run, minutes: float) -> None:
     """How often each kind was used, and why it was not."""
     wanted = wanted_uses(minutes)
-    say(f"\n{'fault':<46} used   (at least {wanted} wanted)")
+    say(f"\n{'fault':<66} used   (at least {wanted} wanted)")
     for fault in run.faults:
         few = "  too few" if run.uses[fault] < wanted else ""
-        say(f"{fault:<46} {run.uses[fault]:>4}{few}")
+        say(f"{fault:<66} {run.uses[fault]:>4}{few}")
         for reason, times in run.failures[fault].most_common(3):
             say(f"{'':<8}not injected {times}x: {reason}")
     for process in run.processes:
@@ -82,19 +82,19 @@ def show_operations(history: pathlib.Path) -> None:
                 pass
     say("")
     for name, count in sorted(counts.items()):
-        say(f"{name:<46} {count:>8,}")
+        say(f"{name:<66} {count:>8,}")
 
 
 def _conclude(verdict: Verdict, problems: list[str], history: pathlib.Path) -> int:
-    say(f"{'reads sent':<46} {sum(verdict.reads.values()):>8,}")
+    say(f"{'reads sent':<66} {sum(verdict.reads.values()):>8,}")
     for outcome, count in verdict.reads.most_common():
         say(f"  {'answered, checked' if outcome == 'ok' else outcome:<44} {count:>8,}")
-    say(f"{'rows checked':<46} {verdict.checked_rows:>8,}")
-    say(f"{'reads repeated by token':<46} {verdict.repeats:>8,}")
-    say(f"{'  on the other engine':<46} {verdict.engine_repeats:>8,}")
+    say(f"{'rows checked':<66} {verdict.checked_rows:>8,}")
+    say(f"{'reads repeated by token':<66} {verdict.repeats:>8,}")
+    say(f"{'  on the other engine':<66} {verdict.engine_repeats:>8,}")
     kinds = by_kind(verdict.violations)
-    say(f"{'engine disagreements':<46} {kinds.get('engine disagreement', 0):>8,}")
-    say(f"{'faults of the log itself':<46} {len(verdict.kafka_faults):>8,}")
+    say(f"{'engine disagreements':<66} {kinds.get('engine disagreement', 0):>8,}")
+    say(f"{'faults of the log itself':<66} {len(verdict.kafka_faults):>8,}")
     if verdict.kafka_faults:
         say(describe(verdict.kafka_faults, 5))
     for problem in problems:

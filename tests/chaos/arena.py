@@ -16,8 +16,13 @@ from chaos.oracle import LogFollower
 from chaos.processes import Process
 from chaos.readers import Client
 from chaos.stack import ChaosStack, direct_client
+from seamline.gateway.local.settings import CATALOG, SCHEMA
+from seamline.sql.errors import SeamlineError
 
 READY_S = 60.0
+_ANSWERS = 4
+_PROGRESS_S = 15.0
+_ONLY_TIERED = ("poison_skip", "poison_null", "compacted")
 
 
 class NotInjectedError(Exception):
@@ -65,6 +70,24 @@ class Arena:
                 return False
             time.sleep(0.05)
         return True
+
+    def let_it_read(self) -> None:
+        """Waits for a few answers: what nobody could use cannot be attacked."""
+        wanted = self.recorder.answered + _ANSWERS
+        self.wait(lambda: self.recorder.answered >= wanted or self.ended.is_set(), _PROGRESS_S)
+
+    def let_it_tier(self) -> None:
+        """Waits for a commit of the pipeline, for the same reason."""
+        before = self._tiered()
+        self.wait(lambda: self._tiered() != before or self.ended.is_set(), 2 * _PROGRESS_S)
+
+    def _tiered(self) -> list[int | None]:
+        catalog = self.stack.connections.catalog(CATALOG)
+        try:
+            found = [catalog.load((SCHEMA, name)).state for name in _ONLY_TIERED]
+            return [state.current_snapshot_id for state in found]
+        except SeamlineError:
+            return []
 
     def produce(self, topic: str, count: int) -> int:
         """Sends records past the proxy; gives how many were acknowledged."""

@@ -18,6 +18,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from chaos.history import (
+    BAD_ID,
     NO_ID,
     NO_PARTITION,
     Acknowledged,
@@ -43,6 +44,7 @@ PASSING = frozenset(
 """Errors that any read may end with while parts of the system are down: asked again, it answers."""
 
 SPARK_PASSING = frozenset({"SPARK_FAILED"})
+_POLICIES = ("fail", "skip", "null")
 TOKEN_PASSING = frozenset({"TOKEN_EXPIRED"})
 
 
@@ -121,13 +123,14 @@ class Log:
 
     def __init__(self) -> None:
         self._records: dict[int, dict[int, tuple[int, str]]] = {}
-        self._columns: dict[int, Column] = {}
+        self._columns: dict[tuple[int, str], Column] = {}
         self._replaced: dict[int, frozenset[int]] = {}
 
     def add(self, seen: Logged) -> Iterator[str]:
         """Takes records in; gives what contradicts earlier ones."""
         records = self._records.setdefault(seen.partition, {})
-        self._columns.pop(seen.partition, None)
+        for policy in _POLICIES:
+            self._columns.pop((seen.partition, policy), None)
         for offset, id_, key in seen.records:
             known = records.setdefault(offset, (id_, key))
             if known[0] != id_:
@@ -138,15 +141,19 @@ class Log:
         """Its partitions that hold a record."""
         return self._records.keys()
 
-    def column(self, partition: int) -> Column:
-        """Its records in order."""
-        if partition not in self._columns:
-            ordered = sorted(self._records.get(partition, {}).items())
-            self._columns[partition] = (
-                array("q", (offset for offset, _ in ordered)),
-                array("q", (id_ for _, (id_, _) in ordered)),
+    def column(self, partition: int, policy: str) -> Column:
+        """The rows of its records in order, under a policy for bad ones."""
+        if (partition, policy) not in self._columns:
+            rows = [
+                (offset, NO_ID if id_ == BAD_ID and policy == "null" else id_)
+                for offset, (id_, _) in sorted(self._records.get(partition, {}).items())
+                if id_ != BAD_ID or policy != "skip"
+            ]
+            self._columns[partition, policy] = (
+                array("q", (offset for offset, _ in rows)),
+                array("q", (id_ for _, id_ in rows)),
             )
-        return self._columns[partition]
+        return self._columns[partition, policy]
 
     def id_at(self, partition: int, offset: int) -> int | None:
         """The id of a record; None when there is none."""
@@ -356,17 +363,16 @@ def _check_exact(read: Read, rows: Rows, life: Life, facts: Facts) -> Iterator[V
 
 def expected(read: Read, partition: int, life: Life, log: Log) -> Column:
     """The rows a partition must give, those that may be missing included."""
-    offsets, ids = log.column(partition)
+    offsets, ids = log.column(partition, life.opened.policy)
     first = bisect.bisect_left(offsets, life.opened.start.get(partition, 0))
     last = bisect.bisect_left(offsets, read.end.get(partition, 0))
     offsets, ids = offsets[first:last], ids[first:last]
-    if read.filter.is_empty and (life.opened.policy != "skip" or NO_ID not in ids):
+    if read.filter.is_empty:
         return offsets, ids
     kept = [
         (offset, id_)
         for offset, id_ in zip(offsets, ids, strict=True)
-        if not (life.opened.policy == "skip" and id_ == NO_ID)
-        and read.filter.passes(partition, offset, id_)
+        if read.filter.passes(partition, offset, id_)
     ]
     return array("q", (o for o, _ in kept)), array("q", (i for _, i in kept))
 
@@ -528,8 +534,8 @@ def _kafka_faults(facts: Facts) -> Iterator[Violation]:
         for topic_id in topic_ids:
             log = facts.logs[topic_id]
             for partition in log.partitions:
-                for offset, id_ in zip(*log.column(partition), strict=True):
-                    if id_ != NO_ID:
+                for offset, id_ in zip(*log.column(partition, "fail"), strict=True):
+                    if id_ >= 0:
                         places[id_].append((partition, offset))
         for id_, found in places.items():
             if len(found) > 1:

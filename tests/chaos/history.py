@@ -20,7 +20,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 NO_ID = -(2**62)
-"""Stands for a null id: a record that the table's policy turned into a row of nulls."""
+"""Stands for a null id, also of a record without a value, which is a row of nulls."""
+
+BAD_ID = NO_ID - 1
+"""Stands for the id of a record that cannot be decoded: the table's policy decides."""
 
 NO_PARTITION = -1
 """Stands for the null partition of a row that no record of the log became."""
@@ -317,10 +320,14 @@ class Recorder:
 
     Args:
         path: The file; made anew.
+
+    Attributes:
+        answered: Reads that were answered so far.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
+        self.answered = 0
         self._file = path.open("w", encoding="utf-8")
         self._lock = threading.Lock()
 
@@ -328,6 +335,7 @@ class Recorder:
         """Appends events."""
         text = "".join(to_line(event) for event in events)
         with self._lock:
+            self.answered += sum(isinstance(event, Read) and not event.error for event in events)
             if not self._file.closed:
                 self._file.write(text)
 

@@ -8,6 +8,7 @@ have negative ids and no offset, and only ids divisible by the table's modulus a
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,7 @@ from seamline.sql.errors import COMMIT_CONFLICT, SeamlineError
 
 _ATTEMPTS = 12
 _TINY_COMMITS = 8
+_SPARK_S = 30.0
 _SPARK_NAME = f"{CATALOG}.{SCHEMA}.{FOREIGN.name}"
 
 
@@ -124,6 +126,9 @@ def _spark(arena: Arena, statement: str) -> str:
     from pyspark.sql import SparkSession
 
     session: Any = SparkSession.builder.remote(arena.stack.spark_url).create()
+    session.client.set_retry_policies([])  # a killed Spark is an answer here
+    stop = threading.Timer(_SPARK_S, session.client.close)
+    stop.start()
     try:
         for attempt in range(3):
             try:
@@ -134,25 +139,9 @@ def _spark(arena: Arena, statement: str) -> str:
                 if "onflict" not in text or attempt == 2:
                     raise NotInjectedError(text) from error
     finally:
+        stop.cancel()
         session.client.close()
     return "by Spark"
-
-
-def rewrite_files(arena: Arena, chance: random.Random) -> str:
-    """Files rearranged by Spark."""
-    table = f"{SCHEMA}.{FOREIGN.name}"
-    options = "map('rewrite-all', 'true')"
-    return _spark(
-        arena,
-        f"CALL {CATALOG}.system.rewrite_data_files(table => '{table}', options => {options})",
-    )
-
-
-def rewrite_manifests(arena: Arena, chance: random.Random) -> str:
-    """Manifests rearranged by Spark."""
-    return _spark(
-        arena, f"CALL {CATALOG}.system.rewrite_manifests(table => '{SCHEMA}.{FOREIGN.name}')"
-    )
 
 
 def rollback(arena: Arena, chance: random.Random) -> str:
@@ -279,7 +268,5 @@ LANES: dict[str, dict[str, Fault]] = {
     "other engine": {
         "Iceberg: foreign delete, position deletes": delete_by_position,
         "Iceberg: foreign MERGE": merge,
-        "Iceberg: rewrite_data_files": rewrite_files,
-        "Iceberg: rewrite_manifests": rewrite_manifests,
     },
 }

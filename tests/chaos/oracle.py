@@ -23,7 +23,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from chaos.history import NO_ID, Logged, Recorder
+from chaos.history import BAD_ID, NO_ID, Logged, Recorder
 from chaos.stack import direct_client
 
 _POLL_S = 0.02
@@ -105,7 +105,7 @@ class LogFollower:
     def newest_ids(self, topic: str) -> list[int]:
         """Ids of the newest records that were seen."""
         with self._lock:
-            return [id_ for id_ in self._topics[topic].newest if id_ != NO_ID]
+            return [id_ for id_ in self._topics[topic].newest if id_ >= 0]
 
     def is_caught_up(self, topic: str) -> bool:
         """Whether everything that can be read now was seen."""
@@ -181,9 +181,11 @@ class LogFollower:
 
 
 def id_of(value: bytes | None) -> int:
-    """The id of a record; `NO_ID` for one that is none of ours."""
+    """The id of a record; `NO_ID` without a value, `BAD_ID` for one that is none of ours."""
+    if value is None:
+        return NO_ID
     try:
-        body: Any = json.loads(value or b"")
+        body: Any = json.loads(value)
         return int(body["id"])
     except (ValueError, TypeError, KeyError):
-        return NO_ID
+        return BAD_ID

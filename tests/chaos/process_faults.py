@@ -31,11 +31,20 @@ def _when_back(arena: Arena, process: Process) -> str:
     return process.name if back else f"{process.name}, not back within {READY_S:g} s"
 
 
-def kill(choose: Callable[[Arena, random.Random], Process]) -> Fault:
-    """Ends a process without warning; it is started again at once."""
+def kill(
+    choose: Callable[[Arena, random.Random], Process],
+    first: Callable[[Arena], None] = lambda _: None,
+) -> Fault:
+    """Ends a process without warning; it is started again at once.
+
+    Args:
+        choose: Which one.
+        first: Waits until it has done something since the last time.
+    """
 
     def fault(arena: Arena, chance: random.Random) -> str:
         process = choose(arena, chance)
+        first(arena)
         process.kill_and_restart()
         return _when_back(arena, process)
 
@@ -47,6 +56,7 @@ def restart(choose: Callable[[Arena, random.Random], Process]) -> Fault:
 
     def fault(arena: Arena, chance: random.Random) -> str:
         process = choose(arena, chance)
+        arena.let_it_read()
         process.stop_and_restart()
         return _when_back(arena, process)
 
@@ -188,20 +198,20 @@ def _anything(arena: Arena, chance: random.Random) -> Process:
 
 LANES: dict[str, dict[str, Fault]] = {
     "broker": {
-        "broker: kill -9": kill(lambda arena, _: arena.stack.broker),
+        "broker: kill -9": kill(lambda arena, _: arena.stack.broker, Arena.let_it_read),
         "broker: stop and continue": pause(lambda arena, _: arena.stack.broker, 1.5),
     },
     "network": {name: misbehave(mode) for name, mode in MODES.items()},
     "tierer": {
-        "tiering driver: kill -9": kill(_tierer),
+        "tiering driver: kill -9": kill(_tierer, Arena.let_it_tier),
         "tiering driver: stop and continue": pause(_tierer, 2.0),
     },
     "spark": {
-        "Spark JVM: kill -9": kill(lambda arena, _: arena.stack.spark),
+        "Spark JVM: kill -9": kill(lambda arena, _: arena.stack.spark, Arena.let_it_tier),
         "Spark JVM: stop and continue": pause(lambda arena, _: arena.stack.spark, 2.5),
     },
     "gateway": {
-        "gateway: kill -9": kill(lambda arena, _: arena.stack.gateway),
+        "gateway: kill -9": kill(lambda arena, _: arena.stack.gateway, Arena.let_it_read),
         "gateway: stop and continue": pause(lambda arena, _: arena.stack.gateway, 1.5),
     },
     "restarts": {"orderly restart of one of them": restart(_anything)},
@@ -214,7 +224,7 @@ LANES: dict[str, dict[str, Fault]] = {
         "client: stop and continue": client_paused,
     },
     "maintenance": {
-        "maintenance: compact, manifests, expire": maintain,
+        "Iceberg: rewrite_data_files, rewrite_manifests, expire_snapshots": maintain,
         "maintenance: kill -9": maintain_killed,
     },
 }

@@ -141,7 +141,7 @@ class _Link:
             with contextlib.suppress(OSError):
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+                end.shutdown(socket.SHUT_RD)  # wakes who reads here, and tells nobody
             with contextlib.suppress(OSError):
                 end.close()
         self._proxy.forget(self)

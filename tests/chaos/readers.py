@@ -26,7 +26,7 @@ DUCKDB_S = 20.0
 SPARK_S = 45.0
 _REMEMBERED_MAX = 12
 _FORMS = ("rows", "rows", "rows", "groups", "groups", "twice")
-_PAUSE_S = 0.05
+_PAUSE_S = 0.1
 
 SQL = {
     "rows": "SELECT _kafka_partition, _kafka_offset, id FROM {table}{where}",

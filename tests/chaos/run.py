@@ -167,7 +167,7 @@ class Run:
 
     def _clients(self) -> list[Reader | Writer]:
         arena = self._arena
-        shares = {"reader-1": 0.0, "reader-2": 0.1, "reader-3": 0.8}
+        shares = {"reader-1": 0.0, "reader-2": 0.1, "reader-3": 0.4}
         readers = [
             Reader(
                 arena.client(name),

@@ -170,7 +170,7 @@ class ChaosStack:
         return self.command("serve", "--port", str(self._ports["gateway"]))
 
     def _tier_command(self, tables: Sequence[str]) -> list[str]:
-        return self.command("tier", *tables, "--interval", "500ms", "--max-records", "2000")
+        return self.command("tier", *tables, "--interval", "2s", "--max-records", "2000")
 
     # --- Readiness -----------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from chaos.checker import Verdict, check
 from chaos.history import (
+    BAD_ID,
     NO_ID,
     Acknowledged,
     Event,
@@ -299,7 +300,7 @@ def test_policies_and_foreign_rows() -> None:
     """A bad record is a row of nulls or nothing; rows of others count once and may vanish."""
     model = Model()
     opened = TableOpened(TABLE, TOPIC_ID, {0: 0}, "skip", 1, 1, touched_modulus=7)
-    bad = Logged(TOPIC, TOPIC_ID, 0, [(0, 1, ""), (1, NO_ID, ""), (2, 14, "")], 2)
+    bad = Logged(TOPIC, TOPIC_ID, 0, [(0, 1, ""), (1, BAD_ID, ""), (2, 14, "")], 2)
     foreign = ForeignRow(TABLE, -5, 2)
     model.now = 3.0
 
@@ -313,10 +314,12 @@ def test_policies_and_foreign_rows() -> None:
     assert found([(0, 0, 1), (None, None, -5)], "skip") == set()
     assert found([(0, 0, 1), (None, None, -5), (None, None, -5)], "skip") == {"duplicate"}
     assert found([(0, 0, 1), (None, None, -6)], "skip") == {"phantom"}
-    assert found([(0, 0, 1), (0, 1, None)], "skip") == {"not asked for"}
+    assert found([(0, 0, 1), (0, 1, None)], "skip") == {"inconsistent offset"}
     assert found([(0, 0, 1), (0, 1, None), (0, 2, 14)], "null") == set()
     assert found([(0, 0, 1), (0, 2, 14)], "null") == {"hole"}
-    assert found([(0, 0, 2), (0, 2, 14)], "skip") == {"inconsistent offset"}
+    bad = dataclasses.replace(bad, records=[(0, 1, ""), (1, NO_ID, ""), (2, 14, "")])
+    assert found([(0, 0, 1), (0, 1, None), (0, 2, 14)], "skip") == set(), "no value is no bad one"
+    assert found([(0, 0, 2), (0, 1, None), (0, 2, 14)], "skip") == {"inconsistent offset"}
 
 
 def test_compaction_may_drop_only_what_was_replaced() -> None:
