@@ -20,8 +20,8 @@ from seamline.gateway.local.settings import CATALOG, SCHEMA
 from seamline.sql.errors import SeamlineError
 
 READY_S = 60.0
-_ANSWERS = 4
-_PROGRESS_S = 15.0
+_ANSWERS = 10
+_PROGRESS_S = 60.0
 _ONLY_TIERED = ("poison_skip", "poison_null", "compacted")
 
 
@@ -72,14 +72,28 @@ class Arena:
         return True
 
     def let_it_read(self) -> None:
-        """Waits for a few answers: what nobody could use cannot be attacked."""
+        """Waits for some answers: a system that is down already cannot be attacked.
+
+        Raises:
+            NotInjectedError: There were none in time.
+        """
         wanted = self.recorder.answered + _ANSWERS
-        self.wait(lambda: self.recorder.answered >= wanted or self.ended.is_set(), _PROGRESS_S)
+        if not self._in_time(lambda: self.recorder.answered >= wanted):
+            raise NotInjectedError("reads had not yet been answered again")
 
     def let_it_tier(self) -> None:
-        """Waits for a commit of the pipeline, for the same reason."""
+        """Waits for a commit of the pipeline, for the same reason.
+
+        Raises:
+            NotInjectedError: There was none in time.
+        """
         before = self._tiered()
-        self.wait(lambda: self._tiered() != before or self.ended.is_set(), 2 * _PROGRESS_S)
+        if not self._in_time(lambda: self._tiered() != before):
+            raise NotInjectedError("the pipeline had not yet committed again")
+
+    def _in_time(self, condition: Callable[[], bool]) -> bool:
+        self.wait(lambda: condition() or self.ended.is_set(), _PROGRESS_S)
+        return condition()
 
     def _tiered(self) -> list[int | None]:
         catalog = self.stack.connections.catalog(CATALOG)
