@@ -26,6 +26,7 @@ from pyiceberg.exceptions import (
     RESTError,
     TableAlreadyExistsError,
 )
+from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as PyTable

@@ -70,8 +70,12 @@ class Process:
                 return
             self.deaths.append(f"{self.name} ended by itself with {process.returncode}")
         time.sleep(_AGAIN_S)  # what fails at once must not be started in a tight loop
+        self._spawn_after(process)
+
+    def _spawn_after(self, ended: subprocess.Popen[bytes]) -> None:
+        """Starts it again unless somebody else has, or it is no longer wanted."""
         with self._lock:
-            if self._wanted and self._process is process:
+            if self._wanted and self._process is ended:
                 self._spawn()
 
     def is_ready_within(self, seconds: float, ended: threading.Event | None = None) -> bool:

@@ -279,13 +279,14 @@ def test_a_tail_file_says_of_itself_what_is_in_it(
         assert row["id"]["lower_bound"] <= row["id"]["upper_bound"]
         assert row["_kafka_batch"]["null_value_count"] == row["_kafka_batch"]["value_count"]
     everything = canonical(table.scan(selected_fields=("id",)).to_arrow().to_pylist())
-    for condition, keeps in (
+    conditions: tuple[tuple[str, Callable[[int], bool]], ...] = (
         ("id = 250", lambda i: i == 250),
         ("id >= 490", lambda i: i >= 490),
         ("text = 't3'", lambda i: i % 7 == 3 and i % 11 != 0),
         ("text IS NULL", lambda i: i % 11 == 0),
         ("n < -40.00", lambda i: i < 10),
-    ):
+    )
+    for condition, keeps in conditions:
         found = table.scan(row_filter=condition, selected_fields=("id",)).to_arrow()
         assert sorted(found["id"].to_pylist()) == [i for i in range(500) if keeps(i)], condition
     assert len(everything) == 500

@@ -75,7 +75,8 @@ class LiveReaders:
 
     def load(self, name: str) -> Table:
         """The table as PyIceberg sees it now."""
-        return self.pyiceberg.load_table(("default", name))
+        table: Table = self.pyiceberg.load_table(("default", name))
+        return table
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         """Rows of a statement in Spark."""

@@ -204,6 +204,7 @@ class Metadata(_Object):
         assert all(ref.snapshot_id in by_id for ref in self.refs.values())
         if self.format_version >= 3:
             assert self.next_row_id is not None
+            assert current is not None
             taken = [(s.first_row_id or 0) + (s.added_rows or 0) for s in self.snapshots]
             main = (by_id[current].first_row_id or 0) + (by_id[current].added_rows or 0)
             assert self.next_row_id >= main if taken else True

@@ -148,6 +148,7 @@ class MemoryTail:
             predicate=predicate,
             present=seam is None,
             asked_at=asked_at,
+            pinned_at=asked_at,
         )
 
     def read(self, request: TailRequest | None = None) -> Tail:
