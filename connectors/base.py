@@ -690,7 +690,8 @@ class EngineScan:
         snapshot_id: The cold snapshot.
         stored: Columns of the schema that snapshot was written with.
         cold: Its files, None without a cold side.
-        cold_end: When set, cold rows at or past these offsets are left out.
+        cold_end: When set, cold rows at or past these offsets, and of partitions that are not
+            among them, are left out.
         deletes: `ColdTable.deleted_rows` of the plan.
         file_access: What opens its files where the engine cannot: PyIceberg's `FileIO`, opaque
             here.

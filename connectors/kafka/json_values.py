@@ -474,6 +474,16 @@ def _type_has_fast_path(type_: Type) -> bool:
             )
 
 
+def _is_utf8(text: bytes) -> bool:
+    offsets = pa.array([0, len(text)], pa.int64()).buffers()[1]
+    array = pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(text))
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def _joined(values: Sequence[bytes | None]) -> bytes | None:
     """The records as lines, when each line is sure to hold whole JSON objects and nothing else.
 
@@ -496,6 +506,8 @@ def _joined(values: Sequence[bytes | None]) -> bytes | None:
     ):
         return None
     if (b"NaN" in whole or b"Inf" in whole) and _BARE_WORD.search(whole):
+        return None
+    if not _is_utf8(whole):  # also in names that no column has
         return None
     return whole
 
