@@ -177,7 +177,14 @@ class TieringApplication:
         log = self._connections.log(binding.cluster)
         cluster = self._connections.cluster(binding.cluster).config
         tasks = os.cpu_count() or 1
-        return SparkTierTable(self._spark, catalog, name.path, log, cluster, tasks_min=tasks), log
+        spark = self._session()
+        return SparkTierTable(spark, catalog, name.path, log, cluster, tasks_min=tasks), log
+
+    def _session(self) -> Any:
+        """The session, or a new one: a remote server that was started again knows no old ones."""
+        if self._connections.config.spark.remote is None:
+            return self._spark
+        return start_spark(self._connections)
 
 
 # --- Metrics -------------------------------------------------------------------------------------
