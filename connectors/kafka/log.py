@@ -46,7 +46,7 @@ from seamline.connectors.kafka.requests import (
     seconds,
 )
 from seamline.connectors.kafka.subscription import KafkaSubscription
-from seamline.sql.errors import LOG_TRUNCATED, SeamlineError
+from seamline.sql.errors import LOG_TRUNCATED, TOPIC_NOT_FOUND, SeamlineError
 
 FETCH_MESSAGES_MAX = 20_000
 _POLL_S = 0.02
@@ -77,9 +77,20 @@ class KafkaLog:
         self, topics: Sequence[str], isolation: str, deadline: Deadline
     ) -> dict[str, LogBounds]:
         """See `HotLog.bounds`."""
-        return retried(
-            lambda: self._bounds(topics, isolation, deadline), deadline, self._refresh_leaders
-        )
+
+        def ask() -> dict[str, LogBounds]:
+            return retried(
+                lambda: self._bounds(topics, isolation, deadline), deadline, self._refresh_leaders
+            )
+
+        try:
+            return ask()
+        except SeamlineError as error:
+            remembered = [self._partitions.pop(topic, None) for topic in topics]
+            if error.code is not TOPIC_NOT_FOUND or not any(remembered):
+                raise
+        self._refresh_leaders()
+        return ask()  # a topic of fewer partitions may have taken the name
 
     def _bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline
