@@ -8,6 +8,7 @@ names say so. Times are milliseconds since the epoch unless a name says otherwis
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -158,6 +159,9 @@ class Deadline(Protocol):
     def remaining_s(self) -> float:
         """Seconds left; never negative."""
 
+    def pause(self, seconds: float) -> None:
+        """Waits, but not past the end of the statement."""
+
     def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
         """Calls `stop` once the deadline has passed or the statement was canceled.
 
@@ -175,6 +179,10 @@ class NoDeadline:
     def remaining_s(self) -> float:
         """See `Deadline.remaining_s`."""
         return 3600.0
+
+    def pause(self, seconds: float) -> None:
+        """See `Deadline.pause`."""
+        time.sleep(seconds)
 
     def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - never called
         """See `Deadline.on_end`."""
@@ -219,7 +227,8 @@ class HotLog(Protocol):
             isolation: `read_committed` or `read_uncommitted`.
             deadline: The statement's.
             epochs: Leader epoch under which the record below a range's start was seen; a log
-                that was cut below that start since is told by it.
+                that was cut below that start since is told by it. An empty range with one is only
+                checked.
             max_records: Stops after so many.
 
         Raises:

@@ -108,8 +108,11 @@ class _Partition(NamedTuple):
 
     @property
     def stable_end(self) -> int:
-        """The last stable offset: the first offset of the oldest open transaction, or the end."""
-        return min((first for _, first in self.open), default=self.end)
+        """The last stable offset: the first offset of the oldest open transaction, or the end.
+
+        Records that are gone hold nothing back.
+        """
+        return max(self.start, min((first for _, first in self.open), default=self.end))
 
     def append(self, record: Record) -> _Partition:
         return self._replace(
@@ -682,8 +685,8 @@ class MemoryTable:
 
     def take_back(self, snapshot_id: int, to: int) -> None:
         """See `TierTable.take_back`."""
-        if self._state.current_snapshot_id != snapshot_id:
-            raise SeamlineError(COMMIT_CONFLICT, "the head has moved on")
+        if self._state.current_snapshot_id != snapshot_id or to not in self._state.snapshots:
+            raise SeamlineError(COMMIT_CONFLICT, "the head has moved on, or its parent has expired")
         self._set_head(to)
 
     # --- What others do ------------------------------------------------------------------------

@@ -20,11 +20,14 @@ from seamline.connectors.base import (
     LogBounds,
     OffsetRange,
     Offsets,
+    Snapshot,
     TableState,
     TopicBinding,
 )
+from seamline.connectors.continuity import check_not_cut
 from seamline.connectors.iceberg.boundary import boundary_of, foreign_change, renewed
 from seamline.sql.errors import (
+    BOUNDARY_MISSING,
     COMMIT_CONFLICT,
     LOG_TRIMMED,
     LOG_TRUNCATED,
@@ -146,6 +149,7 @@ def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max:
     before = boundary_of(state, state.current_snapshot_id)
     bounds = log.bounds([binding.topic], before.isolation, deadline)[binding.topic]
     batch = next_batch(state, binding, before, bounds, records_max=records_max)
+    check_not_cut(log, bounds, before.next, before.epochs, deadline)
     if batch is None:
         _renew_mark(table, state, binding)
         return Step(Outcome.IDLE, 0, lag(before, bounds), before.next)
@@ -295,18 +299,66 @@ def _check_landed(
             COMMIT_CONFLICT,
             f"the schema of table {after.display_name} changed while a batch was written",
         )
-    elif snapshot.parent_id is not None:
-        previous = boundary_of(after, snapshot.parent_id)
-        if any(start > previous.next.get(p, 0) for p, start in landed.start.items()):
-            problem = SeamlineError(
-                TIERING_GAP,
-                f"a batch of table {after.display_name} starts above the boundary before it",
-            )
+    elif (cut := _cut(log, bounds, landed, deadline)) is not None:
+        problem = cut
+    elif (previous := _boundary_before(after, snapshot)) is not None:
+        problem = _misplaced(after, previous, landed)
     if problem is not None:
-        if snapshot.parent_id is not None:
-            table.take_back(snapshot.snapshot_id, snapshot.parent_id)
+        _take_back(table, snapshot, problem)
         raise problem
     table.keep(landed.snapshot_id)
+
+
+def _cut(
+    log: HotLog, bounds: LogBounds, landed: Boundary, deadline: Deadline
+) -> SeamlineError | None:
+    """Whether the log lost records of a batch while this was read."""
+    try:
+        check_not_cut(log, bounds, landed.next, landed.epochs, deadline)
+    except SeamlineError as error:
+        if error.code is LOG_TRUNCATED:
+            return error
+        raise
+    return None
+
+
+def _boundary_before(state: TableState, snapshot: Snapshot) -> Boundary | None:
+    """The boundary a commit stands on; None when what carried it has expired since."""
+    try:
+        return boundary_of(state, snapshot.parent_id)
+    except SeamlineError as error:
+        if error.code is BOUNDARY_MISSING:
+            return None
+        raise
+
+
+def _misplaced(state: TableState, previous: Boundary, landed: Boundary) -> SeamlineError | None:
+    """Whether a batch does not continue what it landed on.
+
+    Only progress without rows, whose offsets no row of the batch tells from its own, lets it land
+    on another boundary than the one it started from.
+    """
+    if any(start > previous.next.get(p, 0) for p, start in landed.start.items()):
+        return SeamlineError(
+            TIERING_GAP,
+            f"a batch of table {state.display_name} starts above the boundary before it",
+        )
+    if any(landed.next.get(p, 0) < offset for p, offset in previous.next.items()):
+        return SeamlineError(
+            COMMIT_CONFLICT,
+            f"a batch of table {state.display_name} ends before the boundary before it",
+        )
+    return None
+
+
+def _take_back(table: TierTable, snapshot: Snapshot, problem: SeamlineError) -> None:
+    """Undoes a commit; where that cannot be done any more, the problem is still the news."""
+    if snapshot.parent_id is None:
+        return
+    try:
+        table.take_back(snapshot.snapshot_id, snapshot.parent_id)
+    except SeamlineError as error:
+        raise problem from error
 
 
 def drain(

@@ -22,6 +22,7 @@ class StatementDeadline:
         self._lock = threading.Lock()
         self._stops: list[Callable[[], None]] = []
         self._canceled = False
+        self._ended = threading.Event()
         self._timer = threading.Timer(seconds, self._stop)
         self._timer.daemon = True
         self._timer.start()
@@ -43,6 +44,10 @@ class StatementDeadline:
     def remaining_s(self) -> float:
         """See `Deadline.remaining_s`."""
         return max(0.0, self._ends_at - time.monotonic())
+
+    def pause(self, seconds: float) -> None:
+        """See `Deadline.pause`; a canceled statement wakes up."""
+        self._ended.wait(min(seconds, self.remaining_s()))
 
     def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
         """See `Deadline.on_end`."""
@@ -68,6 +73,7 @@ class StatementDeadline:
         self._timer.cancel()
 
     def _stop(self) -> None:
+        self._ended.set()
         with self._lock:
             stops = list(self._stops)
         for stop in stops:

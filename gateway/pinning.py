@@ -26,6 +26,7 @@ from seamline.connectors.base import (
     TableState,
     TopicBinding,
 )
+from seamline.connectors.continuity import check_not_cut
 from seamline.connectors.iceberg.boundary import boundary_of, foreign_change
 from seamline.connectors.kafka.decode import DecoderSpec
 from seamline.gateway import names, system
@@ -39,7 +40,9 @@ from seamline.planners.logical import Kind, ScanFacts
 from seamline.planners.seam import ColdSide, Seam, TokenSeam
 from seamline.sql import columns
 from seamline.sql.errors import (
+    HISTORY_CHANGED,
     INVALID_TOKEN,
+    LOG_TRUNCATED,
     READ_CONFLICT,
     SCHEMA_NOT_FOUND,
     TABLE_NOT_FOUND,
@@ -211,19 +214,27 @@ class Pinner:
         after: After,
         freshness: Freshness,
     ) -> list[Pinned]:
-        tables = self._tables({target.name for target in targets})
-        targets = [self._with_virtual(target, tables) for target in targets]
-        topics = {target: _topic_of(target, tables) for target in targets}
+        before = self._tables({target.name for target in targets})
+        targets = [self._with_virtual(target, before) for target in targets]
+        topics = {target: _topic_of(target, before) for target in targets}
         floors = self._floors(topics, session, after)
         by_token = {entry.table: entry for entry in token}
         pinned_at = time.monotonic()
         cuts = {}
         if not freshness.asks_log:
             present = [t for t in targets if t.version is None and t.name.full not in by_token]
-            cuts = self._cuts(present, tables, topics, floors, freshness)
+            cuts = self._cuts(present, before, topics, floors, freshness)
         asked = {topic for target, topic in topics.items() if target not in cuts}
         bounds = self._bounds(asked - {None}, floors, deadline)
         tables = self._tables({target.name for target in targets})
+        # a commit that landed after the log was asked may hold records of a topic that was created
+        # again since: asked once more, the log says which topic the table now stands on
+        moved = {
+            topics[target]
+            for target in targets
+            if _has_moved(before.get(target.name), tables.get(target.name))
+        }
+        bounds |= self._bounds((moved & asked) - {None}, {}, deadline)
         pins = _Pins(
             tables,
             bounds,
@@ -404,6 +415,7 @@ class Pinner:
     ) -> Seam:
         """The seam of now, or of the token."""
         head = cold_side(state, state.current_snapshot_id)
+        log = self._connections.log(binding.cluster)
         token = target.token or pins.token.get(target.name.full)
         if token is not None:
             own = cold_side(state, token.snapshot_id) if _is_kept(state, token) else None
@@ -411,13 +423,14 @@ class Pinner:
             later = () if target.name.variant in {"hot", "seam"} else (head,)
             sides = (*((own,) if own is not None else ()), *later)
             seam = seams.repeat(state, token, sides, bounds, cluster=binding.cluster)
+            check_remembered(log, bounds, token, pins.deadline)
             return dataclasses.replace(seam, as_of=str(target.moment or ""))
-        log = self._connections.log(binding.cluster)
         seam = seam_of_now(state, head, bounds, log, binding.cluster, pins.deadline)
         seen = pins.seen.get(target.name.full)
         if seen is not None:
             seams.check_same_history(state, seen, bounds)
             seams.check_not_rolled_back(state, seam, seen)
+            check_remembered(log, bounds, seen, pins.deadline)
         return seam
 
     def _seam_then(
@@ -450,14 +463,17 @@ class Pinner:
     def _pin_topic(self, name: TableName, pins: _Pins) -> Pinned:
         (topic,) = name.path
         known = pins.bounds[_Topic(name.cluster, topic, READ_COMMITTED)]
+        log = self._connections.log(name.cluster)
         token = pins.token.get(name.full)
         if token is not None:
+            check_remembered(log, known, token, pins.deadline)
             seam = seams.repeat_topic(name.full, token, known, cluster=name.cluster)
         else:
             seam = seams.hot_only(name.full, known, cluster=name.cluster)
             seen = pins.seen.get(name.full)
             if seen is not None:
                 seams.check_same_topic(seen, known)
+                check_remembered(log, known, seen, pins.deadline)
         return Pinned(
             relation=_relation(RAW_COLUMNS),
             facts=ScanFacts("hot", seam),
@@ -507,7 +523,7 @@ def wait_until_visible(
         SeamlineError: WRITE_NOT_VISIBLE when a write does not become readable; HISTORY_CHANGED
             when the topic is another one, or lost what the session has read.
     """
-    started = time.monotonic()
+    waited_s = 0.0
     pause_s = _PAUSE_S_MIN
     while True:
         if floor.seen is not None and bounds.topic_id != floor.seen.topic_id:
@@ -515,13 +531,13 @@ def wait_until_visible(
         problem = seams.invisible(bounds, floor.end)
         if problem is None:
             return bounds
-        waited_s = time.monotonic() - started
         if floor.write and deadline.remaining_s() < _LAST_MOMENT_S:
             raise SeamlineError(WRITE_NOT_VISIBLE, f"{problem}, after {waited_s:.1f} s")
         if not floor.write and waited_s > _LEADER_CHANGE_S:
             return bounds
         deadline.check()
-        time.sleep(pause_s)
+        deadline.pause(pause_s)
+        waited_s += pause_s
         pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
         bounds = log.bounds([bounds.topic], bounds.isolation, deadline)[bounds.topic]
 
@@ -551,8 +567,33 @@ def seam_of_now(
             bounds = log.bounds([bounds.topic], head.boundary.isolation, deadline)[bounds.topic]
         seam = seams.pin(state, head, bounds, cluster=cluster, bounds_are_newer=newer)
         if seam is not None:
+            check_not_cut(log, bounds, head.boundary.next, head.boundary.epochs, deadline)
             return seam
     raise AssertionError("bounds read after the table always place the seam")
+
+
+def check_remembered(log: HotLog, bounds: LogBounds, token: TokenSeam, deadline: Deadline) -> None:
+    """The log must not have lost, and replaced, what a token stands for.
+
+    Raises:
+        SeamlineError: HISTORY_CHANGED.
+    """
+    if bounds.topic_id != token.topic_id:
+        return  # placing the seam says so
+    try:
+        check_not_cut(log, bounds, token.end, token.epochs, deadline)
+    except SeamlineError as error:
+        if error.code is LOG_TRUNCATED:
+            message = f"topic {bounds.topic} lost records a token stands for: {error.message}"
+            raise SeamlineError(HISTORY_CHANGED, message) from error
+        raise
+
+
+def _has_moved(before: ColdTable | None, now: ColdTable | None) -> bool:
+    """Whether somebody has committed to a table between two looks at it."""
+    if before is None or now is None:
+        return False
+    return before.state.current_snapshot_id != now.state.current_snapshot_id
 
 
 def _is_kept(state: TableState, token: TokenSeam) -> bool:

@@ -38,6 +38,7 @@ from seamline.planners.seam import TokenSeam
 from seamline.sql.errors import (
     COLD_FILE_MISSING,
     LOG_TRIMMED,
+    LOG_TRUNCATED,
     READ_CONFLICT,
     SNAPSHOT_GONE,
     TAIL_TOO_LARGE,
@@ -54,8 +55,10 @@ from seamline.sql.qualify import (
 
 ATTEMPTS_MAX = 4
 _MAY_HAVE_GONE_STALE = frozenset(
-    {COLD_FILE_MISSING, SNAPSHOT_GONE, LOG_TRIMMED, TOPIC_RECREATED, READ_CONFLICT}
+    {COLD_FILE_MISSING, SNAPSHOT_GONE, LOG_TRIMMED, LOG_TRUNCATED, TOPIC_RECREATED, READ_CONFLICT}
 )
+"""A topic created again while it is read may look like any of the three of the log at first; asked
+once more, it has its right name."""
 
 
 def may_have_gone_stale(error: SeamlineError) -> bool:
@@ -225,7 +228,7 @@ class Queries:
                 return Running(plan, execution, Batches(execution.stream), attempt)
             except SeamlineError as error:
                 last = attempt == ATTEMPTS_MAX - 1
-                if not may_have_gone_stale(error) or last or request.token:
+                if not may_have_gone_stale(error) or last:
                     raise
                 deadline.check()
         raise AssertionError("the last attempt returns or raises")

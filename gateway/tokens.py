@@ -142,7 +142,10 @@ def _to_json(seam: TokenSeam) -> list[Any]:
         seam.schema_id,
         seam.topic_id,
         # the difference is mostly small, so that the token stays compact
-        [[p, start := seam.boundary.get(p, 0), end - start] for p, end in seam.end.items()],
+        [
+            [p, start := seam.boundary.get(p, 0), end - start, seam.epochs.get(p, -1)]
+            for p, end in seam.end.items()
+        ],
         seam.foreign_change_id,
     ]
 
@@ -155,9 +158,10 @@ def _from_json(entry: Any) -> TokenSeam:
         snapshot_id,
         schema_id,
         topic_id,
-        Offsets({int(p): int(start) for p, start, _ in offsets}),
-        Offsets({int(p): int(start) + int(count) for p, start, count in offsets}),
+        Offsets({int(p): int(start) for p, start, _, _ in offsets}),
+        Offsets({int(p): int(start) + int(count) for p, start, count, _ in offsets}),
         foreign_change_id,
+        Offsets({int(p): int(epoch) for p, _, _, epoch in offsets if epoch >= 0}),
     )
 
 

@@ -44,6 +44,7 @@ class Seam:
             snapshot stands in for the one the cut was made with.
         skipped: Bad records the snapshot leaves out under the policy `skip`.
         epochs: Leader epochs the log had at `boundary`, where known.
+        end_epochs: Those it had at `end`.
         foreign_change_id: See `Boundary.foreign_change_id`, at the snapshot.
         as_of: What the statement asks of this table's past, as it says it; empty for the present.
     """
@@ -62,6 +63,7 @@ class Seam:
     cold_end: Offsets | None = None
     skipped: int = 0
     epochs: Offsets = dataclasses.field(default_factory=Offsets)
+    end_epochs: Offsets = dataclasses.field(default_factory=Offsets)
     foreign_change_id: int | None = None
     as_of: str = ""
 
@@ -114,6 +116,7 @@ class TokenSeam:
         boundary: First offset not in the snapshot, per partition.
         end: Exclusive ends of the reading.
         foreign_change_id: See `Boundary.foreign_change_id`, at the snapshot.
+        epochs: Leader epochs the log had at `end`, where known.
     """
 
     table: tuple[str, ...]
@@ -124,6 +127,7 @@ class TokenSeam:
     boundary: Offsets
     end: Offsets
     foreign_change_id: int | None = None
+    epochs: Offsets = dataclasses.field(default_factory=Offsets)
 
 
 def remember(seam: Seam) -> TokenSeam:
@@ -137,6 +141,7 @@ def remember(seam: Seam) -> TokenSeam:
         seam.boundary,
         seam.end,
         seam.foreign_change_id,
+        seam.end_epochs,
     )
 
 
@@ -208,6 +213,7 @@ def pin(
         pending=sum(max(0, bounds.high_watermark.get(p, end) - end) for p, end in ends.items()),
         skipped=boundary.skipped,
         epochs=boundary.epochs,
+        end_epochs=bounds.leader_epochs,
         foreign_change_id=cold.foreign_change_id,
     )
 
@@ -266,6 +272,7 @@ def hot_only(name: tuple[str, ...], bounds: LogBounds, *, cluster: str, schema_i
         isolation=bounds.isolation,
         boundary=Offsets({p: bounds.start.get(p, 0) for p in bounds.end}),
         end=bounds.end,
+        end_epochs=bounds.leader_epochs,
         pending=bounds.pending,
     )
 
@@ -389,6 +396,7 @@ def _cut(
         cold_end=end if past else None,
         skipped=side.boundary.skipped,
         epochs=side.boundary.epochs,
+        end_epochs=bounds.leader_epochs,
         foreign_change_id=side.foreign_change_id,
         as_of=as_of,
     )

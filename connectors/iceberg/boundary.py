@@ -8,6 +8,7 @@ a rollback takes it back with the data, because only ancestry decides.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from typing import Any
 
@@ -55,18 +56,22 @@ def decode(snapshot: Snapshot) -> Boundary | None:
         SeamlineError: BOUNDARY_INVALID when it carries one that cannot be understood.
     """
     text = snapshot.summary.get(SUMMARY_KEY)
-    if text is None:
-        return None
+    return None if text is None else _decoded(snapshot.snapshot_id, text)
+
+
+@functools.lru_cache(maxsize=1024)
+def _decoded(snapshot_id: int, text: str) -> Boundary:
+    """A snapshot never changes, and a statement asks for its mark several times."""
     try:
         body = json.loads(text)
         if body["v"] != _VERSION:
             raise SeamlineError(
                 BOUNDARY_INVALID,
-                f"snapshot {snapshot.snapshot_id} carries a boundary of version {body['v']!r}",
+                f"snapshot {snapshot_id} carries a boundary of version {body['v']!r}",
                 hint="A newer Seamline wrote it: upgrade this one.",
             )
         return Boundary(
-            snapshot_id=snapshot.snapshot_id,
+            snapshot_id=snapshot_id,
             cluster_id=str(body["cluster_id"]),
             topic=str(body["topic"]),
             topic_id=str(body["topic_id"]),
@@ -83,7 +88,7 @@ def decode(snapshot: Snapshot) -> Boundary | None:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SeamlineError(
             BOUNDARY_INVALID,
-            f"snapshot {snapshot.snapshot_id} carries a broken boundary: {error!r}",
+            f"snapshot {snapshot_id} carries a broken boundary: {error!r}",
         ) from error
 
 

@@ -144,7 +144,7 @@ class KafkaLog:
         max_records: int | None = None,
     ) -> Iterator[RawBatch]:
         """See `HotLog.read`."""
-        wanted = [r for r in ranges if len(r)]
+        wanted = [r for r in ranges if len(r) or r.partition in (epochs or {})]
         if not wanted:
             return
         with self._cluster.consumer(isolation) as consumer:
@@ -276,7 +276,7 @@ class _RangeReader:
     def poll(self, messages_max: int) -> RawBatch:
         """The next records that lie in the ranges; empty when none came within the poll time."""
         # `consume` waits until it has as many as it is asked for: never ask for more than is left.
-        left = sum(end - self._positions[p] for p, end in self.open_ranges.items())
+        left = max(1, sum(end - self._positions[p] for p, end in self.open_ranges.items()))
         try:
             messages = self._consumer.consume(min(left, messages_max, FETCH_MESSAGES_MAX), _POLL_S)
         except KafkaException as error:

@@ -133,6 +133,10 @@ class _Soon:
         """See `Deadline.remaining_s`."""
         return max(0.0, self._ends_at - time.monotonic())
 
+    def pause(self, seconds: float) -> None:
+        """See `Deadline.pause`."""
+        time.sleep(min(seconds, self.remaining_s()))
+
     def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - it is checked
         """See `Deadline.on_end`."""
         return lambda: None
