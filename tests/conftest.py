@@ -15,6 +15,8 @@ from support.stack import Stack
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="fill expected halves of text tests")
+    parser.addoption("--seed", type=int, help="run this one history of the simulation")
+    parser.addoption("--histories", type=int, default=100_000, help="histories to simulate")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,316 @@
+"""The product broken on purpose, one mistake each: the checks must notice every one.
+
+A mutant is a `Product` with one function replaced by the real one behind something that bends what
+goes in or comes out of a Protocol. The list opens with the mistakes docs/seam.md names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from seamline.connectors.base import (
+    READ_UNCOMMITTED,
+    Deadline,
+    HotLog,
+    LogBounds,
+    NoDeadline,
+    OffsetRange,
+    Offsets,
+    RawBatch,
+    Snapshot,
+    TableState,
+)
+from seamline.connectors.iceberg.boundary import SUMMARY_KEY, boundary_of, encode
+from seamline.connectors.tiering import Batch, Step, TierTable, tier_once
+from seamline.gateway.tokens import NOTHING, After
+from simulation.product import Product
+from simulation.reading import ALL, TWICE, Answer, Open, Sources, read
+from simulation.world import TOPIC
+
+
+class BentLog:
+    """`HotLog` over another, with its answers bent."""
+
+    def __init__(
+        self,
+        inner: HotLog,
+        *,
+        bounds: Callable[[LogBounds], LogBounds] = lambda b: b,
+        wanted: Callable[[OffsetRange, HotLog], OffsetRange] = lambda r, _: r,
+        isolation: str | None = None,
+    ) -> None:
+        self._inner = inner
+        self._bend = bounds
+        self._wanted = wanted
+        self._isolation = isolation
+        self.offsets_at = inner.offsets_at
+
+    def bounds(
+        self, topics: Sequence[str], isolation: str, deadline: Deadline
+    ) -> dict[str, LogBounds]:
+        """See `HotLog.bounds`."""
+        found = self._inner.bounds(topics, self._isolation or isolation, deadline)
+        return {
+            topic: dataclasses.replace(self._bend(answer), isolation=isolation)
+            for topic, answer in found.items()
+        }
+
+    def read(
+        self,
+        topic: str,
+        ranges: Sequence[OffsetRange],
+        isolation: str,
+        deadline: Deadline,
+        *,
+        epochs: Mapping[int, int] | None = None,
+        max_records: int | None = None,
+    ) -> Iterator[RawBatch]:
+        """See `HotLog.read`."""
+        bent = [self._wanted(r, self._inner) for r in ranges]
+        yield from self._inner.read(
+            topic, bent, self._isolation or isolation, deadline, max_records=max_records
+        )
+
+
+class BentCatalog:
+    """`Catalog` whose tables have bent metadata."""
+
+    def __init__(self, inner: Any, bend: Callable[[TableState, Any], TableState]) -> None:
+        self.name = inner.name
+        self._inner = inner
+        self._bend = bend
+        self.namespaces, self.tables = inner.namespaces, inner.tables
+
+    def load(self, identifier: tuple[str, ...]) -> Any:
+        """See `Catalog.load`."""
+        table = self._inner.load(identifier)
+        table.state = self._bend(table.state, table)
+        return table
+
+
+def _reads(
+    log: Callable[[HotLog], Any] | None = None,
+    catalog: Callable[[Any], Any] | None = None,
+) -> Product:
+    def bent(sources: Sources, open_file: Open, statement: str, **how: Any) -> Answer:
+        own = Sources(
+            catalog(sources.own_catalog) if catalog else sources.own_catalog,
+            log(sources.own_log) if log else sources.own_log,
+        )
+        return read(own, open_file, statement, **how)
+
+    return Product(read=bent)
+
+
+def _bounds(bend: Callable[[LogBounds], LogBounds]) -> Product:
+    return _reads(lambda inner: BentLog(inner, bounds=bend))
+
+
+def _with_boundary(
+    state: TableState, bend: Callable[[Offsets], Offsets], *, only_unmarked: bool = False
+) -> TableState:
+    """The state with another boundary on its head."""
+    head = state.snapshots[state.current_snapshot_id or 0]
+    if only_unmarked and SUMMARY_KEY in head.summary:
+        return state
+    boundary = boundary_of(state, head.snapshot_id)
+    text = encode(dataclasses.replace(boundary, next=bend(boundary.next)))
+    marked: Snapshot = dataclasses.replace(head, summary={**head.summary, SUMMARY_KEY: text})
+    return dataclasses.replace(state, snapshots={**state.snapshots, head.snapshot_id: marked})
+
+
+def _boundary(bend: Callable[[Offsets], Offsets], *, only_unmarked: bool = False) -> Product:
+    def bent(state: TableState, _: Any) -> TableState:
+        return _with_boundary(state, bend, only_unmarked=only_unmarked)
+
+    return _reads(catalog=lambda inner: BentCatalog(inner, bent))
+
+
+def _added(number: int) -> Callable[[Offsets], Offsets]:
+    return lambda offsets: Offsets({p: max(0, o + number) for p, o in offsets.items()})
+
+
+def _per_reference(sources: Sources, open_file: Open, statement: str, **how: Any) -> Answer:
+    if statement != TWICE:
+        return read(sources, open_file, statement, **how)
+    first = read(sources, open_file, ALL, **how)
+    second = read(sources, open_file, ALL, **how)
+    return Answer((first.rows, second.rows), first.seams, 0)
+
+
+def _counted(wanted: OffsetRange, inner: HotLog) -> OffsetRange:
+    """A range that ends when as many records have come as it has offsets."""
+    bounds = inner.bounds([TOPIC], "read_committed", NoDeadline())[TOPIC]
+    end = bounds.end.get(wanted.partition, wanted.end_exclusive)
+    left, last = len(wanted), wanted.end_exclusive
+    whole = OffsetRange(wanted.partition, wanted.start, end)
+    for raw in inner.read(TOPIC, [whole], "read_committed", NoDeadline()):
+        for offset in raw.offsets:
+            if left > 0:
+                left, last = left - 1, offset + 1
+    return OffsetRange(wanted.partition, wanted.start, max(last, wanted.end_exclusive))
+
+
+def _earliest(wanted: OffsetRange, inner: HotLog) -> OffsetRange:
+    start = inner.bounds([TOPIC], "read_committed", NoDeadline())[TOPIC].start
+    first = max(wanted.start, start.get(wanted.partition, 0))
+    return OffsetRange(wanted.partition, first, max(first, wanted.end_exclusive))
+
+
+def _from_rows(state: TableState, table: Any) -> TableState:
+    """The boundary taken from the rows of the files that are planned for `_kafka_offset >= 1`."""
+    inner = table
+    while not hasattr(inner, "table"):
+        inner = inner._inner
+    found: dict[int, int] = {}
+    for partition, offset, *_ in inner.table.records(state.current_snapshot_id):
+        if partition is not None and offset:
+            found[partition] = max(found.get(partition, 0), offset + 1)
+    return _with_boundary(state, lambda offsets: Offsets(found))
+
+
+def _frozen() -> Callable[[Any], Any]:
+    def first_state(inner: Any) -> Any:
+        seen: list[TableState] = []
+
+        def bend(state: TableState, _: Any) -> TableState:
+            seen.append(state)
+            return seen[0]
+
+        return BentCatalog(inner, bend)
+
+    return first_state
+
+
+def _without(name: str) -> Product:
+    def bent(sources: Sources, open_file: Open, statement: str, **how: Any) -> Answer:
+        after: After = how.get("after", NOTHING)
+        if name == "token":
+            how["token"] = ()
+        elif name == "writes":
+            how["after"] = dataclasses.replace(after, writes=())
+        else:
+            how["after"] = dataclasses.replace(after, seen=())
+        return read(sources, open_file, statement, **how)
+
+    return Product(read=bent)
+
+
+class BentTierTable:
+    """`TierTable` over another, whose commits are the mutant's."""
+
+    def __init__(
+        self,
+        inner: Any,
+        *,
+        rows: Callable[[Any, Batch], None] | None = None,
+        mark: Callable[[Any, Batch], None] | None = None,
+    ) -> None:
+        self._inner = inner
+        self._rows, self._mark = rows, mark
+        self.load, self.has_rows = inner.load, inner.has_rows
+        self.keep, self.take_back = inner.keep, inner.take_back
+
+    def commit_rows(self, batch: Batch) -> None:
+        """See `TierTable.commit_rows`."""
+        if self._rows is None:
+            self._inner.commit_rows(batch)
+        else:
+            self._rows(_memory_table(self._inner), batch)
+
+    def commit_mark(self, batch: Batch) -> None:
+        """See `TierTable.commit_mark`."""
+        if self._mark is None:
+            self._inner.commit_mark(batch)
+        else:
+            self._mark(_memory_table(self._inner), batch)
+
+
+def _memory_table(inner: Any) -> Any:
+    while hasattr(inner, "_inner"):
+        inner = inner._inner
+    return inner
+
+
+def _append(table: Any, batch: Batch, *, marked: bool = True) -> None:
+    """Rows appended without asking whether another batch has landed."""
+    rows = table.read_rows(batch, NoDeadline())
+    summary = {SUMMARY_KEY: encode(batch.boundary)} if marked else {}
+    table._commit("append", table._files(table.state.current_snapshot_id), rows, summary)
+
+
+def _tiers(
+    *,
+    rows: Callable[[Any, Batch], None] | None = None,
+    mark: Callable[[Any, Batch], None] | None = None,
+    bend: Callable[[HotLog], Any] | None = None,
+) -> Product:
+    def bent(table: TierTable, log: HotLog, deadline: Deadline, *, records_max: int) -> Step:
+        return tier_once(
+            BentTierTable(table, rows=rows, mark=mark),
+            bend(log) if bend else log,
+            deadline,
+            records_max=records_max,
+        )
+
+    return Product(tier=bent)
+
+
+def _known_partitions(bounds: LogBounds) -> LogBounds:
+    def first_two(offsets: Offsets) -> Offsets:
+        return Offsets({p: o for p, o in offsets.items() if p < 2})
+
+    return dataclasses.replace(
+        bounds,
+        start=first_two(bounds.start),
+        end=first_two(bounds.end),
+        high_watermark=first_two(bounds.high_watermark),
+    )
+
+
+def _to_high_watermark(bounds: LogBounds) -> LogBounds:
+    return dataclasses.replace(bounds, end=bounds.high_watermark)
+
+
+def _never_trimmed(bounds: LogBounds) -> LogBounds:
+    return dataclasses.replace(bounds, start=Offsets(dict.fromkeys(bounds.start, 0)))
+
+
+MUTANTS: Mapping[str, Product] = {
+    "boundary one too high": _boundary(_added(1)),
+    "boundary one too low": _boundary(_added(-1)),
+    "end included (<= for <)": _reads(
+        lambda inner: BentLog(
+            inner, wanted=lambda r, _: OffsetRange(r.partition, r.start, r.end_exclusive + 1)
+        )
+    ),
+    "boundary of the newest snapshot only": _boundary(lambda _: Offsets(), only_unmarked=True),
+    "one seam per reference": Product(read=_per_reference),
+    "read uncommitted": _reads(lambda inner: BentLog(inner, isolation=READ_UNCOMMITTED)),
+    "no check of the topic id": _bounds(lambda b: dataclasses.replace(b, topic_id="topic-1")),
+    "new partitions skipped": _bounds(_known_partitions),
+    "batch replayed": _tiers(rows=_append),
+    "fallback to earliest": _reads(
+        lambda inner: BentLog(inner, bounds=_never_trimmed, wanted=_earliest)
+    ),
+    "records counted instead of positions": _reads(lambda inner: BentLog(inner, wanted=_counted)),
+    "boundary from the planned files": _reads(catalog=lambda inner: BentCatalog(inner, _from_rows)),
+    "table never loaded afresh": _reads(catalog=_frozen()),
+    "high watermark for the stable end": _bounds(_to_high_watermark),
+    "token ignored": _without("token"),
+    "session ignored": _without("seen"),
+    "write token ignored": _without("writes"),
+    "rows committed without the boundary": _tiers(
+        rows=lambda table, batch: _append(table, batch, marked=False)
+    ),
+    "progress without rows not published": _tiers(mark=lambda _table, _batch: None),
+    "boundary committed without the rows": _tiers(
+        rows=lambda table, batch: table.mark({SUMMARY_KEY: encode(batch.boundary)})
+    ),
+    "tiering reads past the stable end": _tiers(
+        bend=lambda inner: BentLog(inner, bounds=_to_high_watermark)
+    ),
+}
+"""Every mutant by its mistake."""

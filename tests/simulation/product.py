@@ -1,0 +1,67 @@
+"""The functions under test as one value, so that a mutant is the value with a function replaced."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Protocol
+
+from seamline.connectors.base import Deadline, HotLog, NoDeadline
+from seamline.connectors.tiering import Step, TierTable, tier_once
+from seamline.gateway.tokens import NOTHING, After
+from seamline.planners.seam import TokenSeam
+from simulation.reading import Answer, Open, Sources, read
+
+
+class Read(Protocol):
+    """`reading.read`."""
+
+    def __call__(
+        self,
+        sources: Sources,
+        open_file: Open,
+        statement: str,
+        *,
+        token: Sequence[TokenSeam] = (),
+        after: After = NOTHING,
+        deadline: Deadline | None = None,
+    ) -> Answer:
+        """See `reading.read`."""
+
+
+class Tier(Protocol):
+    """`tier_once`."""
+
+    def __call__(
+        self, table: TierTable, log: HotLog, deadline: Deadline, *, records_max: int
+    ) -> Step:
+        """See `tier_once`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """What is put to the test.
+
+    Attributes:
+        read: Runs a statement.
+        tier: Runs one step of tiering.
+    """
+
+    read: Read = read
+    tier: Tier = tier_once
+
+
+REAL = Product()
+
+
+def tier_all(product: Product, table: TierTable, log: HotLog, steps_max: int = 50) -> Step:
+    """Tiers until nothing is left.
+
+    Raises:
+        SeamlineError: as `tier_once`.
+    """
+    for _ in range(steps_max):
+        step = product.tier(table, log, NoDeadline(), records_max=2)
+        if step.lag == 0:
+            return step
+    raise AssertionError(f"the lag is still {step.lag} after {steps_max} steps")

@@ -1,0 +1,209 @@
+"""Statements read by the product's own path: `Queries`, `Pinner`, the planner and `Executor`.
+
+Only the two ends are other ones. Statements are bound once and then kept, since the schema stays;
+and the engine gives the rows it was handed instead of computing with them, so that the oracle sees
+exactly what an engine would see: the rows of the planned files and of the tails, per reference.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from sqlglot import exp
+
+from seamline.connectors.base import (
+    Catalog,
+    Deadline,
+    EngineQuery,
+    HotLog,
+    NoDeadline,
+    OffsetRange,
+    ResultStream,
+)
+from seamline.connectors.iceberg.catalog_config import CatalogConfig
+from seamline.connectors.kafka.cluster import ClusterConfig
+from seamline.connectors.kafka.decode import DecoderSpec
+from seamline.connectors.kafka.tail import Tail
+from seamline.connectors.memory import Row
+from seamline.gateway import names
+from seamline.gateway.config import Config
+from seamline.gateway.executor import Executor
+from seamline.gateway.queries import Pins, Queries, QueryRequest
+from seamline.gateway.tokens import NOTHING, After
+from seamline.planners.route import DUCKDB, Limits
+from seamline.planners.seam import Seam, TokenSeam
+from seamline.sql import parse
+from seamline.sql.qualify import BoundQuery, Relation, qualify
+from simulation.world import CATALOG, CLUSTER
+
+CONFIG = Config(
+    catalogs={CATALOG: CatalogConfig(CATALOG, "memory", "", "")},
+    clusters={CLUSTER: ClusterConfig(CLUSTER, "")},
+    default_catalog=CATALOG,
+    default_cluster=CLUSTER,
+)
+SESSION = names.session(CONFIG)
+LIMITS = Limits(duckdb_cold_bytes_max=2**60, duckdb_tail_rows_max=2**60, spark=False)
+EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+_COLUMNS = "_kafka_partition, _kafka_offset, value"
+ALL = f"SELECT {_COLUMNS} FROM orders"
+TWICE = f"SELECT * FROM ({ALL}) UNION ALL SELECT * FROM ({ALL})"
+TIERS = " UNION ALL ".join(
+    f'SELECT {_COLUMNS} FROM "{name}"' for name in ("orders", "orders$cold", "orders$hot")
+)
+FROM_1 = f"{ALL} WHERE _kafka_offset >= 1"
+STATEMENTS = (ALL, TWICE, TIERS, FROM_1)
+
+
+def at_moment(moment: datetime.datetime) -> str:
+    """The statement that reads a table as it was."""
+    return f"{ALL} FOR TIMESTAMP AS OF TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S.%f} UTC'"
+
+
+class Sources(NamedTuple):
+    """What statements are read from: one catalog, one cluster."""
+
+    own_catalog: Catalog
+    own_log: HotLog
+
+    @property
+    def config(self) -> Config:
+        """See `Sources.config`."""
+        return CONFIG
+
+    def catalog(self, name: str) -> Catalog:
+        """See `Sources.catalog`."""
+        assert name == CATALOG
+        return self.own_catalog
+
+    def log(self, name: str) -> HotLog:
+        """See `Sources.log`."""
+        assert name == CLUSTER
+        return self.own_log
+
+
+class Answer(NamedTuple):
+    """What a statement gave.
+
+    Attributes:
+        scans: The rows of each reference.
+        seams: The seam of each table, once.
+        retries: How often everything was read afresh.
+    """
+
+    scans: tuple[tuple[Row, ...], ...]
+    seams: tuple[Seam, ...]
+    retries: int
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of the first reference."""
+        return self.scans[0]
+
+    @property
+    def seam(self) -> Seam:
+        """The seam of the first table."""
+        return self.seams[0]
+
+
+Open = Callable[[str], tuple[Row, ...]]
+"""Gives the rows of a cold file."""
+
+
+class _RowsEngine:
+    """An engine whose result is its input, reference by reference."""
+
+    name = DUCKDB
+
+    def __init__(self, open_file: Open) -> None:
+        self.open = open_file
+
+    def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
+        """See `Engine.run`."""
+        scans = []
+        for scan in query.scans:
+            rows: list[Row] = []
+            for file in scan.cold.files if scan.cold is not None else ():
+                rows += self.open(file.path)
+            if scan.cold_end is not None:
+                end = scan.cold_end
+                rows = [r for r in rows if r[0] is None or (r[1] or 0) < end.get(r[0], 0)]
+            if scan.tail is not None:
+                rows += cast("list[Row]", query.tails[scan.tail])
+            scans.append(tuple(rows))
+        return ResultStream(query.schema, cast("Any", iter([tuple(scans)])))
+
+
+def read(
+    sources: Sources,
+    open_file: Open,
+    statement: str = ALL,
+    *,
+    token: Sequence[TokenSeam] = (),
+    after: After = NOTHING,
+    pinner: Pins | None = None,
+    deadline: Deadline | None = None,
+) -> Answer:
+    """Runs a statement as the gateway does.
+
+    Raises:
+        SeamlineError: as the gateway would.
+    """
+    executor = Executor(
+        sources,
+        {DUCKDB: _RowsEngine(open_file)},
+        tail_bytes_max=2**60,
+        tail_rows_max=2**60,
+        read_tail=_read_tail,
+    )
+    queries = Queries(sources, executor, LIMITS, pinner=pinner, qualify=_qualify)
+    request = QueryRequest(_tree(statement), SESSION, DUCKDB, token, after, EPOCH)
+    running = queries.start(request, deadline or NoDeadline(), lambda _: None)
+    (scans,) = cast("list[tuple[tuple[Row, ...], ...]]", list(running.batches))
+    return Answer(scans, running.planned.plan.seams, running.retries)
+
+
+def _read_tail(
+    log: HotLog,
+    ranges: Sequence[OffsetRange],
+    isolation: str,
+    spec: DecoderSpec,
+    wanted: Sequence[str],
+    deadline: Deadline,
+    *,
+    size_bytes_max: int,
+    epochs: Mapping[int, int] | None = None,
+) -> Tail:
+    """`read_tail` with rows for Arrow."""
+    rows = [
+        (partition, offset, value, None)
+        for raw in log.read(spec.topic, ranges, isolation, deadline, epochs=epochs)
+        for partition, offset, value in zip(raw.partitions, raw.offsets, raw.values, strict=True)
+    ]
+    return Tail(cast("Any", rows), len(rows), 0, 0)
+
+
+@functools.lru_cache(maxsize=1024)
+def _tree(statement: str) -> exp.Expr:
+    parsed = parse.parse(statement)
+    assert isinstance(parsed, parse.Query)
+    return parsed.tree
+
+
+_bound: dict[tuple[int, ...], tuple[Any, BoundQuery]] = {}
+
+
+def _qualify(
+    tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.datetime
+) -> BoundQuery:
+    """`qualify`, once for each statement and schema."""
+    key = (id(tree), *(id(relation.columns) for relation in relations))
+    found = _bound.get(key)
+    if found is None:
+        kept_alive = (tree, tuple(relation.columns for relation in relations))
+        found = _bound[key] = (kept_alive, qualify(tree, relations, now=now))
+    return found[1]

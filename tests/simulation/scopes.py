@@ -1,0 +1,83 @@
+"""The scopes that are explored, each to its end.
+
+Every operation there is may happen, in any order and at any step of a statement or of tiering, up
+to a number of operations together. They start where a table has been tiered once and its log has
+gone on, with a transaction open or without.
+"""
+
+from __future__ import annotations
+
+from seamline.connectors.base import NoDeadline
+from seamline.connectors.tiering import tier_once
+from simulation.explorer import Scope
+from simulation.reading import ALL, TIERS
+from simulation.world import World
+
+MANY = 9
+CHANGES = dict.fromkeys(
+    (
+        "append",
+        "transact",
+        "end",
+        "tier",
+        "compact",
+        "expire",
+        "rollback",
+        "trim",
+        "foreign",
+        "recreate",
+        "partition",
+    ),
+    MANY,
+)
+FAULTS = {"lost reply": 1, "lost request": 1, "late request": 1, "crash": 1}
+
+
+def tiered_once(world: World) -> None:
+    """A record of each partition in the table, and one more in the log."""
+    world.append(0)
+    world.append(1)
+    tier_once(world.table, world.log, NoDeadline(), records_max=100)
+    world.note_commits()
+    world.append(0)
+
+
+def in_a_transaction(world: World) -> None:
+    """The same, and a transaction is open in both partitions."""
+    tiered_once(world)
+    world.append_in_transaction(0)
+    world.append_in_transaction(1)
+
+
+SCOPES = (
+    Scope(
+        "a statement, three operations of others",
+        {**CHANGES, "read": 1},
+        prepare=tiered_once,
+        whole_tiering=True,
+        changes_max=3,
+    ),
+    Scope(
+        "a statement beside an open transaction",
+        {**CHANGES, "read": 1},
+        (ALL, TIERS),
+        prepare=in_a_transaction,
+        whole_tiering=True,
+        changes_max=2,
+    ),
+    Scope(
+        "two tierers that fail",
+        {**CHANGES, **FAULTS, "tier": 2},
+        prepare=tiered_once,
+        tierers=2,
+        records_max=2,
+        changes_max=4,
+    ),
+    Scope(
+        "a statement and a tierer, step by step",
+        {**CHANGES, "tier": 1, "read": 1},
+        prepare=tiered_once,
+        changes_max=2,
+        is_fine=True,
+    ),
+)

@@ -1,0 +1,564 @@
+"""A history run against the product, and judged at every step.
+
+Statements and tiering go through faulty wrappers. At each of their looks at the world the
+operations that the history puts there run first, statements and tiering among them, and so deeper
+and deeper: whatever can lie between two looks, lies there in some history. Nothing depends on
+anything but the history: run again, it does the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from seamline.connectors.base import Deadline, NoDeadline, Offsets, TableState
+from seamline.connectors.faulty import Fault, FaultyCatalog, FaultyLog, FaultyTierTable
+from seamline.connectors.iceberg.boundary import renewed
+from seamline.connectors.memory import MemoryTable, Row
+from seamline.connectors.tiering import Batch
+from seamline.gateway.queries import ATTEMPTS_MAX
+from seamline.gateway.tokens import NOTHING, After, Write
+from seamline.planners.seam import TokenSeam, remember
+from seamline.sql.errors import ERRORS, SeamlineError
+from simulation import oracle
+from simulation.histories import FAULTS, History, Operation
+from simulation.oracle import Started, Violation
+from simulation.product import REAL, Product, tier_all
+from simulation.reading import ALL, FROM_1, TIERS, TWICE, Answer, Sources, at_moment
+from simulation.world import World
+
+SESSIONS = 3
+TOKENS_MAX = 6
+STATEMENTS = (ALL, ALL, ALL, ALL, TWICE, TIERS, FROM_1, ALL)
+GONE_STALE = frozenset(
+    {"COLD_FILE_MISSING", "SNAPSHOT_GONE", "LOG_TRIMMED", "LOG_TRUNCATED", "READ_CONFLICT"}
+)
+UNAVAILABLE = frozenset({"KAFKA_UNAVAILABLE", "CATALOG_UNAVAILABLE", "STORAGE_UNAVAILABLE"})
+
+
+class Seen(NamedTuple):
+    """What somebody was told: a token, and what it stands for.
+
+    Attributes:
+        token: The token.
+        rows: The rows of the answer, sorted.
+        upheavals: How often something had been taken away before.
+    """
+
+    token: TokenSeam
+    rows: tuple[Row, ...]
+    upheavals: int
+
+
+@dataclasses.dataclass
+class Statement:
+    """A statement or a step of tiering under way.
+
+    Attributes:
+        operation: What it is.
+        begun: The world when it began.
+        causes: What was wrong with the world at any moment since.
+        changes: How often others came between.
+        faults: What went wrong on its way.
+        step: Looks at the world so far.
+    """
+
+    operation: Operation
+    begun: Started
+    causes: set[str] = dataclasses.field(default_factory=set)
+    changes: int = 0
+    faults: set[Fault] = dataclasses.field(default_factory=set)
+    step: int = 0
+
+
+class Simulation:
+    """One run of a history.
+
+    Args:
+        history: What happens.
+        product: What is put to the test.
+        counts: Is added to: operations, faults and outcomes by kind.
+    """
+
+    def __init__(
+        self, history: History, product: Product = REAL, counts: Counter[str] | None = None
+    ) -> None:
+        self.world = World()
+        self.counts: Counter[str] = Counter() if counts is None else counts
+        self._history = history
+        self._product = product
+        self._at = 0
+        self._stack: list[Statement] = []
+        self._late: list[Callable[[], object]] = []
+        self._tokens: list[Seen] = []
+        self._sessions: list[Seen | None] = [None] * SESSIONS
+        self._acknowledged: tuple[str, int, int] | None = None
+        self._checked: TableState | None = None
+        self._run: dict[str, Callable[[Operation], object]] = {
+            "append": self._append,
+            "append keyed": self._append_keyed,
+            "transact": self._transact,
+            "commit": lambda _: self._end_transaction(commit=True),
+            "abort": lambda _: self._end_transaction(commit=False),
+            "tier": self._tier,
+            "read": self._read,
+            "repeat": self._repeat,
+            "read after write": self._read_after_write,
+            "travel": self._travel,
+            "compact": lambda _: self.world.compact_table(),
+            "expire": lambda _: self.world.expire(),
+            "foreign": lambda _: self.world.append_foreign(),
+            "trim to boundary": self._trim_to_boundary,
+            "compact log": lambda _: self.world.compact_log(),
+            "add partition": self._add_partition,
+            "elect": self._elect,
+            "clock": lambda o: self.world.clock.advance(1 + o.first % 5),
+            "trim": self._trim,
+            "recreate": self._recreate,
+            "roll back": self._roll_back,
+            "truncate": self._truncate,
+            "recreate table": lambda _: self.world.recreate_table(),
+        }
+
+    def run(self) -> None:
+        """Runs everything, then lets the world come to rest.
+
+        Raises:
+            Violation: an invariant does not hold.
+        """
+        while self._at < len(self._history):
+            self._next()
+        while self._late:
+            self._arrive()
+        self._rest()
+
+    def _next(self) -> None:
+        """The next operation, if there is one left."""
+        if self._at >= len(self._history):
+            return
+        operation = self._history[self._at]
+        self._at += 1
+        self.counts[operation.kind] += 1
+        if self._late and operation.second % 4 == 0:
+            self._arrive()
+        for statement in self._stack:
+            statement.changes += 1
+        self._run[operation.kind](operation)
+        self._check()
+
+    def _arrive(self) -> None:
+        effect = self._late.pop(0)
+        try:
+            effect()
+        except SeamlineError as error:
+            self.counts[f"late: {error.code.name}"] += 1
+        self.world.note_commits()
+
+    def _check(self) -> None:
+        """After something has happened: is the table right, and what is wrong with the world?"""
+        state = self.world.table.state
+        if state is not self._checked:
+            oracle.check_table(self.world)
+            oracle.check_maintained(self.world)
+            if not any(statement.operation.kind == "tier" for statement in self._stack):
+                oracle.check_progress(self.world)
+            self._checked = state
+        for statement in self._stack:
+            statement.causes |= oracle.problems(self.world)
+
+    def _rest(self) -> None:
+        """When nothing happens any more: tiering catches up, and a statement reads everything."""
+        world = self.world
+        causes = oracle.problems(world)
+        try:
+            tier_all(self._product, world.table, world.log)
+        except SeamlineError as error:
+            oracle.check_failure(error.code.name, causes)
+        except AssertionError as error:
+            raise Violation(f"20 tiering does not get on: {error}") from error
+        else:
+            if renewed(world.table.state) is not None:
+                raise Violation("1 after tiering the head does not carry the boundary")
+        world.note_commits()
+        self._check()
+        begun = oracle.started(world)
+        try:
+            answer = self._product.read(
+                Sources(world.catalog, world.log), world.table.open, ALL, deadline=Patience()
+            )
+        except SeamlineError as error:
+            oracle.check_failure(error.code.name, causes)
+            return
+        if causes:
+            raise Violation(f"12, 14 answered in spite of {sorted(causes)}")
+        oracle.check_answer(world, answer, begun, ALL)
+
+    # --- The log -------------------------------------------------------------------------------
+
+    def _partition(self, operation: Operation) -> int:
+        return operation.first % self.world.partitions
+
+    def _append(self, operation: Operation) -> None:
+        partition = self._partition(operation)
+        age_ms = operation.second % 7 if operation.second > 200 else 0
+        end = self.world.append(partition, age_ms=age_ms)
+        self._acknowledged = (self.world.truth.topic_id, partition, end)
+
+    def _append_keyed(self, operation: Operation) -> None:
+        key = b"ab"[operation.second % 2 :][:1]
+        self.world.append(self._partition(operation), key=key)
+
+    def _transact(self, operation: Operation) -> None:
+        self.world.append_in_transaction(self._partition(operation))
+
+    def _end_transaction(self, *, commit: bool) -> None:
+        if self.world.truth.open is not None:
+            self.world.end_transaction(commit=commit)
+
+    def _trim_to_boundary(self, operation: Operation) -> None:
+        """Retention that leaves what has not been tiered."""
+        partition = self._partition(operation)
+        mark = self.world.head.mark
+        if mark.topic_id == self.world.truth.topic_id:
+            self.world.trim(partition, dict(mark.next).get(partition, 0))
+
+    def _trim(self, operation: Operation) -> None:
+        partition = self._partition(operation)
+        end = self.world.ends()[partition]
+        self.world.trim(partition, operation.second % (end + 1))
+
+    def _add_partition(self, operation: Operation) -> None:
+        if self.world.partitions < 4:
+            self.world.add_partition()
+
+    def _elect(self, operation: Operation) -> None:
+        """A new leader that has everything."""
+        partition = self._partition(operation)
+        self.world.truncate(partition, self.world.ends()[partition])
+
+    def _truncate(self, operation: Operation) -> None:
+        partition = self._partition(operation)
+        end = self.world.ends()[partition]
+        self.world.truncate(partition, max(0, end - 1 - operation.second % 3))
+        self._acknowledged = None
+        for statement in self._stack:
+            statement.causes.add("LOG_TRUNCATED")
+
+    def _recreate(self, operation: Operation) -> None:
+        ends = self.world.ends()
+        self.world.recreate_topic(1 + operation.second % 3)
+        if operation.first % 2:
+            for partition in range(self.world.partitions):
+                for _ in range(max(ends) + operation.first % 3):
+                    self.world.append(partition)
+
+    # --- The table -----------------------------------------------------------------------------
+
+    def _roll_back(self, operation: Operation) -> None:
+        state = self.world.table.state
+        line = [s.snapshot_id for s in state.ancestors(state.current_snapshot_id)][1:]
+        if line:
+            self.world.roll_back(line[operation.first % len(line)])
+
+    def _tier(self, operation: Operation) -> None:
+        """One step of a tierer, at whose looks at the world others may come between."""
+        plan = _Way(self, operation)
+        table = FaultyTierTable(_InTwo(self.world.table, plan.others), plan)
+        log = FaultyLog(self.world.log, plan)
+        records_max = (1, 2, 5, 100)[operation.first % 4]
+        try:
+            step = self._product.tier(table, log, Patience(), records_max=records_max)
+        except SeamlineError as error:
+            self.counts[f"tier: {error.code.name}"] += 1
+            self._judge_tiering(plan.end(), error.code.name)
+        else:
+            plan.end()
+            self.counts[f"tier: {step.outcome.value}"] += 1
+        finally:
+            self.world.note_commits()
+
+    def _judge_tiering(self, way: Statement, code: str) -> None:
+        if code in UNAVAILABLE and way.faults:
+            return
+        if code == "COMMIT_CONFLICT" and (way.changes or way.faults):
+            return
+        if code == "LOG_TRUNCATED" and "TOPIC_RECREATED" in way.causes:
+            return
+        if code == "LOG_TRIMMED" and way.changes:  # another tierer was first, and it may go
+            return
+        oracle.check_failure(code, way.causes | oracle.problems(self.world))
+
+    # --- Statements ----------------------------------------------------------------------------
+
+    def _ask(self, operation: Operation, statement: str, **how: Any) -> tuple[Answer | str, _Way]:
+        """A statement: its answer, or the name of the error."""
+        plan = _Way(self, operation)
+        sources = Sources(FaultyCatalog(self.world.catalog, plan), FaultyLog(self.world.log, plan))
+
+        def open_file(path: str) -> tuple[Row, ...]:
+            plan.look("open", "STORAGE_UNAVAILABLE")
+            return self.world.table.open(path)
+
+        outcome: Answer | str
+        try:
+            outcome = self._product.read(
+                sources, open_file, statement, deadline=Patience(plan.others), **how
+            )
+            self.counts["answered"] += 1
+        except SeamlineError as error:
+            outcome = error.code.name
+            self.counts[f"refused: {outcome}"] += 1
+        plan.end()
+        return outcome, plan
+
+    def _excused(self, way: Statement, code: str) -> bool:
+        """Whether a failure has a reason outside of the world's own state."""
+        if code in UNAVAILABLE and way.faults:
+            return True
+        return way.changes >= ATTEMPTS_MAX and code in GONE_STALE
+
+    def _read(self, operation: Operation) -> None:
+        """A statement of a session that passes on what it has seen, or does not."""
+        number = operation.first % SESSIONS
+        session = self._sessions[number] if operation.second % 3 else None
+        after = After(seen=(session.token,)) if session is not None else NOTHING
+        statement = STATEMENTS[operation.second % len(STATEMENTS)]
+        outcome, plan = self._ask(operation, statement, after=after)
+        way = plan.statement
+        if isinstance(outcome, str):
+            changed = session is not None and session.upheavals < self.world.truth.upheavals
+            if outcome == "HISTORY_CHANGED" and (changed or Fault.STALE in way.faults):
+                self._sessions[number] = None
+                return
+            if not self._excused(way, outcome):
+                oracle.check_failure(outcome, way.causes | oracle.problems(self.world))
+            return
+        self._judge(outcome, way, statement)
+        if session is not None:
+            self._check_not_behind(outcome, session, statement)
+        if statement != FROM_1:
+            seen = Seen(remember(outcome.seam), _sorted(outcome.rows), way.begun.upheavals)
+            self._sessions[number] = seen
+            self._tokens = [*self._tokens[-TOKENS_MAX + 1 :], seen]
+
+    def _judge(self, answer: Answer, way: Statement, statement: str) -> None:
+        if self.world.truth.cuts != way.begun.cuts:
+            return  # what was read was true when it was read
+        if Fault.STALE in way.faults:  # exact all the same, but of an earlier moment
+            oracle.check_exact(self.world, answer, statement)
+        else:
+            oracle.check_answer(self.world, answer, way.begun, statement)
+
+    def _repeat(self, operation: Operation) -> None:
+        """A token gives the same rows again, or says why not."""
+        if not self._tokens:
+            return
+        seen = self._tokens[operation.first % len(self._tokens)]
+        outcome, plan = self._ask(operation, ALL, token=(seen.token,))
+        if not isinstance(outcome, str):
+            self._check_same(outcome.rows, seen.rows)
+            return
+        if self._excused(plan.statement, outcome):
+            return
+        if outcome == "HISTORY_CHANGED" and seen.upheavals < self.world.truth.upheavals:
+            return
+        if outcome == "TOKEN_EXPIRED" and not self._is_kept(seen.token):
+            return
+        upset = plan.statement.causes | oracle.problems(self.world)
+        if seen.upheavals < self.world.truth.upheavals:
+            oracle.check_failure(outcome, upset)
+        elif outcome not in GONE_STALE or not plan.statement.changes:
+            raise Violation(f"7 a token is refused with {outcome}")
+
+    def _check_same(self, rows: tuple[Row, ...], before: tuple[Row, ...]) -> None:
+        """The same rows; what compaction of the log has taken since may be gone."""
+        now, then = Counter(_sorted(rows)), Counter(before)
+        gone = then - now
+        if now - then or any(not self._is_compacted(row) for row in gone):
+            raise Violation(f"7 a token gives {sorted(now, key=_place)}, not {before}")
+
+    def _is_compacted(self, row: Row) -> bool:
+        partition, offset, value, _ = row
+        topic_id = (value or b"").split(b"/")[0].decode()
+        return (topic_id, partition, offset) in self.world.truth.compacted
+
+    def _check_not_behind(self, answer: Answer, before: Seen, statement: str) -> None:
+        """A later statement of a session shows everything the earlier one showed."""
+        seam, token = answer.seam, before.token
+        if seam.topic_id != token.topic_id or seam.table_uuid != token.table_uuid:
+            raise Violation("8 a session is given another history")
+        for partition, end in token.end.items():
+            if seam.end.get(partition, 0) < end:
+                raise Violation(f"8 a session goes back from {token.end} to {seam.end}")
+        gone = Counter(before.rows) - Counter(_sorted(answer.rows))
+        if statement != FROM_1 and any(not self._is_compacted(row) for row in gone):
+            raise Violation(f"8 a session no longer sees {sorted(gone, key=_place)}")
+
+    def _is_kept(self, token: TokenSeam) -> bool:
+        """Whether the token's snapshot is still there, and the log from its boundary on."""
+        state = self.world.table.state
+        if token.table_uuid != state.uuid or token.snapshot_id not in state.snapshots:
+            return False
+        bounds = self.world.log.bounds(["orders"], "read_committed", NoDeadline())["orders"]
+        return bounds.topic_id == token.topic_id and all(
+            bounds.start.get(partition, 0) <= token.boundary.get(partition, 0)
+            for partition, end in token.end.items()
+            if end > token.boundary.get(partition, 0)
+        )
+
+    def _read_after_write(self, operation: Operation) -> None:
+        """A statement that must show a write that was acknowledged."""
+        if self._acknowledged is None:
+            return
+        topic_id, partition, end = self._acknowledged
+        after = After(writes=(Write(None, Offsets({partition: end})),))
+        outcome, plan = self._ask(operation, ALL, after=after)
+        way = plan.statement
+        if isinstance(outcome, str):
+            hidden = (
+                topic_id != self.world.truth.topic_id
+                or way.begun.upheavals
+                or (
+                    oracle.stable_ends(self.world)[partition] < end
+                    or way.begun.stable[partition] < end
+                )
+            )
+            if outcome == "WRITE_NOT_VISIBLE" and (hidden or Fault.STALE in way.faults):
+                return
+            if not self._excused(way, outcome):
+                oracle.check_failure(outcome, way.causes | oracle.problems(self.world))
+            return
+        self._judge(outcome, way, ALL)
+        is_kept = way.begun.cuts == self.world.truth.cuts and topic_id == outcome.seam.topic_id
+        if is_kept and outcome.seam.end.get(partition, 0) < end:
+            raise Violation(f"9 a write up to {end} is not in {outcome.seam.end}")
+
+    def _travel(self, operation: Operation) -> None:
+        """A statement about a past moment."""
+        first_ms = self.world.table.state.snapshot_log[0][0]
+        moment_ms = first_ms + operation.first % (self.world.clock.now_ms - first_ms + 1)
+        statement = at_moment(datetime.datetime.fromtimestamp(moment_ms / 1000, datetime.UTC))
+        outcome, plan = self._ask(operation, statement)
+        way = plan.statement
+        if not isinstance(outcome, str):
+            # the table of then holds what the log has lost since: so it was
+            is_cut = any(cut.end < cut.sent for cut in self.world.truth.cuts)
+            if way.begun.upheavals == self.world.truth.upheavals and not is_cut:
+                oracle.check_past(self.world, outcome, moment_ms, way.begun)
+            return
+        is_calm = not (self.world.truth.upheavals or way.changes or way.faults or way.causes)
+        if is_calm and oracle.is_past_kept(self.world, moment_ms):
+            raise Violation(f"7 the moment {moment_ms} is refused with {outcome}")
+
+
+class _Way:
+    """The way of one statement, or one step of tiering: a `FaultPlan`."""
+
+    def __init__(self, simulation: Simulation, operation: Operation) -> None:
+        self.statement = Statement(operation, oracle.started(simulation.world))
+        self._simulation = simulation
+        simulation._stack.append(self.statement)
+
+    def end(self) -> Statement:
+        """The statement has ended."""
+        last = self._simulation._stack.pop()
+        assert last is self.statement
+        return last
+
+    def at(self, call: str) -> Fault:
+        """See `FaultPlan.at`."""
+        step = self.statement.step
+        operation = self.statement.operation
+        self.others()
+        if step >= len(operation.faults) or not operation.faults[step]:
+            return Fault.NONE
+        fault = FAULTS[operation.faults[step]]
+        self.statement.faults.add(fault)
+        self._simulation.counts[f"fault: {fault.value}"] += 1
+        return fault
+
+    def others(self) -> None:
+        """Lets others come between, as often as the history says here."""
+        step = self.statement.step
+        self.statement.step += 1
+        gaps = self.statement.operation.gaps
+        if step >= len(gaps) or not gaps[step]:
+            return
+        simulation = self._simulation
+        simulation.world.note_commits()
+        simulation._check()
+        simulation.counts["fault: delay"] += 1
+        for _ in range(gaps[step]):
+            simulation._next()
+
+    def look(self, call: str, code: str) -> None:
+        """A call that is not one of a Protocol's."""
+        if self.at(call) in {Fault.FAIL, Fault.LOST_REPLY, Fault.LATE}:
+            raise SeamlineError(ERRORS[code], call)
+
+    def later(self, effect: Callable[[], object]) -> None:
+        """See `FaultPlan.later`."""
+        self._simulation._late.append(effect)
+
+
+class _InTwo:
+    """A table whose commits let others come between reading the rows and writing them."""
+
+    def __init__(self, inner: MemoryTable, others: Callable[[], None]) -> None:
+        self._inner = inner
+        self._others = others
+        self.load = inner.load
+        self.has_rows = inner.has_rows
+        self.commit_mark = inner.commit_mark
+        self.keep = inner.keep
+        self.take_back = inner.take_back
+
+    def commit_rows(self, batch: Batch) -> None:
+        """See `TierTable.commit_rows`."""
+        rows = self._inner.read_rows(batch, NoDeadline())
+        self._others()
+        self._inner.write_rows(batch, rows)
+
+
+class Patience:
+    """A deadline in its own time: waiting costs none of ours, and lets others go on.
+
+    Args:
+        others: Called at each pause.
+    """
+
+    def __init__(self, others: Callable[[], None] = lambda: None) -> None:
+        self._left_s = 6.0
+        self._others = others
+
+    def check(self) -> None:
+        """See `Deadline.check`."""
+
+    def remaining_s(self) -> float:
+        """See `Deadline.remaining_s`."""
+        return self._left_s
+
+    def pause(self, seconds: float) -> None:
+        """See `Deadline.pause`: it never waits less than a second."""
+        self._left_s = max(0.0, self._left_s - max(1.0, seconds))
+        self._others()
+
+    def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
+        """See `Deadline.on_end`."""
+        return lambda: None
+
+
+_: Deadline = Patience()
+
+
+def _sorted(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    """The rows without the batch that wrote them, in one order."""
+    return tuple(sorted(((*row[:3], None) for row in rows), key=_place))
+
+
+def _place(row: Row) -> tuple[int, int, bytes]:
+    partition, offset, value, _ = row
+    return (-1 if partition is None else partition, -1 if offset is None else offset, value or b"")

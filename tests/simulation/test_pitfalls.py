@@ -1,0 +1,258 @@
+"""What others fell into, each shown not to happen here.
+
+Method: the shortest story of each pitfall, told with a `World` and the product's own functions; the
+rows of the answer are held against what was sent. Named in docs/seam.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from seamline.connectors.base import NoDeadline, Offsets
+from seamline.connectors.faulty import Fault, FaultyTierTable
+from seamline.connectors.tiering import Outcome, Step, tier_once
+from seamline.gateway.tokens import NOTHING, After, Write
+from seamline.sql.errors import (
+    CATALOG_UNAVAILABLE,
+    LOG_TRIMMED,
+    TOPIC_RECREATED,
+    WRITE_NOT_VISIBLE,
+    SeamlineError,
+)
+from simulation import oracle
+from simulation.reading import ALL, FROM_1, Answer, Sources, read
+from simulation.simulator import Patience
+from simulation.world import World
+
+
+def ask(world: World, statement: str = ALL, *, after: After = NOTHING) -> Answer:
+    """The answer to a statement, already judged."""
+    begun = oracle.started(world)
+    sources = Sources(world.catalog, world.log)
+    answer = read(sources, world.table.open, statement, after=after, deadline=Patience())
+    oracle.check_answer(world, answer, begun, statement)
+    return answer
+
+
+def tier(world: World) -> Step:
+    """One step of tiering."""
+    step = tier_once(world.table, world.log, NoDeadline(), records_max=100)
+    world.note_commits()
+    oracle.check_table(world)
+    return step
+
+
+def places(answer: Answer) -> list[tuple[int | None, int | None]]:
+    """Partition and offset of each row, sorted."""
+    return sorted((row[0], row[1]) for row in answer.rows)
+
+
+# pitfall: a predicate that prunes every cold file made the hot read start at earliest
+def test_a_predicate_that_prunes_every_file() -> None:
+    world = World(1)
+    world.append(0)
+    tier(world)
+    world.append(0)
+    answer = ask(world, FROM_1)
+    assert places(answer) == [(0, 1)]
+    assert dict(answer.seam.boundary) == {0: 1}
+
+
+# pitfall: offsets committed, but not yet readable with that snapshot
+def test_the_boundary_comes_with_its_rows() -> None:
+    world = World(1)
+    world.append(0)
+    before = world.save()
+    tier(world)
+    for moment in (before, world.save()):
+        world.restore(moment)
+        assert places(ask(world)) == [(0, 0)]
+
+
+# pitfall: partitions only in the log were missed
+def test_a_partition_that_is_only_in_the_log() -> None:
+    world = World(1)
+    world.append(0)
+    tier(world)
+    world.add_partition()
+    world.append(1)
+    assert places(ask(world)) == [(0, 0), (1, 0)]
+
+
+# pitfall: partitions only in the lake were missed
+def test_a_partition_that_is_only_in_the_table() -> None:
+    world = World(2)
+    world.append(1)
+    tier(world)
+    world.trim(1, 1)
+    assert places(ask(world)) == [(1, 0)]
+
+
+# pitfall: control markers, hang at an undeliverable end, at `B`, at `E - 1`, in the middle
+@pytest.mark.parametrize("steps_before", [0, 1, 2, 3])
+def test_markers_wherever_they_lie(steps_before: int) -> None:
+    world = World(1)
+
+    def abort_another() -> None:
+        world.append_in_transaction(0)
+        world.end_transaction(commit=False)
+
+    story: list[Callable[[], object]] = [
+        lambda: world.append_in_transaction(0),
+        lambda: world.end_transaction(commit=True),
+        lambda: world.append(0),
+        abort_another,
+    ]
+    for step in story[:steps_before]:
+        step()
+    tier(world)
+    for step in story[steps_before:]:
+        step()
+    assert places(ask(world)) == [(0, 0), (0, 2)]
+    assert tier(world).lag == 0
+    assert places(ask(world)) == [(0, 0), (0, 2)]
+
+
+# pitfall: a range that is only markers; progress without rows not published, so read for ever
+def test_a_range_without_rows_is_progress() -> None:
+    world = World(1)
+    world.append_in_transaction(0)
+    world.end_transaction(commit=False)
+    assert tier(world).outcome is Outcome.PROGRESS
+    assert tier(world).outcome is Outcome.IDLE
+    answer = ask(world)
+    assert answer.rows == ()
+    assert answer.seam.hot_ranges == ()
+
+
+# pitfall: an open transaction holds the stable end back, and nobody says so
+def test_an_open_transaction_is_said() -> None:
+    world = World(1)
+    world.append_in_transaction(0)
+    world.append(0)
+    assert ask(world).seam.pending == 2
+    with pytest.raises(SeamlineError) as caught:
+        ask(world, after=After(writes=(Write(None, Offsets({0: 2})),)))
+    assert caught.value.code is WRITE_NOT_VISIBLE
+    assert "transaction" in caught.value.message
+
+
+# pitfall: markers lost to snapshot expiry, or hidden by foreign commits
+def test_the_boundary_survives_foreign_commits_and_expiry() -> None:
+    world = World(1)
+    world.append(0)
+    tier(world)
+    for _ in range(3):
+        world.append_foreign()
+        world.compact_table()
+        tier(world)
+        world.expire()
+        oracle.check_maintained(world)
+    world.append(0)
+    answer = ask(world)
+    assert sum(row[0] is not None for row in answer.rows) == 2
+    assert sum(row[0] is None for row in answer.rows) == 3
+
+
+# pitfall: a topic recreated under the same name, and grown past the boundary
+def test_only_the_topic_id_tells() -> None:
+    world = World(1)
+    world.append(0)
+    tier(world)
+    world.recreate_topic(1)
+    for _ in range(3):
+        world.append(0)
+    with pytest.raises(SeamlineError) as caught:
+        ask(world)
+    assert caught.value.code is TOPIC_RECREATED
+    with pytest.raises(SeamlineError) as caught:
+        tier(world)
+    assert caught.value.code is TOPIC_RECREATED
+
+
+# pitfall: a micro-batch replayed after the sink's commit; nothing is kept beside the table
+def test_a_step_that_dies_after_its_commit_is_run_again() -> None:
+    world = World(1)
+    world.append(0)
+    before = world.save()
+    tier(world)
+    lost = world.table.save()
+    world.restore(before)
+    world.table.restore(lost)  # the tierer remembers nothing; the table does
+    world.note_commits()
+    assert tier(world).outcome is Outcome.IDLE
+    assert places(ask(world)) == [(0, 0)]
+
+
+class _ReplyLost:
+    """A plan that loses the reply of the first commit."""
+
+    def __init__(self) -> None:
+        self.left = 1
+
+    def at(self, call: str) -> Fault:
+        """See `FaultPlan.at`."""
+        if call == "commit" and self.left:
+            self.left -= 1
+            return Fault.LOST_REPLY
+        return Fault.NONE
+
+    def later(self, effect: object) -> None:
+        """Nothing is late here."""
+        raise AssertionError
+
+
+# pitfall: a commit accepted, its reply lost, retried under a new job id
+def test_a_lost_reply_is_not_a_lost_commit() -> None:
+    world = World(1)
+    world.append(0)
+    table = FaultyTierTable(world.table, _ReplyLost())
+    step = tier_once(table, world.log, NoDeadline(), records_max=100)
+    world.note_commits()
+    assert step.outcome is Outcome.ROWS
+    assert tier(world).outcome is Outcome.IDLE
+    assert places(ask(world)) == [(0, 0)]
+
+
+# pitfall: time taken for a cut hides or doubles rows; record times are not monotonic
+def test_a_late_record_is_neither_hidden_nor_doubled() -> None:
+    world = World(1)
+    world.clock.advance(1000)
+    world.append(0)
+    tier(world)
+    world.append(0, age_ms=900)
+    assert places(ask(world)) == [(0, 0), (0, 1)]
+    tier(world)
+    assert places(ask(world)) == [(0, 0), (0, 1)]
+
+
+# pitfall: consumer-group offsets, which run ahead of the table, taken as the boundary
+def test_only_what_is_committed_with_the_rows_is_the_boundary() -> None:
+    world = World(1)
+    world.append(0)
+
+    class Refused(_ReplyLost):
+        def at(self, call: str) -> Fault:
+            return Fault.FAIL if call == "commit" else Fault.NONE
+
+    with pytest.raises(SeamlineError) as caught:
+        tier_once(FaultyTierTable(world.table, Refused()), world.log, NoDeadline(), records_max=9)
+    assert caught.value.code is CATALOG_UNAVAILABLE
+    answer = ask(world)
+    assert dict(answer.seam.boundary) == {0: 0}
+    assert places(answer) == [(0, 0)]
+
+
+# pitfall: records that retention took before they were tiered, passed over in silence
+def test_a_hole_is_refused_by_both_sides() -> None:
+    world = World(1)
+    world.append(0)
+    world.append(0)
+    world.trim(0, 1)
+    both: list[Callable[[], object]] = [lambda: ask(world), lambda: tier(world)]
+    for work in both:
+        with pytest.raises(SeamlineError) as caught:
+            work()
+        assert caught.value.code is LOG_TRIMMED

@@ -1,0 +1,47 @@
+"""Long random histories with faults keep every invariant.
+
+Method: histories are drawn from seeds and run on all cores (`--histories`, 100,000 if left out); a
+failing one is shrunk and printed with its seed. Histories that once failed are kept in
+`failed.jsonl` and run first, one a test. To run one again: `pytest tests/simulation --seed N`, or
+`PYTHONPATH=tests python -m simulation --seed N`.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from simulation import campaign
+from simulation.histories import draw, from_json, to_json
+from simulation.shrink import Failure, failure, shrink
+
+FAILED = pathlib.Path(__file__).with_name("failed.jsonl")
+SHOWN = 3
+
+
+@pytest.mark.parametrize("line", FAILED.read_text(encoding="utf-8").splitlines())
+def test_history_that_failed_once(line: str) -> None:
+    found = failure(from_json(line))
+    if found is not None:
+        pytest.fail(found.text())
+
+
+@pytest.mark.timeout(3600)
+def test_histories(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> None:
+    seed = request.config.getoption("--seed")
+    first, count = (seed, 1) if seed is not None else (0, request.config.getoption("--histories"))
+    done = campaign.run(first, count)
+    with capsys.disabled():
+        print(f"\nseeds: {first:,} to {first + count - 1:,}\n{done.text()}")
+    failures = [
+        f"seed {seed}\n{(shortest := shrink(Failure(draw(seed), message))).text()}\n"
+        f"keep it in {FAILED.name}: {to_json(shortest.history)}"
+        for seed, message in sorted(done.failures.items())[:SHOWN]
+    ]
+    assert not failures, "\n\n".join(failures)
+
+
+def test_a_history_is_the_same_after_a_round_trip() -> None:
+    for seed in range(50):
+        assert from_json(to_json(draw(seed))) == draw(seed)
