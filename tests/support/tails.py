@@ -147,6 +147,7 @@ class MemoryTail:
             wanted=tuple(wanted),
             predicate=predicate,
             present=seam is None,
+            pinned_at=asked_at,
             asked_at=asked_at,
             pinned_at=asked_at,
         )
