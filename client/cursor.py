@@ -6,14 +6,15 @@ while waiting cancels the statement on the gateway.
 
 from __future__ import annotations
 
-import base64
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from seamline.errors import Error, InterfaceError, as_client_error
+from seamline.errors import Error, InterfaceError
 from seamline.parameters import to_json
-from seamline.sql.errors import INVALID_ARGUMENT, MISSING_EXTRA, SeamlineError
+from seamline.sql.errors import INVALID_ARGUMENT, MISSING_EXTRA
+from seamline.statement import Progress, RemoteStatement
 from seamline.transport import Transport
 from seamline.values import arrow_converter, json_converter
 
@@ -22,11 +23,7 @@ if TYPE_CHECKING:
 
     from seamline.connection import Connection
 
-_WAIT_S = 20.0
-_PATH = "/api/v1/statements"
 _ENDS_A_SESSION = frozenset({"HISTORY_CHANGED", "INVALID_TOKEN"})
-
-Progress = Callable[[Mapping[str, Any]], None]
 
 
 class Cursor:
@@ -44,7 +41,7 @@ class Cursor:
         self.rowcount = -1
         self._connection = connection
         self._transport = transport
-        self._manifest: dict[str, Any] = {}
+        self._statement = RemoteStatement(transport)
         self._rows: Iterator[tuple[Any, ...]] = iter(())
         self._closed = False
 
@@ -56,17 +53,22 @@ class Cursor:
     @property
     def statement_id(self) -> str | None:
         """The gateway's id of the statement."""
-        return self._manifest.get("statement_id")
+        return self._statement.statement_id
 
     @property
     def receipt(self) -> dict[str, Any]:
         """What the result reflects: seams, rows per tier, engine, token."""
-        return dict(self._manifest.get("receipt") or {})
+        return dict(self._statement.manifest.get("receipt") or {})
 
     @property
     def token(self) -> str | None:
         """Repeats this read when it is given to `execute`."""
-        return self._manifest.get("token")
+        return self._statement.manifest.get("token")
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the result was cut off at `row_limit`."""
+        return bool(self._statement.manifest.get("truncated"))
 
     # --- Executing -----------------------------------------------------------------------------
 
@@ -104,7 +106,7 @@ class Cursor:
         """
         self._check_open()
         self._release()
-        body: dict[str, Any] = {
+        body = {
             "statement": operation,
             "parameters": to_json(parameters),
             "catalog": self._connection.catalog,
@@ -116,27 +118,26 @@ class Cursor:
             "timeout": timeout,
             "row_limit": row_limit,
             "dialect": dialect,
-            "wait_timeout": 1.0 if progress else _WAIT_S,
             "format": "ARROW_STREAM" if _has_arrow() else "JSON_ARRAY",
         }
+        self._statement = RemoteStatement(self._transport)
         try:
-            self._manifest = self._transport.json("POST", _PATH, body)
-            self._wait(progress)
-        except KeyboardInterrupt:
-            self.cancel()
-            raise
+            self._statement.run(body, progress)
         except Error as error:
             if error.code.name in _ENDS_A_SESSION:
                 self._connection.last_token = None  # said once; the next statement starts over
             raise
-        self._connection.last_token = self._manifest.get("session")
+        self._take_result(self._statement.manifest)
+        return self
+
+    def _take_result(self, manifest: Mapping[str, Any]) -> None:
+        self._connection.last_token = manifest.get("session") or self._connection.last_token
         self.description = [
             (column["name"], column["type"], None, None, None, None, None)
-            for column in self._manifest["columns"]
+            for column in manifest["columns"]
         ]
-        self.rowcount = self._manifest["row_count"]
+        self.rowcount = manifest["row_count"]
         self._rows = self._iterate_rows()
-        return self
 
     def _after(self, tokens: str | Sequence[str]) -> list[str]:
         """What the statement must not fall behind: what it is told, and what the connection saw."""
@@ -151,20 +152,9 @@ class Cursor:
 
     def cancel(self) -> None:
         """Asks the gateway to end the statement; may be called from another thread."""
-        if self.statement_id is not None:
-            self._transport.json("POST", f"{_PATH}/{self.statement_id}/cancel", {})
+        self._statement.cancel()
 
     adbc_cancel = cancel
-
-    def _wait(self, progress: Progress | None) -> None:
-        while self._manifest["state"] in {"PENDING", "RUNNING"}:
-            if progress is not None:
-                progress(self._manifest)
-            wait = 1.0 if progress else _WAIT_S
-            path = f"{_PATH}/{self._manifest['statement_id']}?wait={wait}"
-            self._manifest = self._transport.json("GET", path)
-        if "error" in self._manifest:
-            raise as_client_error(SeamlineError.from_json(self._manifest["error"]))
 
     # --- Rows ------------------------------------------------------------------------------------
 
@@ -176,12 +166,7 @@ class Cursor:
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
         """The next rows, at most `size`."""
         self._check_result()
-        rows = []
-        for row in self._rows:
-            rows.append(row)
-            if len(rows) >= (self.arraysize if size is None else size):
-                break
-        return rows
+        return list(itertools.islice(self._rows, self.arraysize if size is None else size))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows that are left."""
@@ -193,6 +178,7 @@ class Cursor:
         return self._rows
 
     def __next__(self) -> tuple[Any, ...]:
+        self._check_result()
         return next(self._rows)
 
     # --- Arrow ------------------------------------------------------------------------------------
@@ -205,7 +191,7 @@ class Cursor:
         """
         self._check_result()
         arrow = _arrow()
-        chunks = self._arrow_chunks()
+        chunks = self._statement.arrow_chunks()
         first = next(chunks)
         reader = arrow.ipc.open_stream(first)
 
@@ -266,16 +252,16 @@ class Cursor:
     # --- Chunks -----------------------------------------------------------------------------------
 
     def _iterate_rows(self) -> Iterator[tuple[Any, ...]]:
-        types = [column["type"] for column in self._manifest["columns"]]
+        types = [column["type"] for column in self._statement.manifest["columns"]]
         if not _has_arrow():
             converters = [json_converter(type_) for type_ in types]
-            for rows in self._json_chunks():
+            for rows in self._statement.json_chunks():
                 for row in rows:
                     yield tuple(f(v) for f, v in zip(converters, row, strict=True))
             return
         arrow = _arrow()
         converters = [arrow_converter(type_) for type_ in types]
-        for chunk in self._arrow_chunks():
+        for chunk in self._statement.arrow_chunks():
             for batch in arrow.ipc.open_stream(chunk):
                 columns = [
                     list(map(convert, column.to_pylist()))
@@ -283,33 +269,10 @@ class Cursor:
                 ]
                 yield from zip(*columns, strict=True)
 
-    def _arrow_chunks(self) -> Iterator[bytes]:
-        inline = (self._manifest.get("inline") or {}).get("arrow")
-        for index in range(self._manifest["chunks"]["count"]):
-            if index == 0 and inline is not None:
-                yield base64.b64decode(inline)
-            else:
-                yield self._chunk(index)
-
-    def _json_chunks(self) -> Iterator[list[list[Any]]]:
-        inline = (self._manifest.get("inline") or {}).get("data")
-        for index in range(self._manifest["chunks"]["count"]):
-            if index == 0 and inline is not None:
-                yield inline
-            else:
-                path = f"{_PATH}/{self.statement_id}/chunks/{index}?format=JSON_ARRAY"
-                yield self._transport.json("GET", path)["data"]
-
-    def _chunk(self, index: int) -> bytes:
-        _, data, _ = self._transport.bytes(f"{_PATH}/{self.statement_id}/chunks/{index}")
-        return data
-
     def _release(self) -> None:
-        """Tells the gateway that a result of which it keeps more than we hold is done with."""
-        manifest, self._manifest = self._manifest, {}
         self.description, self.rowcount, self._rows = None, -1, iter(())
-        if manifest.get("statement_id") and manifest.get("chunks", {}).get("count", 0) > 1:
-            self._transport.json("DELETE", f"{_PATH}/{manifest['statement_id']}")
+        done, self._statement = self._statement, RemoteStatement(self._transport)
+        done.release()
 
     def _check_open(self) -> None:
         if self._closed or self._connection.closed:

@@ -74,12 +74,17 @@ def write_json(cursor: Cursor, sink: IO[str]) -> None:
 
 
 def write_parquet(cursor: Cursor, path: pathlib.Path) -> int:
-    """A Parquet file; gives the number of rows."""
+    """A Parquet file; gives the number of rows.
+
+    Raises:
+        InterfaceError: MISSING_EXTRA without pyarrow, INVALID_ARGUMENT when the file cannot be
+            made.
+    """
     reader = cursor.fetch_record_batch()
     import pyarrow.parquet as pq
 
     rows = 0
-    with pq.ParquetWriter(path, reader.schema) as writer:
+    with _open(path, "wb") as sink, pq.ParquetWriter(sink, reader.schema) as writer:
         for batch in reader:
             writer.write_batch(batch)
             rows += batch.num_rows
@@ -95,10 +100,13 @@ def open_sink(path: str | None) -> IO[str]:
     Raises:
         InterfaceError: INVALID_ARGUMENT when the file cannot be made.
     """
-    if path is None:
-        return sys.stdout
+    return sys.stdout if path is None else _open(pathlib.Path(path), "w")
+
+
+def _open(path: pathlib.Path, mode: str) -> IO[Any]:
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     try:
-        return pathlib.Path(path).open("w", encoding="utf-8", newline="")
+        return path.open(mode, **text)  # type: ignore[call-overload, no-any-return]
     except OSError as error:
         raise InterfaceError(
             INVALID_ARGUMENT, f"{path} cannot be written: {error.strerror}", hint=""

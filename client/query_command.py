@@ -98,6 +98,8 @@ def receipt_line(cursor: Cursor) -> str:
     """The receipt in one line."""
     receipt = cursor.receipt
     rows = f"{cursor.rowcount:,} row{'s' if cursor.rowcount != 1 else ''}"
+    if cursor.truncated:
+        rows += ", cut off there"
     if not receipt:
         return rows
     parts = [

@@ -163,7 +163,9 @@ class Deadline(Protocol):
         """Waits, but not past the end of the statement."""
 
     def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
-        """Calls `stop` once the deadline has passed or the statement was canceled.
+        """Calls `stop` when the deadline has passed or the statement was canceled.
+
+        It is called until it is taken back, from another thread, and must return soon.
 
         Returns:
             A function that takes the registration back.

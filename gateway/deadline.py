@@ -8,9 +8,14 @@ from collections.abc import Callable
 
 from seamline.sql.errors import CANCELED, DEADLINE_EXCEEDED, SeamlineError
 
+_AGAIN_S = 0.1
+
 
 class StatementDeadline:
     """Implements `Deadline`. Safe to share between threads.
+
+    What is registered with `on_end` is called again and again until it is taken back: a call may
+    come a moment before there is anything to stop.
 
     Args:
         seconds: Time the statement has.
@@ -23,7 +28,8 @@ class StatementDeadline:
         self._stops: list[Callable[[], None]] = []
         self._canceled = False
         self._ended = threading.Event()
-        self._timer = threading.Timer(seconds, self._stop)
+        self._stopping = False
+        self._timer = threading.Timer(seconds, self._end)
         self._timer.daemon = True
         self._timer.start()
 
@@ -54,7 +60,7 @@ class StatementDeadline:
         with self._lock:
             self._stops.append(stop)
         if self._canceled or self.remaining_s() == 0:
-            stop()
+            self._end()
 
         def forget() -> None:
             with self._lock:
@@ -64,20 +70,32 @@ class StatementDeadline:
         return forget
 
     def cancel(self) -> None:
-        """Ends the statement at the next check, and what it waits for at once."""
+        """Ends the statement at the next check, and stops what it waits for; waits for nothing."""
         self._canceled = True
-        self._stop()
+        self._end()
 
     def close(self) -> None:
-        """Takes the timer back; the statement has ended by itself."""
+        """Takes the timer back; the statement has ended."""
         self._timer.cancel()
 
-    def _stop(self) -> None:
+    def _end(self) -> None:
         self._ended.set()
         with self._lock:
-            stops = list(self._stops)
-        for stop in stops:
-            stop()
+            if self._stopping or not self._stops:
+                return
+            self._stopping = True
+        threading.Thread(target=self._stop, name="seamline-stop", daemon=True).start()
+
+    def _stop(self) -> None:
+        while True:
+            with self._lock:
+                stops = list(self._stops)
+                if not stops:
+                    self._stopping = False
+                    return
+            for stop in stops:
+                stop()
+            time.sleep(_AGAIN_S)
 
 
 def no_deadline() -> StatementDeadline:

@@ -27,6 +27,8 @@ class State(enum.Enum):
     CLOSED = "CLOSED"
 
 
+PATIENCE_S = 1.0
+"""How long a statement that is to end may take to do so by itself."""
 FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELED, State.CLOSED})
 
 
@@ -84,6 +86,8 @@ class Statement:
         self._spool: ResultSpool | None = None
         self._state = State.PENDING
         self._changed = threading.Condition()
+        self._should_have_ended_at: float | None = None
+        self._forget = self.deadline.on_end(self._give_up)
 
     @property
     def state(self) -> State:
@@ -119,8 +123,11 @@ class Statement:
 
     def fail(self, error: SeamlineError) -> None:
         """It ended without a result."""
-        error.query_id = self.statement_id
-        self.error = error
+        with self._changed:
+            if self._state in FINAL:
+                return
+            error.query_id = self.statement_id
+            self.error = error
         if self._spool is not None:
             self._spool.abort()
         self._move(State.CANCELED if error.code is CANCELED else State.FAILED)
@@ -173,6 +180,17 @@ class Statement:
         """Somebody still cares."""
         self.touched_at = time.monotonic()
 
+    def _give_up(self) -> None:
+        """Ends it when its work does not; what that still holds is let go when it notices."""
+        now = time.monotonic()
+        if self._should_have_ended_at is None:
+            self._should_have_ended_at = now
+        if now - self._should_have_ended_at > PATIENCE_S:
+            try:
+                self.deadline.check()
+            except SeamlineError as error:
+                self.fail(error)
+
     def _move(self, state: State, only_from: State | None = None) -> bool:
         with self._changed:
             if self._state in FINAL or (only_from and self._state is not only_from):
@@ -181,5 +199,6 @@ class Statement:
             if state in FINAL:
                 self.finished_at = time.time()
                 self.deadline.close()
+                self._forget()
             self._changed.notify_all()
         return True

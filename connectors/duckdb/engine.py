@@ -81,7 +81,12 @@ class DuckDBEngine:
     def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
         """See `Engine.run`."""
         connection = self._take()
-        forget = deadline.on_end(connection.interrupt)
+
+        def interrupt() -> None:
+            with contextlib.suppress(duckdb.Error):  # closed meanwhile
+                connection.interrupt()
+
+        forget = deadline.on_end(interrupt)
 
         def close() -> None:
             forget()
@@ -234,6 +239,8 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("No files found", COLD_FILE_MISSING),
     ("No such file", COLD_FILE_MISSING),
     ("Cannot open file", COLD_FILE_MISSING),
+    # every file that is read is on the list of those that may be, by which a missing one is refused
+    ("disabled by configuration", COLD_FILE_MISSING),
     ("value is out of range", NUMERIC_OVERFLOW),
     ("More than one row returned by a subquery", SUBQUERY_MULTIPLE_ROWS),
     ("No magic bytes", COLD_FILE_INVALID),

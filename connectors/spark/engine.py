@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -50,6 +52,9 @@ from seamline.sql.errors import (
 )
 
 _LOG = logging.getLogger("seamline.spark")
+_HANG_UP_S = 30.0
+_RETRIES = {"max_retries": 6, "initial_backoff": 50, "backoff_multiplier": 2.0, "max_backoff": 1000}
+"""Some two seconds: long enough for a connection to be made anew, not for a server to be."""
 
 
 class SparkEngine:
@@ -83,12 +88,11 @@ class SparkEngine:
             session = self._session()
             tag = f"seamline-{uuid.uuid4().hex}"
             session.addTag(tag)
-            forget = deadline.on_end(lambda: _interrupt(session, tag))
+            forget = deadline.on_end(_Interruption(session, tag))
 
             def close() -> None:
                 forget()
-                with contextlib.suppress(Exception):  # the server may be gone: nothing is held here
-                    session.stop()
+                _let_go(session)
 
             try:
                 frame = session.sql(self._prepare(session, query))
@@ -102,9 +106,12 @@ class SparkEngine:
         self._close()
 
     def _session(self) -> Any:
-        from pyspark.sql import SparkSession
+        from pyspark.sql.connect.client.retries import DefaultPolicy
+        from pyspark.sql.connect.session import SparkSession
 
-        session = SparkSession.builder.remote(self._url()).create()
+        # not by the builder, whose sessions are the process's: they would meet each other there
+        session = SparkSession(connection=self._url())
+        session.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
         for key, value in SESSION.items():
             session.conf.set(key, value)
         return session
@@ -164,11 +171,51 @@ def _batches(
                     yield conform(batch, query.schema)
 
 
-def _interrupt(session: Any, tag: str) -> None:
-    try:
-        session.interruptTag(tag)
-    except Exception as error:  # noqa: BLE001 - the statement ends anyway; say what happened
-        _LOG.warning("Spark could not be told to stop %s: %s", tag, error)
+class _Interruption:
+    """Ends what a session runs: Spark is asked to, and hung up on when that does not help.
+
+    Every call returns at once, whatever state the server is in.
+    """
+
+    def __init__(self, session: Any, tag: str) -> None:
+        self._session = session
+        self._tag = tag
+        self._first_at: float | None = None
+        self._asking: threading.Thread | None = None
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        self._first_at = self._first_at or now
+        if now - self._first_at > _HANG_UP_S:
+            self._session.client._channel.close()  # noqa: SLF001 - `close` waits for the server
+        elif self._asking is None or not self._asking.is_alive():
+            self._asking = threading.Thread(target=self._ask, name="spark-interrupt", daemon=True)
+            self._asking.start()
+
+    def _ask(self) -> None:
+        try:
+            self._session.interruptTag(self._tag)
+        except Exception as error:  # noqa: BLE001 - it is asked again, and hung up on in the end
+            _LOG.warning("Spark could not be told to stop %s: %s", self._tag, error)
+
+
+def _let_go(session: Any) -> None:
+    """Gives a session back to the server, which ends what it may still run; waits for nothing.
+
+    `session.stop()` holds locks of the whole process while it waits for the server.
+    """
+    channel = session.client._channel  # noqa: SLF001
+    hang_up = threading.Timer(_HANG_UP_S, channel.close)
+    hang_up.daemon = True
+    hang_up.start()
+
+    def release() -> None:
+        with contextlib.suppress(Exception):  # the server may be gone: then nothing is held there
+            session.client.release_session()
+        hang_up.cancel()
+        channel.close()
+
+    threading.Thread(target=release, name="spark-release", daemon=True).start()
 
 
 # --- Errors --------------------------------------------------------------------------------------
@@ -229,6 +276,8 @@ def named_error(error: Exception) -> SeamlineError:
         return SeamlineError(ERRORS[ours[1]], message or DEFAULT_MESSAGES.get(ours[1], ours[1]))
     if code is None:
         code = next((c for part, c in _BY_TEXT if part in text), SPARK_FAILED)
+    if condition == "RETRIES_EXCEEDED":
+        return SeamlineError(SPARK_UNAVAILABLE, "the Spark server does not answer")
     if code is DIVISION_BY_ZERO:
         return SeamlineError(code, DEFAULT_MESSAGES[code.name])
     message = re.sub(r"\s+", " ", text.split("\n\nJVM stacktrace", 1)[0])

@@ -14,9 +14,10 @@ from seamline.gateway.config import Config
 from seamline.gateway.http.app import create_app
 from seamline.gateway.results import read_chunk
 from seamline.gateway.service import Service
-from seamline.gateway.statements import Statement, StatementRequest
+from seamline.gateway.statements import State, Statement, StatementRequest
 from seamline.values import arrow_converter
 from support.slt import StatementError
+from support.waiting import wait_until
 
 
 class Gateway:
@@ -52,6 +53,17 @@ class Gateway:
         if statement.error is not None:
             raise statement.error
         return statement_rows(statement)
+
+    def running(self, principal: str = "anonymous") -> Statement:
+        """The statement of a principal that was submitted last, once an engine has it."""
+
+        def computing() -> Statement | None:
+            found = self.service.statements(principal)
+            if found and found[0].state is State.RUNNING and found[0].progress.get("engine"):
+                return found[0]
+            return None
+
+        return wait_until(computing, what="a running statement")
 
     def route(self, engine: str) -> Any:
         """A route of text tests through one engine."""

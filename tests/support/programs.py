@@ -38,8 +38,7 @@ def run(
         text=True,
         timeout=120,
         check=False,
-        stdin=subprocess.DEVNULL,
-        **options,
+        **{"stdin": subprocess.DEVNULL, **options},
     )
 
 

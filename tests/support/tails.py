@@ -149,7 +149,6 @@ class MemoryTail:
             present=seam is None,
             pinned_at=asked_at,
             asked_at=asked_at,
-            pinned_at=asked_at,
         )
 
     def read(self, request: TailRequest | None = None) -> Tail:
