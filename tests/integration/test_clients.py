@@ -100,8 +100,8 @@ def endless(table: str) -> str:
 
 
 def test_description_and_rows(cursor: seamline.Cursor, table: str) -> None:
-    assert cursor.description is None
-    assert cursor.rowcount == -1
+    before: object = cursor.description
+    assert (before, cursor.rowcount) == (None, -1)
     assert cursor.execute(f"SELECT * FROM {table} WHERE id < 3 ORDER BY id") is cursor
     assert cursor.description is not None
     assert [column[:2] for column in cursor.description] == [

@@ -63,7 +63,9 @@ class Gateway:
                 return found[0]
             return None
 
-        return wait_until(computing, what="a running statement")
+        found = wait_until(computing, what="a running statement")
+        assert found is not None
+        return found
 
     def route(self, engine: str) -> Any:
         """A route of text tests through one engine."""
