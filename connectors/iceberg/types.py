@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,9 +66,14 @@ def _field(field: iceberg.NestedField, names: Mapping[int, list[str]]) -> Field:
         field_id=field.field_id,
         required=field.required,
         aliases=aliases,
-        initial_default=field.initial_default,
-        write_default=field.write_default,
+        initial_default=_default(field.initial_default),
+        write_default=_default(field.write_default),
     )
+
+
+def _default(value: Any) -> Any:
+    """A default as columns hold it: a uuid is its text."""
+    return str(value) if isinstance(value, uuid.UUID) else value
 
 
 def from_iceberg(type_: iceberg.IcebergType, names: Mapping[int, list[str]]) -> Type:
