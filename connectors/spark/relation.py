@@ -55,7 +55,21 @@ def _column_sql(column: Field, stored: Mapping[int, Field]) -> str:
     found = stored.get(column.field_id)
     if found is None:
         return f"{_default(column)} AS {name}"
-    return f"{_converted(_quote(found.name), found.type, column.type)} AS {name}"
+    value = _converted(_quote(found.name), found.type, column.type)
+    if _may_be_filled_in(found):
+        # keeps filters from the files: their readers take a column that is not there for nulls
+        value = f"element_at(array({value}), 1)"
+    return f"{value} AS {name}"
+
+
+def _may_be_filled_in(field: Field) -> bool:
+    """Whether files older than the field, or than one inside it, read as a default."""
+    match field.type:
+        case Row(fields):
+            inside = fields
+        case _:
+            inside = ()
+    return field.initial_default is not None or any(map(_may_be_filled_in, inside))
 
 
 def _converted(expression: str, stored: Type, wanted: Type) -> str:
