@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pydantic import ValidationError
 from pyiceberg.catalog import Catalog as PyCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -45,16 +46,17 @@ from seamline.connectors.base import (
     SnapshotRef,
     TableState,
 )
-from seamline.connectors.iceberg import views
+from seamline.connectors.iceberg import moments, views
 from seamline.connectors.iceberg.catalog_config import CatalogConfig, open_catalog
 from seamline.connectors.iceberg.files import FileReader
 from seamline.connectors.iceberg.marks import prepare_mark
 from seamline.connectors.iceberg.pruning import Pruner
-from seamline.connectors.iceberg.scan import FileTask, ScanPlanner, first_offsets
+from seamline.connectors.iceberg.scan import FileTask, ScanPlanner
 from seamline.connectors.iceberg.types import table_schema
 from seamline.sql.errors import (
     CATALOG_UNAVAILABLE,
     COMMIT_CONFLICT,
+    NOT_SUPPORTED,
     SCHEMA_NOT_FOUND,
     STORAGE_UNAVAILABLE,
     TABLE_EXISTS,
@@ -115,8 +117,19 @@ class IcebergTable:
         self, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]
     ) -> Offsets:
         """See `ColdTable.offsets_at`."""
+        if snapshot_id is None or not ranges:
+            return Offsets()
+        wanted = moments.wanted_of(timestamp_ms, ranges)
+        request = ScanRequest(self._state.current_schema_id, moments.COLUMNS, wanted)
+        plan = self.inspect(self.plan(snapshot_id, request))
+        if plan.unsupported is not None:
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"a past moment cannot be looked up in {plan.unsupported}",
+                hint="Compact the table, or read a snapshot with FOR VERSION AS OF.",
+            )
         with storage_errors(f"table {self._state.display_name}"):
-            return first_offsets(self.iceberg, snapshot_id, timestamp_ms, ranges)
+            return moments.first_offsets(self.iceberg, snapshot_id, wanted)
 
 
 def table_of_file(name: tuple[str, ...], table: PyTable) -> IcebergTable:
@@ -305,6 +318,12 @@ class IcebergCatalog:
             raise SeamlineError(TABLE_EXISTS, f"table {name} exists already") from error
         except CommitFailedException as error:
             raise SeamlineError(COMMIT_CONFLICT, f"table {name}: {error}") from error
+        except ValidationError as error:
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"table {name}: its metadata holds what cannot be read here: {_reasons(error)}",
+                hint="Read the table with Spark.",
+            ) from error
         except (SQLAlchemyError, RESTError, ConnectionError, TimeoutError) as error:
             cause = getattr(error, "orig", None) or error
             raise SeamlineError(
@@ -314,6 +333,11 @@ class IcebergCatalog:
             raise SeamlineError(
                 STORAGE_UNAVAILABLE, f"the metadata file of table {name} is gone: {error}"
             ) from error
+
+
+def _reasons(error: ValidationError) -> str:
+    """What is wrong with metadata, each thing once."""
+    return "; ".join(dict.fromkeys(str(detail["msg"]) for detail in error.errors()))
 
 
 @contextlib.contextmanager

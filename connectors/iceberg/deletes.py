@@ -26,6 +26,8 @@ class DeleteIndex:
         self._positions = DeleteFileIndex()
         self._vectors: dict[str, DataFile] = {}
         self._equality: list[ManifestEntry] = []
+        self.unreadable: str | None = None
+        """Why DuckDB cannot be told what the deletes say; None when it can."""
         for entry in entries:
             file = entry.data_file
             if file.content == DataFileContent.EQUALITY_DELETES:
@@ -33,6 +35,8 @@ class DeleteIndex:
             elif file.file_format == FileFormat.PUFFIN:
                 self._vectors[_referenced_file(file)] = file
             else:
+                if file.file_format != FileFormat.PARQUET:
+                    self.unreadable = f"position deletes in {file.file_format.value}"
                 self._positions.add_delete_file(entry, partition_key=file.partition)
 
     @property

@@ -11,10 +11,8 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import dataclasses
-import datetime
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.expressions import BooleanExpression
@@ -34,23 +32,20 @@ from pyiceberg.table import Table as PyTable
 from seamline.connectors.base import (
     ColdPlan,
     DataFile,
-    OffsetRange,
-    Offsets,
     ScanRequest,
     TableState,
 )
 from seamline.connectors.iceberg.deletes import DeleteIndex
 from seamline.connectors.iceberg.expressions import to_iceberg
 from seamline.connectors.iceberg.manifests import read_list
+from seamline.connectors.iceberg.partitions import identity_values
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.row_ids import inherit_row_ids
-from seamline.sql import columns as names
 from seamline.sql.errors import (
     COLD_FILE_MISSING,
     SNAPSHOT_GONE,
     SeamlineError,
 )
-from seamline.sql.predicates import And, Comparison, Or, conjunction
 
 ENTRIES_CACHED_MAX = 200_000
 _READ_VERSION = 3
@@ -66,7 +61,7 @@ class ScanPlanner:
             collections.OrderedDict()
         )
         self._entry_count = 0
-        self._manifest_lists: collections.OrderedDict[int, tuple[ManifestFile, ...]] = (
+        self._manifest_lists: collections.OrderedDict[str, tuple[ManifestFile, ...]] = (
             collections.OrderedDict()
         )
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-manifests")
@@ -119,15 +114,16 @@ class ScanPlanner:
         return entries, index
 
     def _manifests(self, table: PyTable, snapshot_id: int) -> tuple[ManifestFile, ...]:
-        with self._lock:
-            known = self._manifest_lists.get(snapshot_id)
-        if known is not None:
-            return known
         snapshot = table.metadata.snapshot_by_id(snapshot_id)
         if snapshot is None:
             raise SeamlineError(
                 SNAPSHOT_GONE, f"snapshot {snapshot_id} of {'.'.join(table.name())} is not kept"
             )
+        # by path, since a copied table has the snapshot ids of its original
+        with self._lock:
+            known = self._manifest_lists.get(snapshot.manifest_list)
+        if known is not None:
+            return known
         try:
             manifests = read_list(table.io, snapshot.manifest_list)
         except FileNotFoundError as error:
@@ -135,7 +131,7 @@ class ScanPlanner:
                 COLD_FILE_MISSING, f"manifest list {snapshot.manifest_list} does not exist"
             ) from error
         with self._lock:
-            self._manifest_lists[snapshot_id] = manifests
+            self._manifest_lists[snapshot.manifest_list] = manifests
             while len(self._manifest_lists) > 512:
                 self._manifest_lists.popitem(last=False)
         return manifests
@@ -212,16 +208,7 @@ def _data_file(table: PyTable, entry: ManifestEntry, index: DeleteIndex) -> Data
         size_bytes=file.file_size_in_bytes,
         record_count=file.record_count,
         deletes=index.for_entry(entry),
-        partition=_identity_values(table, file),
-    )
-
-
-def _identity_values(table: PyTable, file: PyDataFile) -> tuple[tuple[int, Any], ...]:
-    spec = table.metadata.specs()[file.spec_id]
-    return tuple(
-        (field.source_id, file.partition[position])
-        for position, field in enumerate(spec.fields)
-        if str(field.transform) == "identity"
+        partition=identity_values(table, file),
     )
 
 
@@ -230,6 +217,8 @@ def _unsupported(entries: Sequence[ManifestEntry], index: DeleteIndex) -> str | 
         return None
     if index.equality_files:
         return f"{index.equality_files} equality delete files"
+    if index.unreadable:
+        return index.unreadable
     for entry in entries:
         file = entry.data_file
         if file.file_format != FileFormat.PARQUET:
@@ -243,38 +232,3 @@ def _unsupported(entries: Sequence[ManifestEntry], index: DeleteIndex) -> str | 
 
 def _count(*numbers: int | None) -> int:
     return sum(number or 0 for number in numbers)
-
-
-def first_offsets(
-    table: PyTable, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]
-) -> Offsets:
-    """See `ColdTable.offsets_at`."""
-    if snapshot_id is None or not ranges:
-        return Offsets()
-    moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
-    wanted = conjunction(
-        Comparison(names.TIMESTAMP, ">=", moment), Or(tuple(_lies_in(r) for r in ranges))
-    )
-    rows = table.scan(
-        row_filter=to_iceberg(wanted, {f.name: f for f in names.METADATA_FIELDS}),
-        selected_fields=(names.PARTITION, names.OFFSET),
-        snapshot_id=snapshot_id,
-    ).to_arrow()
-    first = rows.group_by(names.PARTITION).aggregate([(names.OFFSET, "min")])
-    return Offsets(
-        zip(
-            first[names.PARTITION].to_pylist(),
-            first[f"{names.OFFSET}_min"].to_pylist(),
-            strict=True,
-        )
-    )
-
-
-def _lies_in(wanted: OffsetRange) -> And:
-    return And(
-        (
-            Comparison(names.PARTITION, "=", wanted.partition),
-            Comparison(names.OFFSET, ">=", wanted.start),
-            Comparison(names.OFFSET, "<", wanted.end_exclusive),
-        )
-    )

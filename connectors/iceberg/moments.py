@@ -1,0 +1,54 @@
+"""A past moment in a snapshot: which of its rows are from then or later.
+
+Answers of rows that have left the log what the log answers of those it still holds.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+from pyiceberg.table import Table as PyTable
+
+from seamline.connectors.base import OffsetRange, Offsets
+from seamline.connectors.iceberg.expressions import to_iceberg
+from seamline.sql import columns as names
+from seamline.sql.predicates import And, Comparison, Or, Predicate, conjunction
+
+COLUMNS = (names.PARTITION, names.OFFSET, names.TIMESTAMP)
+"""What a look-up reads."""
+
+
+def wanted_of(timestamp_ms: int, ranges: Sequence[OffsetRange]) -> Predicate:
+    """What is true of the rows of the ranges whose record time is at or after a moment."""
+    moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
+    return conjunction(
+        Comparison(names.TIMESTAMP, ">=", moment), Or(tuple(_lies_in(r) for r in ranges))
+    )
+
+
+def first_offsets(table: PyTable, snapshot_id: int, wanted: Predicate) -> Offsets:
+    """Per partition the first offset of the rows of a snapshot for which the predicate is true."""
+    rows = table.scan(
+        row_filter=to_iceberg(wanted, {f.name: f for f in names.METADATA_FIELDS}),
+        selected_fields=(names.PARTITION, names.OFFSET),
+        snapshot_id=snapshot_id,
+    ).to_arrow()
+    first = rows.group_by(names.PARTITION).aggregate([(names.OFFSET, "min")])
+    return Offsets(
+        zip(
+            first[names.PARTITION].to_pylist(),
+            first[f"{names.OFFSET}_min"].to_pylist(),
+            strict=True,
+        )
+    )
+
+
+def _lies_in(wanted: OffsetRange) -> And:
+    return And(
+        (
+            Comparison(names.PARTITION, "=", wanted.partition),
+            Comparison(names.OFFSET, ">=", wanted.start),
+            Comparison(names.OFFSET, "<", wanted.end_exclusive),
+        )
+    )

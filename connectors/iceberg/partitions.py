@@ -1,0 +1,46 @@
+"""Partition values of a file that it need not store, as Python values."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table as PyTable
+from pyiceberg.types import DateType, IcebergType, TimestampType, TimestamptzType, TimeType
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def identity_values(table: PyTable, file: DataFile) -> tuple[tuple[int, Any], ...]:
+    """The value that all rows of a file have in a column it is partitioned by, by field id."""
+    spec = table.metadata.specs()[file.spec_id]
+    return tuple(
+        (field.source_id, _constant(file.partition[position], _type_of(table, field.source_id)))
+        for position, field in enumerate(spec.fields)
+        if str(field.transform) == "identity"
+    )
+
+
+def _type_of(table: PyTable, field_id: int) -> IcebergType | None:
+    """The newest type of a column, which may have been dropped since; None when it is forgotten."""
+    for schema in (table.schema(), *reversed(table.metadata.schemas)):
+        if field_id in schema.field_ids:
+            return schema.find_type(field_id)
+    return None
+
+
+def _constant(value: Any, type_: IcebergType | None) -> Any:
+    """A partition value as a Python value: manifests count days and microseconds."""
+    if not isinstance(value, int):
+        return value
+    match type_:
+        case DateType():
+            return _EPOCH.date() + datetime.timedelta(days=value)
+        case TimestampType():
+            return _EPOCH.replace(tzinfo=None) + datetime.timedelta(microseconds=value)
+        case TimestamptzType():
+            return _EPOCH + datetime.timedelta(microseconds=value)
+        case TimeType():
+            return (_EPOCH + datetime.timedelta(microseconds=value)).time()
+    return value
