@@ -164,7 +164,8 @@ def named_error(error: KafkaError | KafkaException | Exception, what: str) -> Se
     if cause.code() in _UNKNOWN_TOPIC:
         code = TOPIC_NOT_FOUND
     elif cause.code() in _OUT_OF_RANGE:
-        code = LOG_TRIMMED
+        # a log that was cut is reported as an offset without a place; only the text tells
+        code = LOG_TRUNCATED if "truncation" in cause.str() else LOG_TRIMMED
     elif cause.code() in _TRUNCATED:
         code = LOG_TRUNCATED
     return SeamlineError(code, f"{what}: {cause.str()}")
