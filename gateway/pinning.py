@@ -27,7 +27,7 @@ from seamline.connectors.base import (
     TopicBinding,
 )
 from seamline.connectors.continuity import check_not_cut
-from seamline.connectors.iceberg.boundary import boundary_of, foreign_change
+from seamline.connectors.iceberg.boundary import boundary_of, check_columns, foreign_change
 from seamline.connectors.kafka.decode import DecoderSpec
 from seamline.gateway import names, system
 from seamline.gateway.connections import Sources
@@ -380,6 +380,7 @@ class Pinner:
         known = cut.bounds if cut is not None else pins.bounds.get(topic)
         if known is None:
             raise SeamlineError(READ_CONFLICT, f"table {name.display} was bound to another topic")
+        check_columns(table.state)
         if isinstance(target.moment, datetime.datetime):
             seam = self._seam_then(table, binding, known, target.moment, pins.deadline)
         else:

@@ -42,6 +42,9 @@ is hot.
 
 METADATA_NAMES = frozenset(field.name for field in METADATA_FIELDS)
 
+POSITION_NAMES = (PARTITION, OFFSET, TIMESTAMP, BATCH)
+"""Those that say which record a row is and which batch brought it; a table must keep them."""
+
 RESERVED_PREFIX = "_kafka_"
 RESERVED_BY_ICEBERG = frozenset(
     {

@@ -13,7 +13,13 @@ import json
 from typing import Any
 
 from seamline.connectors.base import Boundary, Offsets, Snapshot, TableState
-from seamline.sql.errors import BOUNDARY_INVALID, BOUNDARY_MISSING, SeamlineError
+from seamline.sql import columns
+from seamline.sql.errors import (
+    BOUNDARY_INVALID,
+    BOUNDARY_MISSING,
+    INVALID_TABLE_DEFINITION,
+    SeamlineError,
+)
 
 SUMMARY_KEY = "seamline.boundary"
 TAG = "seamline-boundary"
@@ -133,6 +139,30 @@ def renewed(state: TableState) -> Boundary | None:
         base_id=head,
         foreign_change_id=foreign_change(state, head),
     )
+
+
+def check_columns(state: TableState) -> None:
+    """The columns that say which record a row is must be the ones the table began with.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION.
+    """
+    first = state.schemas[min(state.schemas)]
+    began = {field.name: field.field_id for field in first.columns}
+    now = {field.name: field.field_id for field in state.schema.columns}
+    for name in columns.POSITION_NAMES:
+        if name in now and now[name] == began.get(name, now[name]):
+            continue
+        problem = (
+            f"a column {name} that is not the one it began with"
+            if name in now
+            else f"no column {name}"
+        )
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION,
+            f"table {state.display_name} has {problem}: which record a row is cannot be told",
+            hint="Rename the column back, or create the table anew.",
+        )
 
 
 def foreign_change(state: TableState, snapshot_id: int | None) -> int | None:

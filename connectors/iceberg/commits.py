@@ -6,21 +6,34 @@ is still the snapshot it was made for.
 
 from __future__ import annotations
 
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+import time
+
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    RESTError,
+)
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemoveSnapshotRefUpdate,
     SetPropertiesUpdate,
     TableRequirement,
     TableUpdate,
 )
+from sqlalchemy.exc import SQLAlchemyError
 
 from seamline.connectors.base import Boundary
 from seamline.connectors.iceberg.boundary import TAG
 from seamline.connectors.iceberg.catalog import IcebergTable, storage_errors
 from seamline.connectors.iceberg.marks import prepare_mark, set_ref
-from seamline.sql.errors import CATALOG_UNAVAILABLE, COMMIT_CONFLICT, SeamlineError
+from seamline.sql.errors import (
+    CATALOG_UNAVAILABLE,
+    COMMIT_CONFLICT,
+    SNAPSHOT_GONE,
+    SeamlineError,
+)
 
 
 def commit_mark(table: IcebergTable, boundary: Boundary) -> int:
@@ -55,6 +68,85 @@ def tag_boundary(table: IcebergTable, snapshot_id: int) -> None:
     )
 
 
+def create_branch(table: IcebergTable, name: str, snapshot_id: int, keep_ms: int) -> None:
+    """Makes a branch at a snapshot; expiry removes it once that long has passed.
+
+    Raises:
+        SeamlineError: SNAPSHOT_GONE when the snapshot has expired, COMMIT_CONFLICT.
+    """
+    _create_ref(table, name, SnapshotRefType.BRANCH, snapshot_id, keep_ms)
+
+
+def adopt_branch(table: IcebergTable, name: str, base_id: int) -> None:
+    """Moves `main` to the head of a branch, only if it still is where the branch began.
+
+    Raises:
+        SeamlineError: COMMIT_CONFLICT when the head of `main` is another snapshot by now.
+    """
+    _commit(
+        table,
+        (
+            AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
+            AssertRefSnapshotId(ref="main", snapshot_id=base_id),
+        ),
+        (
+            set_ref("main", SnapshotRefType.BRANCH, table.state.refs[name].snapshot_id),
+            RemoveSnapshotRefUpdate(ref_name=name),
+        ),
+    )
+
+
+def create_tag(table: IcebergTable, name: str, snapshot_id: int, keep_ms: int) -> None:
+    """Tags a snapshot; expiry removes the tag once that long has passed.
+
+    Raises:
+        SeamlineError: SNAPSHOT_GONE when the snapshot has expired, COMMIT_CONFLICT,
+            CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
+    """
+    _create_ref(table, name, SnapshotRefType.TAG, snapshot_id, keep_ms)
+
+
+def remove_ref(table: IcebergTable, name: str) -> None:
+    """Removes a branch or a tag; one that is not there is as good.
+
+    Raises:
+        SeamlineError: COMMIT_CONFLICT, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
+    """
+    if name in table.state.refs:
+        _commit(
+            table,
+            (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),),
+            (RemoveSnapshotRefUpdate(ref_name=name),),
+        )
+
+
+def _create_ref(
+    table: IcebergTable, name: str, kind: SnapshotRefType, snapshot_id: int, keep_ms: int
+) -> None:
+    """Iceberg counts the age of a reference from the time of its snapshot, not from its own."""
+    snapshot = table.state.snapshots.get(snapshot_id)
+    if snapshot is None:
+        raise _gone(table, snapshot_id)
+    age_ms = max(0, int(time.time() * 1000) - snapshot.timestamp_ms)
+    try:
+        _commit(
+            table,
+            (
+                AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
+                AssertRefSnapshotId(ref=name, snapshot_id=None),
+            ),
+            (set_ref(name, kind, snapshot_id, age_ms + keep_ms),),
+        )
+    except ValueError as error:  # it expired since the table was loaded
+        raise _gone(table, snapshot_id) from error
+
+
+def _gone(table: IcebergTable, snapshot_id: int) -> SeamlineError:
+    return SeamlineError(
+        SNAPSHOT_GONE, f"snapshot {snapshot_id} of {table.state.display_name} has expired"
+    )
+
+
 def set_properties(table: IcebergTable, properties: dict[str, str]) -> None:
     """Sets table properties.
 
@@ -82,6 +174,11 @@ def _commit(
     except CommitStateUnknownException as error:
         raise SeamlineError(
             CATALOG_UNAVAILABLE, f"table {name}: whether the commit landed is unknown: {error}"
+        ) from error
+    except (SQLAlchemyError, RESTError, ConnectionError, TimeoutError) as error:
+        cause = getattr(error, "orig", None) or error
+        raise SeamlineError(
+            CATALOG_UNAVAILABLE, f"table {name}: the catalog takes no commit: {cause}"
         ) from error
 
 

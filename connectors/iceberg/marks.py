@@ -89,13 +89,15 @@ def prepare_mark(table: PyTable, boundary: Boundary) -> PreparedMark:
     )
 
 
-def set_ref(name: str, kind: SnapshotRefType, snapshot_id: int) -> SetSnapshotRefUpdate:
-    """The update that lets a branch or a tag name a snapshot."""
+def set_ref(
+    name: str, kind: SnapshotRefType, snapshot_id: int, max_age_ms: int | None = None
+) -> SetSnapshotRefUpdate:
+    """The update that lets a branch or a tag name a snapshot, until that is older than an age."""
     return SetSnapshotRefUpdate(
         ref_name=name,
         type=kind,
         snapshot_id=snapshot_id,
-        max_ref_age_ms=None,
+        max_ref_age_ms=max_age_ms,
         max_snapshot_age_ms=None,
         min_snapshots_to_keep=None,
     )

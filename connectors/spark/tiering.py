@@ -4,18 +4,30 @@ A batch is written as an overwrite of the rows whose `_kafka_batch` is at least 
 are none, unless another batch from the same boundary has landed since the snapshot the batch
 started from; then Iceberg's serializable validation refuses the commit. Foreign appends,
 compaction and deletes pass.
+
+Where a foreign file may hold such rows already (it has larger marks, or no statistics of them), an
+overwrite would take them away. The batch is then written to a branch, and `main` is moved to it
+only if it still is where the batch started: any other commit makes it start again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from seamline.connectors.base import Deadline, HotLog, TableState
+from seamline.connectors.base import (
+    Boundary,
+    Deadline,
+    HotLog,
+    ScanRequest,
+    TableState,
+    TopicBinding,
+)
 from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.boundary import SUMMARY_KEY, encode
+from seamline.connectors.iceberg.boundary import SUMMARY_KEY, check_columns, encode
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.kafka.cluster import ClusterConfig
 from seamline.connectors.kafka.decode import Decoder, DecoderSpec
@@ -25,8 +37,11 @@ from seamline.connectors.spark.tail import decoded_tail
 from seamline.connectors.tiering import Batch
 from seamline.sql import columns
 from seamline.sql.errors import COMMIT_CONFLICT, SPARK_FAILED, SeamlineError
+from seamline.sql.predicates import Comparison
 
 _PROBE_RECORDS = 500
+_BRANCH_MS = 24 * 60 * 60 * 1000
+"""For how long a branch is kept that a killed batch leaves behind."""
 
 
 class SparkTierTable:
@@ -60,7 +75,10 @@ class SparkTierTable:
 
     def load(self) -> TableState:
         """See `TierTable.load`."""
-        return self._table().state
+        state = self._table().state
+        if TopicBinding.from_properties(state.properties) is not None:
+            check_columns(state)
+        return state
 
     def has_rows(self, batch: Batch, deadline: Deadline) -> bool:
         """See `TierTable.has_rows`: reads until the first record that gives a row."""
@@ -86,17 +104,48 @@ class SparkTierTable:
         spec = self._spec(self._table().state, batch)
         with self._named_errors(batch), self._rows(batch, spec) as (rows, skipped):
             boundary = dataclasses.replace(batch.boundary, skipped=batch.boundary.skipped + skipped)
+            if self._may_hold_mark(batch):
+                self._write_aside(rows, batch, boundary)
+                return
             from pyspark.sql import functions
 
-            mark = functions.col(columns.BATCH) >= functions.lit(batch.mark)
             (
-                rows.writeTo(quoted_name((self._catalog.name, *self._identifier)))
-                .option(f"snapshot-property.{SUMMARY_KEY}", encode(boundary))
+                self._writer(rows, boundary)
                 .option("isolation-level", "serializable")
                 .option("validate-from-snapshot-id", str(batch.snapshot_id))
-                .option("check-nullability", "false")
-                .overwrite(mark)
+                .overwrite(functions.col(columns.BATCH) >= functions.lit(batch.mark))
             )
+
+    def _may_hold_mark(self, batch: Batch) -> bool:
+        """Whether a file of the batch's own snapshot may hold what its overwrite would remove."""
+        reached = Comparison(columns.BATCH, ">=", batch.mark)
+        request = ScanRequest(batch.schema_id, (columns.BATCH,), reached)
+        return bool(self._table().plan(batch.snapshot_id, request).files)
+
+    def _write_aside(self, rows: Any, batch: Batch, boundary: Boundary) -> None:
+        """Writes the batch to a branch of its own and moves `main` there.
+
+        As an overwrite of nothing: an append could be cherry-picked into the table once more.
+        """
+        from pyspark.sql import functions
+
+        branch = f"seamline_batch_{uuid.uuid4().hex}"
+        commits.create_branch(self._table(), branch, batch.snapshot_id, _BRANCH_MS)
+        try:
+            self._writer(rows, boundary, f"branch_{branch}").overwrite(functions.lit(False))
+            commits.adopt_branch(self._table(), branch, batch.snapshot_id)
+        except BaseException:
+            with contextlib.suppress(SeamlineError):
+                commits.remove_ref(self._table(), branch)
+            raise
+
+    def _writer(self, rows: Any, boundary: Boundary, *branch: str) -> Any:
+        name = quoted_name((self._catalog.name, *self._identifier, *branch))
+        return (
+            rows.writeTo(name)
+            .option(f"snapshot-property.{SUMMARY_KEY}", encode(boundary))
+            .option("check-nullability", "false")
+        )
 
     def commit_mark(self, batch: Batch) -> None:
         """See `TierTable.commit_mark`."""
