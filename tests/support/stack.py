@@ -91,6 +91,12 @@ class Stack:
         topic = NewTopic(name, partitions, config=dict(settings or {}))
         for future in self.admin.create_topics([topic]).values():
             future.result(30)
+        wait_until(lambda: self._is_known(name, partitions), what=f"{name} to be there")
+
+    def _is_known(self, name: str, partitions: int) -> bool:
+        """Whether the broker tells of the topic; it learns of it after it has been created."""
+        (found,) = self.admin.list_topics(name, 30).topics.values()
+        return found.error is None and len(found.partitions) == partitions
 
     def recreate_topic(self, name: str, partitions: int = 2) -> None:
         """Deletes a topic and creates another log of the same name."""
