@@ -252,7 +252,7 @@ def test_partitions_are_added_while_it_is_read(stack: Stack, gateway: Gateway, n
 
     def produce(count: int) -> None:
         values = [{"id": next(numbers), "text": f"k{i % 5}"} for i in range(count)]
-        stack.produce(name, values, keys=[value["text"] for value in values])
+        stack.produce(name, values, keys=[str(value["text"]) for value in values])
 
     produce(10)
     for partitions in (3, 6):
