@@ -24,6 +24,7 @@ from seamline.gateway.service import Service
 from seamline.sql.errors import (
     CATALOG_READ_ONLY,
     INVALID_REQUEST,
+    NOT_FOUND,
     NOT_SUPPORTED,
     TABLE_NOT_FOUND,
     UNAUTHENTICATED,
@@ -74,6 +75,8 @@ def authenticate(service: Service) -> Asker:
     header = headers.get("Authorization")
     knows_sessions = SESSIONS_HEADER in headers
     session = service.sessions.read((header or "").partition(" ")[2].strip())
+    if session is not None and "/tables/" not in flask.request.path:
+        raise SeamlineError(UNAUTHENTICATED, "a table's session is good for that table only")
     if session is None or not config.auth.tokens:
         principal = access.principal(config, header, flask.request.host)
         return Asker(principal, session, knows_sessions)
@@ -92,6 +95,25 @@ def blueprint(service: Service, root: str) -> flask.Blueprint:
         name = flask.request.args.get("warehouse") or service.config.default_catalog
         return _json(_config(service, name, planned=planned))
 
+    _add_namespaces(routes, service)
+    _add_tables(routes, service, planned=planned)
+    _add_views(routes, service)
+    if planned:
+        iceberg_plans.add_routes(routes, service)
+
+    @routes.route("/<path:anything>", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+    def refused(anything: str) -> flask.Response:
+        if flask.request.method in {"GET", "HEAD"}:
+            raise SeamlineError(NOT_FOUND, f"the catalog has no route {anything}")
+        raise SeamlineError(
+            CATALOG_READ_ONLY,
+            f"this catalog only reads; {flask.request.method} {anything} would change something",
+        )
+
+    return routes
+
+
+def _add_namespaces(routes: flask.Blueprint, service: Service) -> None:
     @routes.get("/<prefix>/namespaces")
     def namespaces(prefix: str) -> flask.Response:
         parent = namespace_path(flask.request.args.get("parent", ""))
@@ -106,6 +128,8 @@ def blueprint(service: Service, root: str) -> flask.Blueprint:
             return flask.Response(status=204)
         return _json({"namespace": list(path), "properties": properties})
 
+
+def _add_tables(routes: flask.Blueprint, service: Service, *, planned: bool) -> None:
     @routes.get("/<prefix>/namespaces/<namespace>/tables")
     def tables(prefix: str, namespace: str) -> flask.Response:
         found = service.connections.catalog(prefix).tables(namespace_path(namespace))
@@ -128,6 +152,8 @@ def blueprint(service: Service, root: str) -> flask.Blueprint:
         body()
         return flask.Response(status=204)
 
+
+def _add_views(routes: flask.Blueprint, service: Service) -> None:
     @routes.get("/<prefix>/namespaces/<namespace>/views")
     def views(prefix: str, namespace: str) -> flask.Response:
         found = _with_views(service, prefix).views(namespace_path(namespace))
@@ -140,18 +166,6 @@ def blueprint(service: Service, root: str) -> flask.Blueprint:
         if flask.request.method == "HEAD":
             return flask.Response(status=204)
         return flask.Response(text, mimetype="application/json")
-
-    if planned:
-        iceberg_plans.add_routes(routes, service)
-
-    @routes.route("/<path:anything>", methods=["POST", "PUT", "PATCH", "DELETE"])
-    def refused(anything: str) -> flask.Response:
-        raise SeamlineError(
-            CATALOG_READ_ONLY,
-            f"this catalog only reads; {flask.request.method} {anything} would change something",
-        )
-
-    return routes
 
 
 # --- Answers -------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from seamline.gateway.live.scan_plans import ScanPlan
 from seamline.sql.errors import PLAN_NOT_FOUND, SeamlineError
 
 TASKS_PER_PAGE = 1000
+"""Files in one page of a plan."""
 WAIT_S = 30.0
 """A plan that takes longer is asked for again."""
 KEPT_S = 600.0
@@ -39,6 +40,7 @@ class Plan:
         deadline: Cancels it.
         result: What it will be.
         touched_at: When it was last asked for.
+        page_size: Files in one page.
         canceled: Whether it was cancelled; it has no files then.
     """
 
@@ -48,6 +50,7 @@ class Plan:
     deadline: StatementDeadline
     result: concurrent.futures.Future[ScanPlan]
     touched_at: float
+    page_size: int = TASKS_PER_PAGE
     canceled: bool = False
 
     @property
@@ -57,12 +60,12 @@ class Plan:
 
     def pages(self) -> int:
         """Pages of a plan that has ended well."""
-        return max(1, -(-len(self.result.result().tasks) // TASKS_PER_PAGE))
+        return max(1, -(-len(self.result.result().tasks) // self.page_size))
 
     def page(self, number: int) -> tuple[FileTask, ...]:
         """One page of its files."""
-        start = number * TASKS_PER_PAGE
-        return self.result.result().tasks[start : start + TASKS_PER_PAGE]
+        start = number * self.page_size
+        return self.result.result().tasks[start : start + self.page_size]
 
 
 class Planning:
@@ -70,10 +73,12 @@ class Planning:
 
     Args:
         seconds_max: Longest time a plan may take.
+        page_size: Files in one page.
     """
 
-    def __init__(self, seconds_max: float) -> None:
+    def __init__(self, seconds_max: float, page_size: int = TASKS_PER_PAGE) -> None:
         self._seconds_max = seconds_max
+        self._page_size = page_size
         self._lock = threading.Lock()
         self._plans: collections.OrderedDict[str, Plan] = collections.OrderedDict()
         self._workers = concurrent.futures.ThreadPoolExecutor(_WORKERS, "seamline-plan")
@@ -93,7 +98,8 @@ class Planning:
         """
         deadline = StatementDeadline(self._seconds_max)
         result = self._workers.submit(_run, make, deadline)
-        plan = Plan(secrets.token_urlsafe(18), principal, table, deadline, result, time.monotonic())
+        plan_id, now = secrets.token_urlsafe(18), time.monotonic()
+        plan = Plan(plan_id, principal, table, deadline, result, now, self._page_size)
         with self._lock:
             self._plans[plan.plan_id] = plan
             self._drop_old()

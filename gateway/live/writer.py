@@ -31,6 +31,8 @@ Rows = Callable[[LiveTable, Sequence[OffsetRange], Sequence[str], Deadline], pa.
 """Decoded rows of ranges of a table's tail, with the columns named."""
 
 _LISTS_CACHED_MAX = 64
+_UNWRITTEN = "this-catalog-plans-scans-and-only-reads"
+"""Names the list of a snapshot that has none; who looks for it all the same reads why."""
 
 
 class SnapshotWriter:
@@ -90,9 +92,8 @@ class SnapshotWriter:
             return known
         summary = virtual.summary(live.base, tail.cut, files=0, rows=tail.cut.offsets, size_bytes=0)
         row_id = live.base.get("next-row-id")
-        record = self._record(
-            live, tail, self._snapshot(live, tail, summary, row_id, tail.cut.offsets)
-        )
+        snapshot = self._snapshot(live, tail, summary, row_id, tail.cut.offsets, _UNWRITTEN)
+        record = self._record(live, tail, snapshot)
         self.records.keep(record)
         return record
 
@@ -146,7 +147,8 @@ class SnapshotWriter:
             rows=sum(segment.rows for segment in segments),
             size_bytes=sum(segment.size_bytes for segment in segments),
         )
-        snapshot = self._snapshot(live, tail, summary, content.first_row_id, content.added_rows)
+        row_id, name = content.first_row_id, f"snap-{uuid.uuid4().hex[:8]}"
+        snapshot = self._snapshot(live, tail, summary, row_id, content.added_rows, name)
         record = self._record(live, tail, snapshot)
         self.records.keep(record)
         manifests.write_list(io, snapshot.manifest_list, content)
@@ -176,14 +178,16 @@ class SnapshotWriter:
         summary: dict[str, str],
         first_row_id: int | None,
         added_rows: int,
+        name: str,
     ) -> VirtualSnapshot:
+        """The snapshot, its list of manifests under a name."""
         has_row_ids = live.version >= 3
         return VirtualSnapshot(
             cut=tail.cut,
             snapshot_id=tail.snapshot_id,
             sequence_number=live.base["last-sequence-number"] + 1,
             timestamp_ms=virtual.timestamp_ms(live.base, int(time.time() * 1000)),
-            manifest_list=f"{self._storage.folder_of(live)}/metadata/snap-{tail.snapshot_id}-{uuid.uuid4().hex[:8]}.avro",
+            manifest_list=f"{self._storage.folder_of(live)}/metadata/{name}-{tail.snapshot_id}.avro",
             summary=summary,
             first_row_id=(first_row_id or 0) if has_row_ids else None,
             added_rows=added_rows if has_row_ids else None,
