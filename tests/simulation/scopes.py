@@ -51,8 +51,15 @@ def in_a_transaction(world: World) -> None:
 
 SCOPES = (
     Scope(
-        "a statement, three operations of others",
+        "a statement, two operations of others of any kind",
         {**CHANGES, "read": 1},
+        prepare=tiered_once,
+        whole_tiering=True,
+        changes_max=2,
+    ),
+    Scope(
+        "a statement, three operations of others that move rows or take them away",
+        {**dict.fromkeys(("append", "tier", "compact", "expire", "trim"), MANY), "read": 1},
         prepare=tiered_once,
         whole_tiering=True,
         changes_max=3,
