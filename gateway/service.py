@@ -52,6 +52,7 @@ from seamline.sql.errors import (
     INVALID_REQUEST,
     SHUTTING_DOWN,
     STATEMENT_NOT_FOUND,
+    STATEMENT_TOO_LARGE,
     TOO_MANY_STATEMENTS,
     SeamlineError,
 )
@@ -276,6 +277,8 @@ class Service:
             statement.succeed()
         except SeamlineError as error:
             statement.fail(error)
+        except RecursionError:
+            statement.fail(SeamlineError(STATEMENT_TOO_LARGE, "the statement is nested too deeply"))
         except Exception as error:  # noqa: BLE001 - a statement ends with a named error
             _LOG.exception("statement %s failed", statement.statement_id)
             statement.fail(SeamlineError(INTERNAL_ERROR, f"{type(error).__name__}: {error}"))

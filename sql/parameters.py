@@ -17,6 +17,7 @@ from typing import Any
 from sqlglot import exp
 
 from seamline.sql.errors import INVALID_PARAMETERS, SeamlineError
+from seamline.sql.parse import check_text
 
 
 def bind(tree: exp.Expr, values: Sequence[Any] | Mapping[str, Any]) -> exp.Expr:
@@ -81,6 +82,7 @@ def literal(value: Any) -> exp.Expr:
             digits = text if "." in text else text + "."
             return _signed(exp.Literal.number(digits), negative=value < 0)
         case str():
+            check_text(value, INVALID_PARAMETERS)
             return exp.Literal.string(value)
         case uuid.UUID():
             return _cast(str(value), "uuid")

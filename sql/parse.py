@@ -26,6 +26,7 @@ from seamline.sql.errors import (
     STATEMENT_NOT_ALLOWED,
     STATEMENT_TOO_LARGE,
     SYNTAX_ERROR,
+    ErrorCode,
     Location,
     SeamlineError,
 )
@@ -41,6 +42,7 @@ class SeamlineDialect(Trino):
     """Trino's grammar, with every function call kept as it was written."""
 
     INDEX_OFFSET = 0
+    PREFER_COLUMNS_TO_ALIASES_IN_HAVING_AND_QUALIFY = True
 
     class Tokenizer(Trino.Tokenizer):
         """Trino's tokenizer, without statements that swallow their text unread."""
@@ -140,6 +142,7 @@ def parse(sql: str, *, dialect: str | None = None) -> Statement:
         raise SeamlineError(
             STATEMENT_TOO_LARGE, f"the statement has {len(sql)} characters, at most {LENGTH_MAX}"
         )
+    check_text(sql, SYNTAX_ERROR)
     if dialect is not None and dialect.lower() not in {"trino", "seamline"}:
         sql = _translate(sql, dialect)
     tokens = _one_statement(_tokenize(sql))
@@ -147,6 +150,19 @@ def parse(sql: str, *, dialect: str | None = None) -> Statement:
         return _statement(sql, tokens)
     except RecursionError as error:
         raise SeamlineError(STATEMENT_TOO_LARGE, "the statement is nested too deeply") from error
+
+
+def check_text(text: str, code: ErrorCode) -> None:
+    """No engine takes the character 0, or half of a pair that UTF-8 cannot write.
+
+    Raises:
+        SeamlineError: `code`.
+    """
+    wrong = next((c for c in text if c == "\0" or "\ud800" <= c <= "\udfff"), None)
+    if wrong is not None:
+        raise SeamlineError(
+            code, f"the character U+{ord(wrong):04X} cannot stand in a text", hint=""
+        )
 
 
 # --- Tokens ------------------------------------------------------------------------------------
@@ -198,7 +214,7 @@ def _one_statement(tokens: list[Token]) -> list[Token]:
 
 
 def _location(token: Token) -> Location:
-    return Location(token.line, max(1, token.col - len(token.text) + 1))
+    return Location(token.line, max(1, token.col - (token.end - token.start)))
 
 
 # --- Statements --------------------------------------------------------------------------------
@@ -239,9 +255,17 @@ def _query(sql: str, tokens: list[Token]) -> Query:
     tree = _parse_tree(sql, tokens)
     if not isinstance(tree, exp.Query | exp.Values | exp.Subquery):
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{tokens[0].text.upper()} is not allowed here")
+    write = tree.find(*_WRITES)
+    if write is not None:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED, f"{write.key.upper()} is not allowed inside of a query"
+        )
     if isinstance(tree, exp.Values):
         tree = exp.select("*").from_(_aliased(tree))
     return Query(tree, token)
+
+
+_WRITES = (exp.DDL, exp.DML, exp.Command, exp.Drop, exp.Into)
 
 
 def _aliased(values: exp.Values) -> exp.Values:
@@ -478,7 +502,7 @@ def _property(node: exp.Expr) -> tuple[str, Any]:
         return "format", node.this.name
     if isinstance(node, exp.PartitionedByProperty):
         return "partitioning", _property_value(node.this)
-    if not isinstance(node, exp.Property):
+    if not isinstance(node, exp.Property) or "value" not in node.args:
         raise SeamlineError(NOT_SUPPORTED, f"{node.sql('trino')} is not supported here")
     return node.name.lower(), _property_value(node.args["value"])
 

@@ -19,11 +19,14 @@ from sqlglot.schema import MappingSchema
 
 from seamline.sql import parse
 from seamline.sql.binder.bind import bind
-from seamline.sql.binder.scope import Output
+from seamline.sql.binder.scope import Output, location_of
 from seamline.sql.errors import (
     COLUMN_AMBIGUOUS,
+    COLUMN_NOT_FOUND,
     NOT_SUPPORTED,
+    STATEMENT_TOO_LARGE,
     SYNTAX_ERROR,
+    ErrorCode,
     Location,
     SeamlineError,
 )
@@ -151,7 +154,7 @@ def qualify(tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.date
         column_types = {s: {n: f.type for n, f in own.items()} for s, own in fields.items()}
         tree, output, used = bind(tree, column_types, now)
     except RecursionError as error:
-        raise SeamlineError(NOT_SUPPORTED, "the statement is nested too deeply") from error
+        raise SeamlineError(STATEMENT_TOO_LARGE, "the statement is nested too deeply") from error
     declared = {name: f.name for own in fields.values() for name, f in own.items()}
     return BoundQuery(
         tree=tree,
@@ -179,26 +182,41 @@ def _qualify_names(
             scan_id: [n for n, f in own.items() if f.name not in by_id[scan_id].hidden]
             for scan_id, own in fields.items()
         },
+        dialect=_DIALECT,  # sqlglot takes its rules for aliases from here
         normalize=False,
     )
     if not by_id:
-        schema = MappingSchema({"_": {"_": "unknown"}}, normalize=False)
+        schema = MappingSchema({"_": {"_": "unknown"}}, dialect=_DIALECT, normalize=False)
     try:
         qualified: exp.Expr = sqlglot_qualify(
             tree,
             schema=schema,
-            dialect="seamlinedialect, normalization_strategy=case_insensitive",
+            dialect=_DIALECT,
             validate_qualify_columns=False,
             quote_identifiers=False,
             identify=False,
         )
     except OptimizeError as error:
         text = str(error).split("\n", maxsplit=1)[0]
-        code = COLUMN_AMBIGUOUS if "mbiguous" in text else SYNTAX_ERROR
-        raise SeamlineError(code, text.rstrip(".")) from error
+        code = next((code for part, code in _CODES.items() if part in text), SYNTAX_ERROR)
+        name = text.removeprefix("Unknown column: ")
+        unknown = next((c for c in tree.find_all(exp.Column) if c.name == name), None)
+        place = location_of(unknown.this) if unknown is not None else None
+        raise SeamlineError(code, text.rstrip("."), location=place) from error
     except SqlglotError as error:
         raise SeamlineError(SYNTAX_ERROR, str(error).split("\n", maxsplit=1)[0]) from error
     return qualified
+
+
+_DIALECT = "seamlinedialect, normalization_strategy=case_insensitive"
+_CODES: Mapping[str, ErrorCode] = {
+    "mbiguous": COLUMN_AMBIGUOUS,
+    "Alias already used": COLUMN_AMBIGUOUS,
+    "Unknown table": COLUMN_NOT_FOUND,
+    "Unknown column": COLUMN_NOT_FOUND,
+    "Cannot automatically join": COLUMN_NOT_FOUND,
+}
+"""What sqlglot's messages are about."""
 
 
 def _fields(relation: Relation) -> dict[str, Field]:
@@ -216,12 +234,20 @@ def _fields(relation: Relation) -> dict[str, Field]:
 
 
 def _tables(tree: exp.Expr) -> list[exp.Table]:
-    """The table nodes that are not common table expressions, in the order of the text."""
-    return [
-        table
-        for table in tree.find_all(exp.Table, bfs=False)
-        if isinstance(table.this, exp.Identifier) and not _is_cte(table)
-    ]
+    """The table nodes that are not common table expressions, in the order of the text.
+
+    Raises:
+        SeamlineError: SYNTAX_ERROR for a function or a name of too many parts in its place.
+    """
+    tables = list(tree.find_all(exp.Table, bfs=False))
+    for table in tables:
+        parse.table_name(table)
+    return sorted((table for table in tables if not _is_cte(table)), key=_place)
+
+
+def _place(table: exp.Table) -> tuple[int, int]:
+    meta = table.this.meta
+    return meta.get("line", 0), meta.get("col", 0)
 
 
 def _is_cte(table: exp.Table) -> bool:

@@ -176,6 +176,8 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
     arguments = [typer.expression(argument, scope) for argument in expressions]
     typed, type_ = _bind_call(name, arguments)
     assert isinstance(typed, Call)
+    if typed.spec.overload.kind == "window" and not isinstance(node.parent, _OVER):
+        raise SeamlineError(NOT_SUPPORTED, f"{name}() needs OVER", hint="")
     if distinct:
         if typed.spec.overload.kind != "aggregate" or not arguments:
             raise SeamlineError(NOT_SUPPORTED, f"{name}(DISTINCT …) is not supported")
@@ -232,6 +234,7 @@ def _bind_map_constructor(typer: Typer, node: exp.Anonymous, scope: Scope) -> Ty
     raise SeamlineError(TYPE_MISMATCH, "MAP needs two arrays", hint="MAP(ARRAY[…], ARRAY[…]).")
 
 
+_OVER = (exp.Window, exp.IgnoreNulls, exp.RespectNulls)
 _OPERATORS: Mapping[type[Any], str] = {
     exp.Add: "$add",
     exp.Sub: "$subtract",

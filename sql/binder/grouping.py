@@ -28,6 +28,8 @@ def check_grouping(node: exp.Select, scope: Scope) -> None:
             raise SeamlineError(GROUPING_ERROR, "HAVING needs GROUP BY or an aggregate", hint="")
         return
     keys = list(_group_keys(group)) if group is not None else []
+    for key in keys:
+        _refuse_aggregates(key, "GROUP BY")
     for expression in (*checked, *ordered):
         _check_grouped(expression, keys, scope)
 
@@ -70,7 +72,8 @@ def _function_arguments(node: exp.Expr) -> list[exp.Expr]:
 
 def _refuse_aggregates(node: exp.Expr, where: str) -> None:
     if _has_aggregate(node):
-        raise SeamlineError(GROUPING_ERROR, f"{where} cannot hold an aggregate", hint="Use HAVING.")
+        hint = "Use HAVING." if where == "WHERE" else ""
+        raise SeamlineError(GROUPING_ERROR, f"{where} cannot hold an aggregate", hint=hint)
 
 
 def _check_grouped(node: exp.Expr, keys: Sequence[exp.Expr], scope: Scope) -> None:

@@ -21,7 +21,7 @@ from seamline.sql.binder.scope import Output, Scope, unsupported
 from seamline.sql.binder.shapes import renamed
 from seamline.sql.binder.typer import Typer
 from seamline.sql.binder.windows import bind_window_definition
-from seamline.sql.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.sql.errors import NOT_SUPPORTED, SYNTAX_ERROR, TYPE_MISMATCH, SeamlineError
 
 
 def bind_query(
@@ -66,6 +66,8 @@ def _bind_select(
     typer: Typer, node: exp.Select, outer: Scope | None, ctes: Mapping[str, Sequence[Output]]
 ) -> tuple[exp.Expr, list[Output]]:
     _check_clauses(node)
+    if not node.expressions:
+        raise SeamlineError(SYNTAX_ERROR, "SELECT needs at least one column")
     scope = Scope(outer, ctes)
     if from_ := node.args.get("from_"):
         from_.set("this", bind_source(typer, from_.this, scope))

@@ -84,6 +84,12 @@ def unknown_column(node: exp.Column, scope: Scope) -> SeamlineError:
 
 def unsupported(node: exp.Expr) -> SeamlineError:
     """The error for a node that nothing is known of."""
+    if isinstance(node, exp.Star):
+        return SeamlineError(
+            COLUMN_AMBIGUOUS,
+            "* stands for no columns here, or for several of the same name",
+            hint="Name the columns, with AS where two have the same name.",
+        )
     text = node.sql("trino")
     return (
         SeamlineError(
