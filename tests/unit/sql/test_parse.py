@@ -1,0 +1,176 @@
+"""Goal: one statement of an allowed kind comes out; all else is refused by its name and place.
+
+Method: statements and what they become; limits at their edges.
+"""
+
+from __future__ import annotations
+
+import pytest
+from sqlglot import exp
+
+from seamline.sql import parse
+from seamline.sql.errors import Location, SeamlineError
+from seamline.sql.parse import CreateTable, DropTable, Explain, Query, Show
+
+
+def refused(sql: str, dialect: str | None = None) -> SeamlineError:
+    with pytest.raises(SeamlineError) as caught:
+        parse.parse(sql, dialect=dialect)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1",
+        ";; SELECT 1 ;;",
+        "SELECT ';' -- ; \n",
+        "(SELECT 1)",
+        "TABLE t",
+        "VALUES (1, 'a'), (2, 'b')",
+        "WITH t AS (SELECT 1) SELECT * FROM t",
+        "SELECT 1 UNION SELECT 2",
+    ],
+)
+def test_queries(sql: str) -> None:
+    statement = parse.parse(sql)
+    assert isinstance(statement, Query)
+    assert isinstance(statement.tree, exp.Query)
+
+
+def test_a_token_belongs_to_the_query() -> None:
+    statement = parse.parse("SELECT 1 AT TOKEN 'abc'")
+    assert isinstance(statement, Query)
+    assert statement.token == "abc"
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SHOW CATALOGS", Show("catalogs")),
+        ("SHOW SCHEMAS FROM lake LIKE 'a%'", Show("schemas", ("lake",), "a%")),
+        ("SHOW TABLES IN lake.default", Show("tables", ("lake", "default"))),
+        ("SHOW COLUMNS FROM t", Show("columns", ("t",))),
+        ("DESCRIBE a.b.c", Show("columns", ("a", "b", "c"))),
+        ('DESC "t$seam"', Show("columns", ("t$seam",))),
+        ("SHOW CREATE TABLE t", Show("create table", ("t",))),
+        ("SHOW FUNCTIONS", Show("functions")),
+        ("DROP TABLE t", DropTable(("t",))),
+        ("drop table if exists a.b", DropTable(("a", "b"), if_exists=True)),
+    ],
+)
+def test_statements_that_have_a_grammar_of_words(sql: str, expected: parse.Statement) -> None:
+    assert parse.parse(sql) == expected
+
+
+@pytest.mark.parametrize("analyze", [False, True])
+def test_explain(analyze: bool) -> None:
+    statement = parse.parse(f"EXPLAIN {'ANALYZE ' if analyze else ''}SELECT 1")
+    assert isinstance(statement, Explain)
+    assert statement.analyze is analyze
+
+
+def test_create_table() -> None:
+    statement = parse.parse(
+        "CREATE TABLE IF NOT EXISTS lake.default.t"
+        " (a bigint NOT NULL, b row(c varchar) COMMENT 'x') COMMENT 'y'"
+        " WITH (topic = 'bids', partitioning = ARRAY['day(a)'], format_version = 3)"
+    )
+    assert isinstance(statement, CreateTable)
+    assert (statement.name, statement.if_not_exists) == (("lake", "default", "t"), True)
+    assert [(name, required) for name, _, required in statement.columns] == [
+        ("a", True),
+        ("b", False),
+    ]
+    assert dict(statement.properties) == {
+        "comment": "y",
+        "topic": "bids",
+        "partitioning": ("day(a)",),
+        "format_version": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO t VALUES (1)",
+        "UPDATE t SET a = 1",
+        "DELETE FROM t",
+        "MERGE INTO t USING u ON true WHEN MATCHED THEN DELETE",
+        "TRUNCATE TABLE t",
+        "ALTER TABLE t ADD COLUMN a int",
+        "CREATE VIEW v AS SELECT 1",
+        "CREATE TABLE t AS SELECT 1",
+        "CREATE OR REPLACE TABLE t (a int)",
+        "CREATE SCHEMA s",
+        "DROP VIEW v",
+        "GRANT SELECT ON t TO x",
+        "SET SESSION a = 1",
+        "USE x",
+        "CALL p()",
+        "COPY t TO 'x'",
+        "PRAGMA x",
+        "LOAD 'x'",
+        "BEGIN",
+        "PREPARE x FROM SELECT 1",
+        "SHOW GRANTS",
+        "EXPLAIN DELETE FROM t",
+        "WITH x AS (DELETE FROM t) SELECT 1",
+        "WITH x AS (INSERT INTO t VALUES (1) RETURNING *) SELECT * FROM x",
+        "SELECT * FROM (DELETE FROM t) AS x",
+        "SELECT 1 INTO t",
+    ],
+)
+def test_whatever_could_change_something_is_refused(sql: str) -> None:
+    assert refused(sql).code.name in {"STATEMENT_NOT_ALLOWED", "SYNTAX_ERROR"}
+
+
+@pytest.mark.parametrize(
+    ("sql", "code", "place"),
+    [
+        ("", "SYNTAX_ERROR", None),
+        (" ; -- x", "SYNTAX_ERROR", None),
+        ("SELECT 1;\n SELECT 2", "MULTIPLE_STATEMENTS", Location(1, 9)),
+        ("SELECT 1; DROP TABLE t", "MULTIPLE_STATEMENTS", Location(1, 9)),
+        ("SELECT\n 1 +", "SYNTAX_ERROR", Location(2, 4)),
+        ("SELECT a b c", "SYNTAX_ERROR", Location(1, 12)),
+        ("  foo", "SYNTAX_ERROR", Location(1, 3)),
+        ("'a'", "SYNTAX_ERROR", Location(1, 1)),
+        ("SELECT 'a", "SYNTAX_ERROR", None),
+        ("SHOW TABLES LIKE x", "SYNTAX_ERROR", Location(1, 18)),
+        ("DROP TABLE", "SYNTAX_ERROR", None),
+        ("DELETE FROM t", "STATEMENT_NOT_ALLOWED", Location(1, 1)),
+        ("SELECT 'a\0b'", "SYNTAX_ERROR", None),
+        ("SELECT '\ud800'", "SYNTAX_ERROR", None),
+        ("CREATE TABLE t (a int PRIMARY KEY)", "NOT_SUPPORTED", None),
+        ("CREATE TABLE t LIKE u", "NOT_SUPPORTED", None),
+    ],
+)
+def test_the_error_says_where(sql: str, code: str, place: Location | None) -> None:
+    error = refused(sql)
+    assert (error.code.name, error.location) == (code, place)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT '" + "x" * parse.LENGTH_MAX + "'",
+        "SELECT 1" + ",1" * (parse.TOKENS_MAX // 2),
+        "SELECT " + "(" * (parse.DEPTH_MAX + 1) + "1" + ")" * (parse.DEPTH_MAX + 1),
+        "SELECT " + "CASE WHEN true THEN " * 61 + "1" + " END" * 61,
+        "SELECT " + "NOT " * 5000 + "true",
+        "SELECT " + "- " * 5000 + "1",
+    ],
+    ids=["characters", "words", "brackets", "cases", "nots", "signs"],
+)
+def test_a_statement_that_is_too_large_is_refused_before_it_costs_much(sql: str) -> None:
+    assert refused(sql).code.name == "STATEMENT_TOO_LARGE"
+
+
+def test_other_dialects_are_translated_and_only_queries_of_them() -> None:
+    statement = parse.parse("SELECT a::int FROM `t`", dialect="databricks")
+    assert isinstance(statement, Query)
+    assert statement.tree.sql("trino") == 'SELECT CAST(a AS INTEGER) FROM "t"'
+    assert refused("DELETE FROM t", "postgres").code.name == "STATEMENT_NOT_ALLOWED"
+    assert refused("SELECT 1; SELECT 2", "postgres").code.name == "MULTIPLE_STATEMENTS"
+    assert refused("SELECT 1", "nope").code.name == "INVALID_ARGUMENT"
