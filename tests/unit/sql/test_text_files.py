@@ -1,6 +1,6 @@
 """Goal: what the files in tests/slt say holds before a broker or Spark is started.
 
-Method: every file on DuckDB alone; tests/slt has the same files agree on Spark and over HTTP.
+Method: every file on DuckDB alone; those in tests/slt also agree on Spark and over HTTP there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from support import slt
 from support.gateway import Gateway
 from support.sources import ROOT
 
-FILES = sorted((ROOT / "tests" / "slt").glob("*.slt"))
+HERE = pathlib.Path(__file__).parent
+
+FILES = sorted([*(ROOT / "tests" / "slt").glob("*.slt"), HERE / "functions.slt"])
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

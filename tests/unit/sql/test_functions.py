@@ -1,0 +1,102 @@
+"""Goal: nothing that can be called goes without an answer that somebody has read.
+
+Method: the statements of all text files are bound, and what they call is compared with the table of
+functions; every conversion is bound and run, and which there are is a golden file.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import itertools
+from collections.abc import Iterator
+
+from support import golden, slt
+from support.gateway import Gateway
+from support.sources import ROOT
+
+from seamline.sql import casts, parse, types
+from seamline.sql.calls import Call
+from seamline.sql.errors import SeamlineError
+from seamline.sql.functions import FUNCTIONS, Overload
+from seamline.sql.qualify import qualify, references
+
+NOW = datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC)
+FILES = [*(ROOT / "tests" / "slt").glob("*.slt"), *(ROOT / "tests" / "unit" / "sql").glob("*.slt")]
+NOT_CALLED = {
+    ("avg", ("D",)),  # declared so that the refusal can say why
+    ("substring", ("varchar", "bigint")),  # listed for people; the grammar makes it substr
+    ("substring", ("varchar", "bigint", "bigint")),
+}
+
+Signature = tuple[str, tuple[str, ...]]
+
+
+def signature(overload: Overload) -> Signature:
+    return overload.name, overload.parameters
+
+
+@functools.cache
+def called() -> frozenset[Signature]:
+    """Every signature that a statement of the text files calls."""
+    return frozenset(
+        found for path in FILES for case in slt.parse(path) for found in calls_in(case)
+    )
+
+
+def calls_in(case: slt.Case) -> Iterator[Signature]:
+    try:
+        parsed = parse.parse(case.sql)
+        if not isinstance(parsed, parse.Query) or references(parsed.tree):
+            return
+        bound = qualify(parsed.tree, [], now=NOW)
+    except SeamlineError:
+        return
+    for node in bound.tree.find_all(Call):
+        yield signature(node.spec.overload)
+
+
+def test_every_signature_has_a_case() -> None:
+    declared = {signature(o) for overloads in FUNCTIONS.values() for o in overloads}
+    assert declared - called() == NOT_CALLED
+
+
+# --- Conversions ---------------------------------------------------------------------------------
+
+TYPES = (
+    *(types.BOOLEAN, *types.INTEGERS, *types.FLOATS, types.Decimal(9, 2), types.VARCHAR),
+    *(types.VARBINARY, types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ, types.UUID),
+    types.Array(types.INTEGER),
+)
+
+
+def conversion(source: types.Type, target: types.Type) -> str:
+    try:
+        casts.overload(source, target, safe=False)
+    except SeamlineError as error:
+        return error.code.name
+    return "yes"
+
+
+def test_which_conversions_there_are(rewrite: bool) -> None:
+    lines = []
+    for source in TYPES:
+        answers = {target: conversion(source, target) for target in TYPES if target != source}
+        for answer in ("yes", "NOT_SUPPORTED"):
+            found = ", ".join(str(t) for t, a in answers.items() if a == answer)
+            lines.append(f"{source} → {answer}: {found or 'none'}\n")
+    golden.check(ROOT / "tests" / "golden" / "casts.txt", "".join(lines), rewrite=rewrite)
+
+
+def test_every_conversion_runs_and_keeps_null(offline_gateway: Gateway) -> None:
+    pairs = [
+        (source, target)
+        for source, target in itertools.product(TYPES, TYPES)
+        if conversion(source, target) == "yes"
+    ]
+    columns = [
+        f"{cast}(CAST(NULL AS {source}) AS {target})"
+        for source, target in pairs
+        for cast in ("CAST", "TRY_CAST")
+    ]
+    assert offline_gateway.rows(f"SELECT {', '.join(columns)}") == [(None,) * len(columns)]
