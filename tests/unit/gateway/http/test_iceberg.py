@@ -20,7 +20,6 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.expressions import EqualTo
 from support import offline
 from support.gateway import Gateway
 from support.rest_answers import Watch
@@ -256,7 +255,7 @@ def test_a_plan_is_pruned_and_says_what_is_left_to_filter(catalog: Catalog) -> N
         found["file-scan-tasks"]
     )
     planned = RestCatalog("planned", uri=f"{catalog.gateway.url}/iceberg-plan")
-    scan = planned.load_table("sales.orders").scan(row_filter=EqualTo("id", 3))
+    scan = planned.load_table("sales.orders").scan(row_filter="id = 3")
     assert set(scan.to_arrow()["id"].to_pylist()) == {3}
 
 
