@@ -22,6 +22,11 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "local": ("seamline.gateway.cli.local", "gateway", "The embedded stack: Kafka and a catalog."),
     "query": ("seamline.query_command", "", "Run a statement on a gateway."),
     "serve": ("seamline.gateway.cli.serve", "gateway", "Run the gateway."),
+    "spark-conf": (
+        "seamline.spark_conf_command",
+        "",
+        "Spark settings that make the live tables a catalog.",
+    ),
     "table": ("seamline.gateway.cli.table", "gateway", "Create and look after unified tables."),
     "tier": (
         "seamline.gateway.cli.tier",
@@ -47,7 +52,7 @@ class _LazyGroup(click.Group):
             module = importlib.import_module(_COMMANDS[cmd_name][0])
         except ModuleNotFoundError as error:
             _say_what_to_install(cmd_name, error)
-        found: click.Command = getattr(module, cmd_name)
+        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return found
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -37,7 +37,7 @@ LOADED_WHEN_CALLED = {
     "client/spark.py": "seamline.connectors.spark.",
 }
 """What a module of the client loads by name, only when it is asked for."""
-COMMAND_LINE = {"client/cli.py", "client/query_command.py"}
+COMMAND_LINE = {"client/cli.py", "client/query_command.py", "client/spark_conf_command.py"}
 
 LINES_MAX = 300
 LONG_MODULES = {
