@@ -1,4 +1,4 @@
-"""What benchmarks stand on: a local stack, a table of bids of which a part is tiered, a gateway."""
+"""What benchmarks stand on: a local stack, a table of bids with both tiers filled, a gateway."""
 
 from __future__ import annotations
 
@@ -12,15 +12,30 @@ import tempfile
 import time
 from collections.abc import Iterator
 
+import duckdb
+import pyarrow as pa
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import seamline
+from seamline.gateway.config import load
+from seamline.gateway.connections import Connections
 from seamline.gateway.demo import bids
 from seamline.gateway.demo.bids import BidProducer
 from seamline.gateway.local.ports import free_port
 from seamline.gateway.local.stack import LocalStack
 
 _WAIT_S = 120.0
+_ROWS_A_FILE = 250_000
+_BIDS = """
+SELECT 1000 + i * 2654435761 % 1000 AS auction, 2000 + i % 5003 AS bidder,
+       100 + i * 7919 % 99900 AS price,
+       ['Apple', 'Google', 'Facebook', 'Baidu', 'channel-7'][i % 5 + 1] AS channel,
+       'https://auction.example/item/' || (1000 + i % 1000) AS url,
+       make_timestamptz(1760000000000000 + i * 10000) AS date_time,
+       CASE WHEN i % 10 > 0 THEN struct_pack(
+           device := ['phone', 'tablet', 'desktop'][i % 3 + 1], referrer := 'news') END AS extra
+FROM range({start}, {end}) AS r(i)
+"""
 
 
 class Stand:
@@ -61,10 +76,20 @@ class Stand:
         return [self.gateway.pid, *(int(line) for line in found.stdout.split())]
 
     def fill(self, cold: int, hot: int) -> None:
-        """Produces bids, tiers the first part of them, and leaves the rest in the log."""
-        self._produce(cold)
-        say(f"tiering {cold:,} bids")
-        self.run("tier", "bids", "--once", "--max-records", "1000000")
+        """Puts cold rows into the table as a foreign writer would, and hot ones into the log."""
+        loaded = load(pathlib.Path(self._environment["SEAMLINE_CONFIG"]), environment={}).config
+        connections = Connections(loaded)
+        table = connections.catalog("lake").load(("default", "bids")).iceberg
+        schema = table.schema().as_arrow()
+        for start in range(0, cold, _ROWS_A_FILE):
+            count = min(_ROWS_A_FILE, cold - start)
+            rows = duckdb.sql(_BIDS.format(start=start, end=start + count)).to_arrow_table()
+            missing = [f for f in schema if f.name not in rows.column_names]
+            for field in missing:
+                rows = rows.append_column(field, pa.nulls(count, field.type))
+            table.append(rows.select(schema.names).cast(schema))
+            say(f"appended {start + count:,} cold bids")
+        connections.close()
         self._produce(hot)
 
     def run(self, *arguments: str) -> None:
