@@ -156,23 +156,43 @@ class Tails:
         self, wanted: TailRead, decoder: DecoderSpec, columns: Sequence[str], deadline: Deadline
     ) -> Tail:
         """See `TailRows.read`."""
-        request = TailRequest(
-            seam=wanted.seam,
-            ranges=wanted.ranges,
-            epochs=wanted.epochs,
-            decoder=decoder,
-            wanted=tuple(columns),
-            predicate=None,
-            present=False,
-            pinned_at=0.0,
-            asked_at=None,
-        )
+        request = _of_whatever_age(wanted, decoder, columns)
         self._begin(request)
         tail = self.get(request, deadline)
         try:
             return in_memory(tail, decoder, columns)
         finally:
             tail.release()
+
+    def segments(self, wanted: TailRead, decoder: DecoderSpec, deadline: Deadline) -> Taken | None:
+        """Ranges of a seam's log as segments: what is made of one can be used wherever its id is.
+
+        Args:
+            wanted: The seam and the ranges.
+            decoder: How records are decoded.
+            deadline: The request's.
+
+        Returns:
+            Cuts of segments, under a lease that the caller must release, and what is not held;
+            None when the table is not followed.
+
+        Raises:
+            SeamlineError: BAD_RECORD; READ_CONFLICT when the log turned out to be another.
+        """
+        request = _of_whatever_age(wanted, decoder, ())
+        self._begin(request)
+        follower = self.follow(request)
+        if follower is None:
+            return None
+        with follower.holding(wanted.seam.boundary):
+            self._wait(follower, request, deadline)
+            taken = follower.take(wanted.ranges)
+        try:
+            self._check(request, follower, taken, deadline)
+        except BaseException:
+            taken.lease.release()
+            raise
+        return taken
 
     def get(self, request: TailRequest, deadline: Deadline) -> Tail:
         """The rows of the ranges, with the columns asked for.
@@ -298,16 +318,22 @@ class Tails:
     def _put_together(
         self, request: TailRequest, follower: Follower, taken: Taken, deadline: Deadline
     ) -> Tail:
+        rest = None
+        if taken.missing and first_bad(taken.cuts, request.decoder) is None:
+            rest = self._read_log(request, taken.missing, deadline)
+        self._check(request, follower, taken, deadline)
+        return assemble(taken.cuts, rest, request.decoder, request.wanted, request.predicate)
+
+    def _check(
+        self, request: TailRequest, follower: Follower, taken: Taken, deadline: Deadline
+    ) -> None:
+        """What was taken must hold no bad record, and be of this very topic."""
         bad = first_bad(taken.cuts, request.decoder)
         if bad is not None:
             raise bad
-        rest = None
-        if taken.missing:
-            rest = self._read_log(request, taken.missing, deadline)
         if taken.cuts:
             ends = _ends_held(request.ranges, taken.missing)
             follower.confirm(ends, request.asked_at or 0.0, deadline)
-        return assemble(taken.cuts, rest, request.decoder, request.wanted, request.predicate)
 
     def _read_log(
         self, request: TailRequest, ranges: Sequence[OffsetRange], deadline: Deadline
@@ -345,6 +371,21 @@ def followers(config: Config, connections: Connections) -> Followers | None:
         return None
     budget = Budget(tail.memory_bytes, tail.disk_bytes, float(tail.idle_seconds))
     return Followers(connections.log, budget, pathlib.Path(config.state_directory) / "tail")
+
+
+def _of_whatever_age(wanted: TailRead, decoder: DecoderSpec, columns: Sequence[str]) -> TailRequest:
+    """A request of somebody who does not say when the seam was placed."""
+    return TailRequest(
+        seam=wanted.seam,
+        ranges=wanted.ranges,
+        epochs=wanted.epochs,
+        decoder=decoder,
+        wanted=tuple(columns),
+        predicate=None,
+        present=False,
+        pinned_at=0.0,
+        asked_at=None,
+    )
 
 
 def _subject(seam: Seam, decoder: DecoderSpec) -> Subject:

@@ -28,6 +28,7 @@ from seamline.connectors.base import (
 from seamline.connectors.kafka.follower import Follower, State
 from seamline.connectors.memory import MemoryLog
 from seamline.gateway.deadline import StatementDeadline
+from seamline.planners.physical import TailRead
 from seamline.sql import types
 from seamline.sql.errors import (
     CANCELED,
@@ -460,3 +461,48 @@ def test_rows_as_they_are_under_read_committed(tail: MemoryTail, log: RestlessLo
     assert follower_of(tail).subject.lineage.isolation == READ_COMMITTED
     log.end_transaction(TOPIC, held_back, commit=True)
     assert ids(tail) == [2, 3, 4]
+
+
+# --- For the catalog -----------------------------------------------------------------------------
+
+
+def test_segments_keep_their_ids_and_say_what_is_missing(
+    tail: MemoryTail, log: RestlessLog
+) -> None:
+    produce(log, 10)
+    seam, _ = tail.seam()
+    wanted = TailRead(seam, seam.hot_ranges)
+    first = tail.tails.segments(wanted, tail.spec, NEVER)
+    assert first is not None
+    assert first.missing == ()
+    produce(log, 10, first=10)
+    tail.rows()
+    again = tail.tails.segments(wanted, tail.spec, NEVER)
+    assert again is not None
+    assert [c.segment.segment_id for c in again.cuts] == [c.segment.segment_id for c in first.cuts]
+    assert sum(cut.row_count for cut in again.cuts) == 10
+    again.lease.release()
+    tail.boundary = Offsets({0: 10, 1: 0})
+    tail.rows()
+    late = tail.tails.segments(wanted, tail.spec, NEVER)
+    assert late is not None
+    assert late.cuts == ()
+    assert late.missing == (OffsetRange(0, 0, 10),)
+    assert [cut.rows.num_rows for cut in first.cuts] == [10]
+    first.lease.release()
+
+
+def test_whole_rows_for_the_catalog_from_memory_and_files(
+    scratch: pathlib.Path, log: RestlessLog
+) -> None:
+    produce(log, 30)
+    for memory_bytes in (0, 1 << 30):
+        tail = MemoryTail(scratch / str(memory_bytes), log=log, memory_bytes=memory_bytes)
+        seam, _ = tail.seam()
+        wanted = TailRead(seam, (OffsetRange(0, 5, 25),))
+        found = tail.tails.read(wanted, tail.spec, ["id", "text"], NEVER)
+        assert not found.files
+        assert sorted(found.rows.column("id").to_pylist()) == list(range(5, 25))
+        assert tail.tails.read(wanted, tail.spec, [], NEVER).rows.num_rows == 20
+        tail.close()
+    assert log.reads == 0
