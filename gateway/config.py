@@ -61,6 +61,10 @@ class AccessToken:
     name: str
     sha256: str
 
+    def __post_init__(self) -> None:
+        if re.fullmatch(r"[0-9a-fA-F]{64}", self.sha256) is None:
+            raise _invalid("auth.tokens", f"the sha256 of {self.name!r} has not 64 hex digits")
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AuthConfig:
@@ -300,12 +304,8 @@ def load(
 def describe(loaded: Loaded) -> list[tuple[str, str, str]]:
     """(path, value, source) of every value, secrets hidden."""
     return [
-        (
-            path,
-            "******" if (path in loaded.secrets or _is_secret(path)) and value else str(value),
-            loaded.sources.get(path, "default"),
-        )
-        for path, value in _leaves(loaded.config, "")
+        (path, _shown(path, name, value, loaded), loaded.sources.get(path, "default"))
+        for path, name, value in _leaves(loaded.config, "", "")
     ]
 
 
@@ -438,17 +438,32 @@ def _invalid(path: str, problem: str) -> SeamlineError:
 
 # --- Showing -------------------------------------------------------------------------------------
 
-_SECRET = re.compile(
-    r"(secret|password|token|credential|sasl\.jaas|sha256|access-key)", re.IGNORECASE
+_HIDDEN = "******"
+_SECRET_NAME = re.compile(
+    r"secret|password|passphrase|token|credential|sasl\.jaas|sha256|(access|account|api)[-_.]?key"
+    r"|connection-string|\.pem$|keystore\.key",
+    re.IGNORECASE,
 )
+_SECRET_PARTS = (
+    re.compile(r"(?<=://)(?P<kept>[^/@\s:]*:)[^@\s]+(?=@)"),
+    re.compile(r"(?P<kept>\b(?:\w*(?:password|secret|token|key|sig))=)[^&;\s]+", re.IGNORECASE),
+)
+"""What is secret inside of an address: the password of its user, and parameters."""
 
 
-def _is_secret(path: str) -> bool:
-    last = path.rsplit(".", 1)[-1]
-    return _SECRET.search(path.split(".", 2)[-1] if "properties" in path else last) is not None
+def _shown(path: str, name: str, value: Any, loaded: Loaded) -> str:
+    text = str(value)
+    if not value or isinstance(value, int):
+        return text
+    if path in loaded.secrets or _SECRET_NAME.search(name):
+        return _HIDDEN
+    for part in _SECRET_PARTS:
+        text = part.sub(rf"\g<kept>{_HIDDEN}", text)
+    return text
 
 
-def _leaves(value: Any, path: str) -> list[tuple[str, Any]]:
+def _leaves(value: Any, path: str, name: str) -> list[tuple[str, str, Any]]:
+    """(path, its last name, value); the name of a property has dots of its own."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         pairs = [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
     elif isinstance(value, Mapping):
@@ -456,5 +471,5 @@ def _leaves(value: Any, path: str) -> list[tuple[str, Any]]:
     elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
         pairs = [(str(i), item) for i, item in enumerate(value)]
     else:
-        return [(path, value)]
-    return [leaf for name, item in pairs for leaf in _leaves(item, _join(path, str(name)))]
+        return [(path, name, value)]
+    return [leaf for key, item in pairs for leaf in _leaves(item, _join(path, key), key)]

@@ -24,6 +24,7 @@ from seamline.gateway.config import Config, load
 from seamline.version import VERSION
 
 _HELM = pathlib.Path(__file__).parents[2] / "helm"
+_SECRET = "5e" * 32
 _CHART = _HELM / "seamline"
 _EXAMPLES = sorted((_HELM / "examples").glob("*.yaml"))
 _WRONG = sorted((_HELM / "examples" / "wrong").glob("*.yaml"))
@@ -183,14 +184,14 @@ def test_config_has_the_gateways_settings_and_no_others() -> None:
 def test_an_examples_configuration_loads(example: pathlib.Path, scratch: pathlib.Path) -> None:
     values = _merged(_yaml(_CHART / "values.yaml"), _yaml(example))
     text = yaml.safe_dump(_without_nulls(values["config"]))
-    environment = {entry["name"]: "from a secret" for entry in values["secretEnv"]}
+    environment = {entry["name"]: _SECRET for entry in values["secretEnv"]}
     for mounted in re.findall(r"\$\{file:([^}]*)\}", text):
-        (scratch / "mounted").write_text("from a secret")
+        (scratch / "mounted").write_text(_SECRET)
         text = text.replace(mounted, str(scratch / "mounted"))
     file = scratch / "seamline.yaml"
     file.write_text(text)
     config = load(file, environment=environment).config
-    assert config.auth.tokens[0].sha256 == "from a secret"
+    assert config.auth.tokens[0].sha256 == _SECRET
     assert {name: cluster.bootstrap_servers for name, cluster in config.clusters.items()} == {
         name: cluster["bootstrap_servers"] for name, cluster in values["config"]["clusters"].items()
     }

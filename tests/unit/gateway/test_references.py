@@ -33,7 +33,7 @@ auth:
 limits:
   statement_seconds_max: ${env:SECONDS}
 """
-_ENVIRONMENT = {"CATALOG_PASSWORD": "pw-one", "ADA_SHA256": "ab12", "SECONDS": "77"}
+_ENVIRONMENT = {"CATALOG_PASSWORD": "pw-one", "ADA_SHA256": "ab12" * 16, "SECONDS": "77"}
 
 
 def _load(
@@ -57,7 +57,7 @@ def test_values_come_from_where_the_file_says(
     config = _load(scratch, _ENVIRONMENT).config
     assert config.catalogs["lake"].uri == "postgresql://gateway:pw-one@catalog/db"
     assert config.clusters["main"].properties == {"sasl.password": "pw-two"}
-    assert config.auth.tokens[0].sha256 == "ab12"
+    assert config.auth.tokens[0].sha256 == "ab12" * 16
     assert config.limits.statement_seconds_max == 77
 
 
