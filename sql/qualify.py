@@ -113,7 +113,7 @@ def references(tree: exp.Expr) -> list[TableReference]:
     if any(with_.args.get("recursive") for with_ in tree.find_all(exp.With)):
         raise SeamlineError(NOT_SUPPORTED, "WITH RECURSIVE is not supported", hint="")
     for table in tree.find_all(exp.Table):
-        if not isinstance(table.this, exp.Identifier):
+        if isinstance(table.this, exp.Func):
             raise SeamlineError(
                 NOT_SUPPORTED,
                 "a function cannot be read as a table",

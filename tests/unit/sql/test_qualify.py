@@ -102,7 +102,7 @@ def test_references_are_the_tables_in_the_order_of_the_text() -> None:
         ("SELECT random()", "NOT_SUPPORTED", None, "the same rows"),
         ("SELECT length(1)", "TYPE_MISMATCH", None, "length(varchar)"),
         ("SELECT rank()", "NOT_SUPPORTED", None, ""),
-        ("SELECT * FROM read_parquet('x')", "SYNTAX_ERROR", None, "a name is"),
+        ("SELECT * FROM read_parquet('x')", "NOT_SUPPORTED", None, "After FROM"),
         ("SELECT * FROM a.b.c.d", "SYNTAX_ERROR", None, "a name is"),
         ("SELECT", "SYNTAX_ERROR", None, "Check"),
         ("SELECT price, count(*) FROM bids", "GROUPING_ERROR", Location(1, 8), "GROUP BY"),
