@@ -241,7 +241,7 @@ def check_after_read(seam: Seam, bounds: LogBounds, read: Mapping[int, int]) -> 
         read: Per partition the first offset that was asked for.
 
     Raises:
-        SeamlineError: TOPIC_RECREATED or LOG_TRIMMED; both mean that the rows just read prove
+        SeamlineError: TOPIC_RECREATED, LOG_TRUNCATED or LOG_TRIMMED: the rows just read prove
             nothing, and that a fresh seam should be tried.
     """
     if bounds.topic_id != seam.topic_id:
@@ -249,6 +249,12 @@ def check_after_read(seam: Seam, bounds: LogBounds, read: Mapping[int, int]) -> 
             TOPIC_RECREATED, f"topic {seam.topic} was created again while it was read"
         )
     for partition, start in read.items():
+        epoch = seam.end_epochs.get(partition)
+        if epoch is not None and bounds.leader_epochs.get(partition, epoch) != epoch:
+            raise SeamlineError(
+                LOG_TRUNCATED,
+                f"partition {partition} of topic {seam.topic} got another leader while it was read",
+            )
         kept_from = bounds.start.get(partition, 0)
         if kept_from > start:
             raise SeamlineError(

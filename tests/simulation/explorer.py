@@ -435,9 +435,9 @@ class Explorer:
                 world.table, world.log, NoDeadline(), records_max=self._scope.records_max
             )
         except SeamlineError as error:
-            oracle.check_failure(error.code.name, oracle.problems(self._world))
-        finally:
             self._world.note_commits()
+            oracle.check_failure(error.code.name, oracle.problems(self._world))
+        self._world.note_commits()
 
     def _tierer_begins(self, state: State, number: int) -> State:
         def run(io: Io) -> Any:
