@@ -7,6 +7,7 @@ until the result is released.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pathlib
 import threading
@@ -104,6 +105,8 @@ class ResultSpool:
             SeamlineError: INVALID_ARGUMENT when there is no such chunk, STATEMENT_NOT_FOUND when
                 the result has been released.
         """
+        if index < 0:
+            raise SeamlineError(INVALID_ARGUMENT, "chunks count from 0")
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closed or self._complete or index < len(self._chunks), wait_s
@@ -113,7 +116,7 @@ class ResultSpool:
             if index < len(self._chunks):
                 found = self._chunks[index]
                 return found if isinstance(found, bytes) else self._read(*found)
-            if self._complete or index < 0:
+            if self._complete:
                 raise SeamlineError(
                     INVALID_ARGUMENT, f"the result has {len(self._chunks)} chunks, none is {index}"
                 )
@@ -132,7 +135,8 @@ class ResultSpool:
             self._chunks = []
             self._pending = []
             if self._file is not None:
-                self._file.close()
+                with contextlib.suppress(OSError):  # what a full disk did not take is not wanted
+                    self._file.close()
                 self._path.unlink(missing_ok=True)
                 self._file = None
             self._changed.notify_all()

@@ -145,16 +145,16 @@ class Service:
                 hint=f"engine is one of: {', '.join(ENGINES)}",
             )
         longest = float(self.config.limits.statement_seconds_max)
-        timeout_s = min(longest, request.timeout_s or longest)
+        timeout_s = longest if request.timeout_s is None else min(longest, request.timeout_s)
         if timeout_s <= 0:
             raise SeamlineError(INVALID_REQUEST, "timeout must be more than nothing")
-        statement = Statement(request, principal, timeout_s, self._spool)
         with self._lock:
             if self._refusing.is_set():
                 raise SeamlineError(SHUTTING_DOWN, "the gateway is stopping")
             waiting = sum(s.state is State.PENDING for s in self._statements.values())
             if waiting >= self.config.limits.statements_queued_max:
                 raise SeamlineError(TOO_MANY_STATEMENTS, f"{waiting} statements are waiting")
+            statement = Statement(request, principal, timeout_s, self._spool)
             self._statements[statement.statement_id] = statement
             self._runners.submit(self._run, statement)
         return statement

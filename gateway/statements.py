@@ -181,11 +181,15 @@ class Statement:
         self.touched_at = time.monotonic()
 
     def _give_up(self) -> None:
-        """Ends it when its work does not; what that still holds is let go when it notices."""
+        """Ends it when no runner has taken it, or when its work does not end.
+
+        What that still holds is let go when it notices.
+        """
         now = time.monotonic()
         if self._should_have_ended_at is None:
             self._should_have_ended_at = now
-        if now - self._should_have_ended_at > PATIENCE_S:
+        waits = self._state is State.PENDING
+        if waits or now - self._should_have_ended_at > PATIENCE_S:
             try:
                 self.deadline.check()
             except SeamlineError as error:
