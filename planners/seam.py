@@ -387,7 +387,8 @@ def _cut(
 ) -> Seam:
     """The seam that ends where it is told to, whatever the snapshot holds past that."""
     held = side.boundary.next
-    past = any(offset > end.get(partition, 0) for partition, offset in held.items())
+    cut = Offsets({**dict.fromkeys(held, 0), **end})  # of a partition added since, nothing
+    past = any(offset > cut[partition] for partition, offset in held.items())
     return Seam(
         table=state.name,
         table_uuid=state.uuid,
@@ -399,7 +400,7 @@ def _cut(
         isolation=bounds.isolation,
         boundary=Offsets({p: min(stop, held.get(p, 0)) for p, stop in end.items()}),
         end=end,
-        cold_end=end if past else None,
+        cold_end=cut if past else None,
         skipped=side.boundary.skipped,
         epochs=side.boundary.epochs,
         end_epochs=bounds.leader_epochs,

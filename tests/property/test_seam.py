@@ -138,6 +138,7 @@ def test_ends_read_before_the_table_are_still_exact(
 
 @settings(max_examples=300, deadline=None)
 @given(STORIES, STORIES)
+@example([], [("add partition", 0), ("produce", 2), ("tier", 40), ("expire", 0)])
 def test_a_token_gives_the_same_rows_again_or_says_why_not(
     before: list[Event], after: list[Event]
 ) -> None:

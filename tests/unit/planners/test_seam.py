@@ -247,6 +247,14 @@ def test_a_trimmed_tail_is_taken_from_a_later_snapshot_up_to_the_end() -> None:
     assert seam.cold_end == seam.end == seam.boundary == TOKEN.end
 
 
+def test_a_partition_added_since_has_no_part_in_what_is_repeated() -> None:
+    grown = boundary(snapshot_id=9, next=Offsets({0: 40, 1: 40, 2: 5}))
+    log = bounds(start={0: 11, 1: 5, 2: 0}, end={0: 40, 1: 40, 2: 5})
+    seam = repeat(log, ColdSide(9, grown))
+    assert seam.cold_end == Offsets({0: 15, 1: 20, 2: 0})
+    assert seam.end == TOKEN.end
+
+
 def test_a_later_snapshot_whose_rows_somebody_changed_cannot_stand_in() -> None:
     changed = dataclasses.replace(LATER, foreign_change_id=8)
     error = refused(TOKEN_EXPIRED, lambda: repeat(bounds(), changed))
