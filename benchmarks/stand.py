@@ -42,20 +42,22 @@ class Stand:
     """A running stack with a table `bids`.
 
     Attributes:
+        directory: Where all of it is.
         producer: Knows every bid that was produced.
         gateway: The gateway's process.
         url: Its address.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self._directory = directory
+        self.directory = directory
         self._stack = LocalStack(directory)
         status = self._stack.up(say)
         assert status.bootstrap_servers is not None
         self.bootstrap_servers = status.bootstrap_servers
         self._environment = {**os.environ, "SEAMLINE_CONFIG": str(status.config_file)}
         self.producer = BidProducer(self.bootstrap_servers, "bids")
-        self._create()
+        key = ("--key", "auction", "--key-partitioner", "murmur2")
+        self.create("bids", bids.BIDS_COLUMNS, *key, partitions=bids.PARTITIONS)
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         with (directory / "serve.log").open("wb") as log:
@@ -90,7 +92,7 @@ class Stand:
             table.append(rows.select(schema.names).cast(schema))
             say(f"appended {start + count:,} cold bids")
         connections.close()
-        self._produce(hot)
+        self.produce(hot)
 
     def run(self, *arguments: str) -> None:
         """Runs a command of ours to its end."""
@@ -109,21 +111,20 @@ class Stand:
         self.gateway.wait(60)
         self._stack.down(lambda _: None)
 
-    def _produce(self, count: int) -> None:
+    def produce(self, count: int) -> None:
+        """Produces the next bids and waits until they are acknowledged."""
         target = self.producer.sent + count
         while self.producer.sent < target:
             self.producer.produce(min(200_000, target - self.producer.sent))
             say(f"produced {self.producer.sent:,} bids")
         self.producer.flush()
 
-    def _create(self) -> None:
+    def create(self, name: str, columns: str, *options: str, partitions: int) -> None:
+        """Creates a topic and a table over it."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
-        for future in admin.create_topics([NewTopic("bids", bids.PARTITIONS)]).values():
+        for future in admin.create_topics([NewTopic(name, partitions)]).values():
             future.result(30)
-        self.run(
-            "table", "create", "bids", "--topic", "bids", "--schema", bids.BIDS_COLUMNS,
-            "--key", "auction", "--key-partitioner", "murmur2",
-        )  # fmt: skip
+        self.run("table", "create", name, "--topic", name, "--schema", columns, *options)
 
     def _wait_for_gateway(self) -> None:
         ends_at = time.monotonic() + _WAIT_S

@@ -1,0 +1,328 @@
+"""The tail: how fast a follower reads it, what the next statement costs, and how fresh that is.
+
+cold       a cold follower, log to Arrow, against the same consumer dropping every message
+again      a statement after 1 % more has arrived, against the first one
+freshness  from the acknowledgement to the row in an answer over HTTP, against one fetch
+
+python benchmarks/tail.py [--records 5000000] [--probes 300] [--only cold,again,freshness]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import functools
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from harness import REPEATS, Timing, compare, report, write
+from stand import Stand, say, stand
+
+import seamline
+from seamline.connectors.base import READ_COMMITTED, OffsetRange
+from seamline.connectors.kafka.cluster import Cluster
+from seamline.connectors.kafka.follower import READERS
+from seamline.connectors.kafka.subscription import MESSAGES_MAX
+from seamline.gateway import names
+from seamline.gateway.config import FILE_NAME, load
+from seamline.gateway.deadline import no_deadline
+from seamline.gateway.pinning import Pinned
+from seamline.gateway.service import Service
+from seamline.gateway.statements import StatementRequest
+from seamline.gateway.tails import TailRequest
+from seamline.sql.qualify import TableReference
+
+SQL = "SELECT count(*), sum(price) FROM bids"
+RATES = (1_000, 10_000)
+COLD_GOAL = 1 / 0.6
+AGAIN_GOAL = 0.03
+FRESH_GOAL_S = 0.05
+_WARM_UP_RECORDS = 100_000
+
+
+def main() -> None:
+    """Runs them."""
+    options = argparse.ArgumentParser()
+    options.add_argument("--records", type=int, default=5_000_000)
+    options.add_argument("--probes", type=int, default=300)
+    options.add_argument("--repeats", type=int, default=REPEATS)
+    options.add_argument("--only", default="freshness,cold,again")
+    chosen = options.parse_args()
+    wanted = set(chosen.only.split(","))
+    with stand() as running:
+        running.produce(min(_WARM_UP_RECORDS, chosen.records))
+        if "freshness" in wanted:
+            running.create("probes", "id bigint", partitions=2)
+            freshness(running, chosen.probes)
+        running.produce(max(0, chosen.records - running.producer.sent))
+        with service(running.directory, 8 << 30) as own:
+            if "cold" in wanted:
+                cold(own, chosen.repeats)
+            if "again" in wanted:
+                again(running, own, chosen.repeats)
+
+
+@contextlib.contextmanager
+def service(directory: pathlib.Path, memory_bytes: int) -> Iterator[Service]:
+    """A gateway in this process, over the stack in a folder."""
+    with tempfile.TemporaryDirectory(prefix="seamline-bench-") as state:
+        config = load(directory / FILE_NAME, environment={}).config
+        tail = dataclasses.replace(config.tail, memory_bytes=memory_bytes)
+        limits = dataclasses.replace(config.limits, duckdb_tail_rows_max=2**60)
+        own = Service(dataclasses.replace(config, state_directory=state, tail=tail, limits=limits))
+        try:
+            yield own
+        finally:
+            own.close()
+
+
+# --- A cold follower -----------------------------------------------------------------------------
+
+
+def cold(own: Service, repeats: int) -> None:
+    """Log to Arrow, against dropping."""
+    (pinned,) = _pinned(own)
+    ends = pinned.facts.seam.end
+    notes = {
+        "records": sum(ends.values()),
+        "partitions": len(ends),
+        "load": os.getloadavg(),
+    }
+    cluster = Cluster(own.config.clusters["default"])
+    ours = functools.partial(follow, own, pinned)
+    comparisons = [
+        compare(
+            f"cold follower, {notes['records']:,} bids, against {threads} dropping",
+            ours,
+            functools.partial(drop, cluster, dict(ends), threads),
+            goal=COLD_GOAL,
+            repeats=repeats,
+            notes=notes,
+        )
+        for threads in dict.fromkeys((1, READERS))
+    ]
+    cluster.close()
+    report(comparisons, "tail_cold")
+
+
+def _pinned(own: Service) -> list[Pinned]:
+    session = names.session(own.config)
+    reference = TableReference(("bids",))
+    pinner = own._queries._pinner
+    found: list[Pinned] = pinner.pin([reference], session, no_deadline())
+    return found
+
+
+def follow(own: Service, pinned: Pinned) -> int:
+    """Records that a new follower holds when it has caught up."""
+    seam = pinned.facts.seam
+    assert pinned.decoder is not None
+    request = TailRequest(
+        seam=seam,
+        ranges=seam.hot_ranges,
+        epochs=seam.epochs,
+        decoder=pinned.decoder,
+        wanted=("price",),
+        predicate=None,
+        present=True,
+        pinned_at=time.monotonic(),
+        asked_at=None,
+    )
+    tail = own._queries._executor.tails.get(request, no_deadline())
+    found = tail.records
+    assert tail.source.offsets_read == 0
+    tail.release()
+    forget(own)
+    return found
+
+
+def forget(own: Service) -> None:
+    """Stops every follower, so that the next statement finds none."""
+    assert own._followers is not None
+    for follower in own._followers.all():
+        own._followers.stop(follower)
+        follower.join(10.0)
+
+
+def drop(cluster: Cluster, ends: dict[int, int], threads: int) -> int:
+    """Messages that the follower's consumer gives when nothing is done with them."""
+    counts: list[int] = []
+
+    def run(number: int) -> None:
+        ranges = [OffsetRange(p, 0, end) for p, end in ends.items() if p % threads == number]
+        left, count = sum(len(r) for r in ranges), 0
+        with cluster.consumer(READ_COMMITTED) as consumer:
+            consumer.assign([TopicPartition("bids", r.partition, r.start) for r in ranges])
+            while count < left:
+                first = consumer.poll(0.2)
+                if first is not None:
+                    messages = [first, *consumer.consume(MESSAGES_MAX - 1, 0)]
+                    count += sum(m.error() is None for m in messages)
+        counts.append(count)
+
+    workers = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return sum(counts)
+
+
+# --- The next statement ---------------------------------------------------------------------------
+
+
+def again(running: Stand, own: Service, repeats: int) -> None:
+    """A statement after 1 % more has arrived, against the first one."""
+    first: list[tuple[float, float]] = []
+    second: list[tuple[float, float]] = []
+    for _ in range(repeats):
+        forget(own)
+        first.append(_query(running, own))
+        running.produce(max(1, running.producer.sent // 100))
+        second.append(_query(running, own))
+    ours, theirs = _timing(second), _timing(first)
+    ratio = ours.median_s / theirs.median_s
+    low, high = ours.interval_s
+    line = (
+        f"| again after 1 % more, {running.producer.sent:,} bids | {ours.median_s:.3f} s "
+        f"({low:.3f} to {high:.3f}) | {theirs.median_s:.3f} s | {ratio:.3f} "
+        f"| ≤ {AGAIN_GOAL:g} {'met' if ratio <= AGAIN_GOAL else '**missed**'} |"
+    )
+    head = "| what | ours | the first | ratio | goal |\n|---|---|---|---|---|\n"
+    print(head + line)
+    body = {
+        "records": running.producer.sent,
+        "again": dataclasses.asdict(ours),
+        "first": dataclasses.asdict(theirs),
+        "ratio": ratio,
+        "goal": AGAIN_GOAL,
+        "load": os.getloadavg(),
+    }
+    write("tail_again", body, head + line)
+
+
+def _query(running: Stand, own: Service) -> tuple[float, float]:
+    """Seconds that a statement takes, after making sure of its answer."""
+    started, cpu = time.perf_counter(), time.process_time()
+    statement = own.submit(StatementRequest(SQL, engine="duckdb"), "benchmark")
+    statement.wait(600)
+    found = time.perf_counter() - started, time.process_time() - cpu
+    assert statement.error is None, statement.error
+    assert statement.receipt["rows_hot"] == running.producer.sent
+    assert statement.receipt["tables"][0]["tail"]["offsets_read"] == 0
+    return found
+
+
+def _timing(times: list[tuple[float, float]]) -> Timing:
+    return Timing([wall for wall, _ in times], [cpu for _, cpu in times])
+
+
+# --- Freshness -----------------------------------------------------------------------------------
+
+
+def freshness(running: Stand, probes: int) -> None:
+    """From the acknowledgement to the row in an answer, against one fetch, at some rates."""
+    rows = [
+        "| what | p50 ours | p99 ours | p50 fetch | p99 fetch | goal |",
+        "|---|---|---|---|---|---|",
+    ]
+    body: dict[str, Any] = {"probes": probes, "goal_s": FRESH_GOAL_S}
+    for rate in RATES:
+        with _steady(running, rate):
+            ours, fetch = _probe(running, probes, rate)
+        over = _quantile(ours, 0.99) - _quantile(fetch, 0.99)
+        verdict = "met" if over <= FRESH_GOAL_S else "**missed**"
+        cells = [
+            f"{_quantile(side, q) * 1000:.1f} ms" for side in (ours, fetch) for q in (0.5, 0.99)
+        ]
+        rows.append(
+            f"| acknowledged to visible, {rate:,} messages/s | {' | '.join(cells)} "
+            f"| p99 ≤ 50 ms over the fetch: {over * 1000:.1f} ms {verdict} |"
+        )
+        body[str(rate)] = {"ours_s": ours, "fetch_s": fetch, "over_s": over}
+    print("\n".join(rows))
+    write("tail_freshness", body, "\n".join(rows))
+
+
+def _probe(running: Stand, probes: int, rate: int) -> tuple[list[float], list[float]]:
+    """Seconds from each probe's acknowledgement to its row, and to a consumer that waits for it."""
+    seen: dict[bytes, float] = {}
+    stop = threading.Event()
+    waiting = threading.Thread(target=_fetch, args=(running, seen, stop))
+    waiting.start()
+    producer = Producer({"bootstrap.servers": running.bootstrap_servers, "linger.ms": 0})
+    ours: list[float] = []
+    acknowledged: list[float] = []
+    sql = "SELECT count(*) FROM probes WHERE id = ?"
+    with seamline.connect(running.url) as connection:
+        connection.execute(sql, [-1])
+        for number in range(probes):
+            key = f"{rate}-{number}".encode()
+            value = f'{{"id": {rate * 1000 + number}}}'.encode()
+            producer.produce("probes", value, key=key, partition=0)
+            assert producer.flush(30) == 0
+            acknowledged.append(time.perf_counter())
+            rows = connection.execute(sql, [rate * 1000 + number]).fetchall()
+            ours.append(time.perf_counter() - acknowledged[-1])
+            assert rows == [(1,)], (number, rows)
+        while len(seen) < probes:
+            time.sleep(0.01)
+    stop.set()
+    waiting.join()
+    fetch = [
+        max(0.0, seen[f"{rate}-{number}".encode()] - at) for number, at in enumerate(acknowledged)
+    ]
+    return ours, fetch
+
+
+def _fetch(running: Stand, seen: dict[bytes, float], stop: threading.Event) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": running.bootstrap_servers,
+            "group.id": "benchmark",
+            "enable.auto.commit": False,
+        }
+    )
+    _, end = consumer.get_watermark_offsets(TopicPartition("probes", 0))
+    consumer.assign([TopicPartition("probes", 0, end)])
+    while not stop.is_set():
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None and message.key() is not None:
+            seen[message.key()] = time.perf_counter()
+    consumer.close()
+
+
+@contextlib.contextmanager
+def _steady(running: Stand, rate: int) -> Iterator[None]:
+    """A table `probes` that gets so many messages a second from a process of its own."""
+    script = pathlib.Path(__file__).with_name("steady.py")
+    process = subprocess.Popen(
+        [sys.executable, str(script), running.bootstrap_servers, "probes", str(rate)],
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    say(f"probing at {rate:,} messages/s")
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _quantile(values: list[float], q: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
+
+
+if __name__ == "__main__":
+    main()
