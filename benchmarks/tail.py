@@ -38,7 +38,7 @@ from seamline.gateway.deadline import no_deadline
 from seamline.gateway.pinning import Pinned
 from seamline.gateway.service import Service
 from seamline.gateway.statements import StatementRequest
-from seamline.gateway.tails import TailRequest
+from seamline.gateway.tail_requests import TailRequest
 from seamline.sql.qualify import TableReference
 
 SQL = "SELECT count(*), sum(price) FROM bids"

@@ -158,6 +158,7 @@ def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max:
         (table.commit_rows if rows else table.commit_mark)(batch)
     except SeamlineError as error:
         if error.code is COMMIT_CONFLICT or not _has_landed(table, batch):
+            _check_same_log(log, batch, deadline, error)
             raise
     after = table.load()
     _check_landed(table, after, batch, log, deadline)
@@ -279,6 +280,22 @@ def _has_landed(table: TierTable, batch: Batch) -> bool:
     return found.next == batch.boundary.next and found.topic_id == batch.boundary.topic_id
 
 
+def _check_same_log(log: HotLog, batch: Batch, deadline: Deadline, because: SeamlineError) -> None:
+    """A batch that could not be read because its topic is another one now fails for that reason."""
+    if because.code not in (LOG_TRIMMED, LOG_TRUNCATED):
+        return
+    topic = batch.binding.topic
+    bounds = log.bounds([topic], batch.boundary.isolation, deadline)[topic]
+    if bounds.topic_id != batch.boundary.topic_id:
+        raise _recreated(topic) from because
+
+
+def _recreated(topic: str) -> SeamlineError:
+    return SeamlineError(
+        TOPIC_RECREATED, f"topic {topic} was created again while a batch was read from it"
+    )
+
+
 def _check_landed(
     table: TierTable, after: TableState, batch: Batch, log: HotLog, deadline: Deadline
 ) -> None:
@@ -291,9 +308,7 @@ def _check_landed(
     bounds = log.bounds([topic], batch.boundary.isolation, deadline)[topic]
     problem = None
     if bounds.topic_id != batch.boundary.topic_id:
-        problem = SeamlineError(
-            TOPIC_RECREATED, f"topic {topic} was created again while a batch was read from it"
-        )
+        problem = _recreated(topic)
     elif snapshot.schema_id is not None and snapshot.schema_id != batch.schema_id:
         problem = SeamlineError(
             COMMIT_CONFLICT,

@@ -21,7 +21,8 @@ from seamline.connectors.kafka.followers import Followers
 from seamline.connectors.kafka.tail import Tail, read_tail
 from seamline.gateway.connections import Sources
 from seamline.gateway.pinning import Pinned
-from seamline.gateway.tails import TailReader, TailRequest, Tails
+from seamline.gateway.tail_requests import TailReader, TailRequest
+from seamline.gateway.tails import Tails
 from seamline.planners.logical import Scan
 from seamline.planners.physical import PhysicalPlan, TailRead
 from seamline.planners.route import SPARK

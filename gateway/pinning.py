@@ -33,7 +33,8 @@ from seamline.gateway import names, system
 from seamline.gateway.connections import Sources
 from seamline.gateway.freshness import LATEST, Freshness
 from seamline.gateway.names import TableName
-from seamline.gateway.tails import HeldCut, Tails
+from seamline.gateway.tail_requests import HeldCut
+from seamline.gateway.tails import Tails
 from seamline.gateway.tokens import NOTHING, After
 from seamline.planners import seam as seams
 from seamline.planners.logical import Kind, ScanFacts

@@ -16,12 +16,10 @@ import dataclasses
 import datetime
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 from seamline.connectors.base import (
     Deadline,
-    HotLog,
     LogBounds,
     OffsetRange,
     Offsets,
@@ -31,99 +29,28 @@ from seamline.connectors.kafka.decode import DecoderSpec
 from seamline.connectors.kafka.follower import Follower
 from seamline.connectors.kafka.followers import Budget, Followers
 from seamline.connectors.kafka.holdings import Taken
-from seamline.connectors.kafka.lineage import Lineage, Subject
 from seamline.connectors.kafka.tail import Tail, assemble, first_bad, in_memory, read_tail
 from seamline.gateway.config import Config
 from seamline.gateway.connections import Connections, Sources
+from seamline.gateway.tail_requests import (
+    HeldCut,
+    TailReader,
+    TailRequest,
+    ends_held,
+    length_of,
+    of_whatever_age,
+    subject_of,
+)
 from seamline.planners import seam as seams
 from seamline.planners.estimate import BYTES_PER_TAIL_RECORD
 from seamline.planners.physical import TailRead
 from seamline.planners.seam import Seam
 from seamline.sql.errors import TAIL_TOO_LARGE, SeamlineError
-from seamline.sql.predicates import Predicate
 
 _SHORTCUT = 2
 """Reading is chosen over waiting when the follower must read so many times as much."""
 
 _SHORTCUT_OFFSETS = 1000
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TailRequest:
-    """What a statement needs of one table's log.
-
-    Attributes:
-        seam: The cut of the table.
-        ranges: What to read, within the seam's tail.
-        epochs: See `HotLog.read`.
-        decoder: How records are decoded.
-        wanted: Columns to keep.
-        predicate: Rows for which it is not true may be left out.
-        present: Whether the seam is the table's present one.
-        pinned_at: A moment on the monotonic clock before the table was loaded.
-        asked_at: A moment before the log was asked for the ends; None when it was not.
-    """
-
-    seam: Seam
-    ranges: tuple[OffsetRange, ...]
-    epochs: Offsets
-    decoder: DecoderSpec
-    wanted: tuple[str, ...]
-    predicate: Predicate | None
-    present: bool
-    pinned_at: float
-    asked_at: float | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class HeldCut:
-    """Ends of a topic that were not asked of the log.
-
-    Attributes:
-        bounds: What is held here, as the log would say it.
-        as_of: Every record committed before this moment is below the ends.
-    """
-
-    bounds: LogBounds
-    as_of: datetime.datetime
-
-
-class TailRows(Protocol):
-    """Gives the rows of a log: all that the catalog needs to know of tails."""
-
-    def read(
-        self, wanted: TailRead, decoder: DecoderSpec, columns: Sequence[str], deadline: Deadline
-    ) -> Tail:
-        """The decoded rows of ranges of a seam's log, all of them in memory.
-
-        Args:
-            wanted: The seam and the ranges: within its tail, of a log that must still be its own.
-            decoder: How records are decoded.
-            columns: Columns to keep.
-            deadline: The statement's.
-
-        Raises:
-            SeamlineError: BAD_RECORD, LOG_TRIMMED, TOPIC_RECREATED, TAIL_TOO_LARGE,
-                KAFKA_UNAVAILABLE.
-        """
-
-
-class TailReader(Protocol):
-    """Reads and decodes a tail; `read_tail` is the one."""
-
-    def __call__(
-        self,
-        log: HotLog,
-        ranges: Sequence[OffsetRange],
-        isolation: str,
-        spec: DecoderSpec,
-        wanted: Sequence[str],
-        deadline: Deadline,
-        *,
-        size_bytes_max: int,
-        epochs: Mapping[int, int] | None = None,
-    ) -> Tail:
-        """See `read_tail`."""
 
 
 class Tails:
@@ -156,7 +83,7 @@ class Tails:
         self, wanted: TailRead, decoder: DecoderSpec, columns: Sequence[str], deadline: Deadline
     ) -> Tail:
         """See `TailRows.read`."""
-        request = _of_whatever_age(wanted, decoder, columns)
+        request = of_whatever_age(wanted, decoder, columns)
         self._begin(request)
         tail = self.get(request, deadline)
         try:
@@ -179,7 +106,7 @@ class Tails:
         Raises:
             SeamlineError: BAD_RECORD; READ_CONFLICT when the log turned out to be another.
         """
-        request = _of_whatever_age(wanted, decoder, ())
+        request = of_whatever_age(wanted, decoder, ())
         self._begin(request)
         follower = self.follow(request)
         if follower is None:
@@ -226,7 +153,7 @@ class Tails:
         seam = request.seam
         if self.followers is None or not seam.table_uuid:
             return None
-        subject = _subject(seam, request.decoder)
+        subject = subject_of(seam, request.decoder)
         if request.present and self.can_hold(seam):
             return self.followers.follow(
                 subject, seam.cluster, seam.boundary, seam.epochs, request.pinned_at
@@ -244,7 +171,7 @@ class Tails:
         seam = request.seam
         if self.followers is None or self.followers.find(seam.table) or not self.can_hold(seam):
             return
-        subject = _subject(seam, request.decoder)
+        subject = subject_of(seam, request.decoder)
         self.followers.follow(subject, seam.cluster, seam.boundary, seam.epochs, 0.0)
 
     def can_hold(self, seam: Seam) -> bool:
@@ -260,7 +187,7 @@ class Tails:
     def held(self, seam: Seam, decoder: DecoderSpec) -> Offsets:
         """Up to where the tail of a seam is held here already, per partition."""
         found = self.followers.find(seam.table) if self.followers is not None else None
-        if found is None or found.over or found.subject != _subject(seam, decoder):
+        if found is None or found.over or found.subject != subject_of(seam, decoder):
             return Offsets()
         return Offsets(
             {
@@ -307,7 +234,7 @@ class Tails:
 
     def _wait(self, follower: Follower, request: TailRequest, deadline: Deadline) -> str:
         """Waits for the follower if that is worth it; says why it may not have everything."""
-        missing = _length(follower.missing(request.ranges))
+        missing = length_of(follower.missing(request.ranges))
         if follower.lag(request.ranges) > missing * _SHORTCUT + _SHORTCUT_OFFSETS:
             return "the follower is still far behind"
         ends = {r.partition: r.end_exclusive for r in request.ranges}
@@ -332,7 +259,7 @@ class Tails:
         if bad is not None:
             raise bad
         if taken.cuts:
-            ends = _ends_held(request.ranges, taken.missing)
+            ends = ends_held(request.ranges, taken.missing)
             follower.confirm(ends, request.asked_at or 0.0, deadline)
 
     def _read_log(
@@ -340,10 +267,10 @@ class Tails:
     ) -> Tail:
         """Ranges, read and then checked: the log must still hold what was asked of it."""
         seam = request.seam
-        if _length(ranges) > self._offsets_max:
+        if length_of(ranges) > self._offsets_max:
             raise SeamlineError(
                 TAIL_TOO_LARGE,
-                f"{_length(ranges):,} offsets of {seam.display_name} would have to be read here, "
+                f"{length_of(ranges):,} offsets of {seam.display_name} would have to be read here, "
                 f"over {self._offsets_max:,}",
             )
         log = self._connections.log(seam.cluster)
@@ -371,36 +298,3 @@ def followers(config: Config, connections: Connections) -> Followers | None:
         return None
     budget = Budget(tail.memory_bytes, tail.disk_bytes, float(tail.idle_seconds))
     return Followers(connections.log, budget, pathlib.Path(config.state_directory) / "tail")
-
-
-def _of_whatever_age(wanted: TailRead, decoder: DecoderSpec, columns: Sequence[str]) -> TailRequest:
-    """A request of somebody who does not say when the seam was placed."""
-    return TailRequest(
-        seam=wanted.seam,
-        ranges=wanted.ranges,
-        epochs=wanted.epochs,
-        decoder=decoder,
-        wanted=tuple(columns),
-        predicate=None,
-        present=False,
-        pinned_at=0.0,
-        asked_at=None,
-    )
-
-
-def _subject(seam: Seam, decoder: DecoderSpec) -> Subject:
-    lineage = Lineage(seam.topic_id, seam.isolation, decoder, seam.schema_id)
-    return Subject(seam.table, seam.table_uuid, lineage)
-
-
-def _length(ranges: Sequence[OffsetRange]) -> int:
-    return sum(len(r) for r in ranges)
-
-
-def _ends_held(ranges: Sequence[OffsetRange], missing: Sequence[OffsetRange]) -> Mapping[int, int]:
-    """Up to where each partition's rows come from the follower."""
-    ends = {r.partition: r.end_exclusive for r in ranges if r not in missing}
-    for gap in missing:
-        if gap.end_exclusive == ends.get(gap.partition):
-            ends[gap.partition] = gap.start
-    return ends

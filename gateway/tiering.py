@@ -71,7 +71,7 @@ def start_spark(connections: Connections) -> Any:
 
     config = connections.config
     if config.spark.remote is not None:
-        return SparkSession.builder.remote(config.spark.remote).getOrCreate()
+        return SparkSession.builder.remote(config.spark.remote).create()
     os.environ.update(environment())
     builder = SparkSession.builder.appName("seamline")
     for key, value in settings(config).static_conf().items():
@@ -182,9 +182,9 @@ class TieringApplication:
 
     def _session(self) -> Any:
         """The session, or a new one: a remote server that was started again knows no old ones."""
-        if self._connections.config.spark.remote is None:
-            return self._spark
-        return start_spark(self._connections)
+        if self._connections.config.spark.remote is not None and self._spark.is_stopped:
+            self._spark = start_spark(self._connections)
+        return self._spark
 
 
 # --- Metrics -------------------------------------------------------------------------------------

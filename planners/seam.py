@@ -501,23 +501,33 @@ def check_same_topic(token: TokenSeam, bounds: LogBounds) -> None:
 def check_not_rolled_back(state: TableState, seam: Seam, token: TokenSeam) -> None:
     """A later read of a session must stand on the line of snapshots the earlier one stood on.
 
+    Where a part of the line has expired, what others changed on it must be what it was: whether a
+    later change stands on an earlier one, or replaced it, can no longer be told.
+
     Raises:
         SeamlineError: HISTORY_CHANGED.
     """
     if token.snapshot_id is None or seam.snapshot_id == token.snapshot_id:
         return
-    line = [snapshot.snapshot_id for snapshot in state.ancestors(seam.snapshot_id)]
-    if token.snapshot_id in line:
+    line = list(state.ancestors(seam.snapshot_id))
+    known = {snapshot.snapshot_id for snapshot in line}
+    expired = line[-1].parent_id if line else None
+    if token.snapshot_id in known or token.snapshot_id == expired:
         return
-    is_whole = not line or state.snapshots[line[-1]].parent_id is None
     fell_back = any(
         seam.boundary.get(partition, 0) < offset for partition, offset in token.boundary.items()
     )
-    if fell_back or (is_whole and token.snapshot_id in state.snapshots):
-        raise SeamlineError(
-            HISTORY_CHANGED,
-            f"table {state.display_name} was rolled back behind snapshot {token.snapshot_id}",
+    changed = seam.foreign_change_id != token.foreign_change_id
+    if fell_back or expired is None:
+        message = f"was rolled back behind snapshot {token.snapshot_id}"
+    elif changed and token.foreign_change_id not in (None, expired, *known):
+        message = (
+            f"was changed since by others, and snapshot {token.snapshot_id} has expired: whether "
+            "their changes stand on it can no longer be told"
         )
+    else:
+        return
+    raise SeamlineError(HISTORY_CHANGED, f"table {state.display_name} {message}")
 
 
 def invisible(bounds: LogBounds, wanted: Mapping[int, int]) -> str | None:

@@ -36,7 +36,7 @@ from seamline.connectors.spark.settings import quoted_name
 from seamline.connectors.spark.tail import decoded_tail
 from seamline.connectors.tiering import Batch
 from seamline.sql import columns
-from seamline.sql.errors import COMMIT_CONFLICT, SPARK_FAILED, SeamlineError
+from seamline.sql.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, SPARK_FAILED, SeamlineError
 from seamline.sql.predicates import Comparison
 
 _PROBE_RECORDS = 500
@@ -120,7 +120,14 @@ class SparkTierTable:
         """Whether a file of the batch's own snapshot may hold what its overwrite would remove."""
         reached = Comparison(columns.BATCH, ">=", batch.mark)
         request = ScanRequest(batch.schema_id, (columns.BATCH,), reached)
-        return bool(self._table().plan(batch.snapshot_id, request).files)
+        try:
+            return bool(self._table().plan(batch.snapshot_id, request).files)
+        except SeamlineError as error:
+            if error.code is not SNAPSHOT_GONE:
+                raise
+            raise SeamlineError(
+                COMMIT_CONFLICT, f"the batch's own snapshot has expired: {error.message}"
+            ) from error
 
     def _write_aside(self, rows: Any, batch: Batch, boundary: Boundary) -> None:
         """Writes the batch to a branch of its own and moves `main` there.

@@ -34,7 +34,7 @@ from seamline.gateway.live.table import LiveTable, live_tail
 from seamline.gateway.live.writer import SnapshotWriter
 from seamline.gateway.names import TableName
 from seamline.gateway.pinning import Pinner
-from seamline.gateway.tails import TailRows
+from seamline.gateway.tail_requests import TailRows
 from seamline.planners.physical import TailRead
 from seamline.planners.seam import Seam
 from seamline.sql.errors import SNAPSHOT_GONE, SeamlineError

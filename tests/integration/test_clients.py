@@ -89,9 +89,9 @@ def cursor(connection: seamline.Connection) -> Iterator[seamline.Cursor]:
 
 
 def endless(table: str) -> str:
-    """A statement that takes far longer than any test, and not long for a row of its outermost scan.
+    """A statement that takes far longer than any test.
 
-    Spark looks whether it was told to stop between those rows only.
+    One row of its outermost scan does not: only between those does Spark look for a cancel.
     """
     return (
         f"SELECT count(*) FROM {table} a, {table} b, {table} c, {table} d, {table} e"

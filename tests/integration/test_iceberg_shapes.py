@@ -284,7 +284,7 @@ def test_a_tail_file_says_of_itself_what_is_in_it(
         ("id >= 490", lambda i: i >= 490),
         ("text = 't3'", lambda i: i % 7 == 3 and i % 11 != 0),
         ("text IS NULL", lambda i: i % 11 == 0),
-        ("n < -40.00", lambda i: i < 10),
+        ("n < -40.00", lambda i: i <= 10),
     )
     for condition, keeps in conditions:
         found = table.scan(row_filter=condition, selected_fields=("id",)).to_arrow()

@@ -319,14 +319,16 @@ def test_foreign_commit(
 
 
 def test_expiry_in_the_middle_of_a_batch(stack: Stack, gateway: Gateway, table: str) -> None:
-    """What the batch started from is marked, so no expiry of ours drops it."""
+    """The newest mark moves on to the foreign head; the batch starts over from there."""
 
     def others() -> None:
         append(stack, table)
         expire(stack, table)
 
-    step = tier(stack, table, probed=others)
-    assert step.outcome is Outcome.ROWS
+    with pytest.raises(SeamlineError) as caught:
+        tier(stack, table, probed=others)
+    assert caught.value.code is COMMIT_CONFLICT
+    assert stack.tier(table)[0].outcome is Outcome.ROWS
     assert_tiered_exactly_once(stack, gateway, table)
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support.tails import TOPIC, MemoryTail, rows_of, value
 
 from seamline.connectors.base import OffsetRange, Offsets
-from seamline.gateway.tails import TailRequest
+from seamline.gateway.tail_requests import TailRequest
 from seamline.sql import columns as names
 from seamline.sql.errors import SeamlineError
 from seamline.sql.predicates import And, Comparison, In, IsNull, Or, Predicate

@@ -253,7 +253,7 @@ def check_rows(
 def expected(truth: Truth, topic_id: str, end: Offsets) -> frozenset[Place]:
     """Every record committed below the ends."""
     history = dict(truth.histories)[topic_id]
-    began = dict(truth.began) if topic_id == truth.topic_id else {}
+    began = {partition: offset for topic, partition, offset in truth.began if topic == topic_id}
     return frozenset(
         (partition, offset, entry.value)
         for partition, sent in enumerate(history)

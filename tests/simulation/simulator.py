@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from seamline.connectors.base import Deadline, NoDeadline, Offsets, TableState
 from seamline.connectors.faulty import Fault, FaultyCatalog, FaultyLog, FaultyTierTable
-from seamline.connectors.iceberg.boundary import renewed
+from seamline.connectors.iceberg.boundary import foreign_change, renewed
 from seamline.connectors.memory import MemoryTable, Row
 from seamline.connectors.tiering import Batch
 from seamline.gateway.queries import ATTEMPTS_MAX
@@ -340,7 +340,9 @@ class Simulation:
         outcome, plan = self._ask(operation, statement, after=after)
         way = plan.statement
         if isinstance(outcome, str):
-            changed = session is not None and session.upheavals < self.world.truth.upheavals
+            changed = session is not None and (
+                session.upheavals < self.world.truth.upheavals or self._is_untold(session.token)
+            )
             if outcome == "HISTORY_CHANGED" and (changed or Fault.STALE in way.faults):
                 self._sessions[number] = None
                 return
@@ -407,6 +409,13 @@ class Simulation:
         gone = Counter(before.rows) - Counter(_sorted(answer.rows))
         if statement != FROM_1 and any(not self._is_compacted(row) for row in gone):
             raise Violation(f"8 a session no longer sees {sorted(gone, key=_place)}")
+
+    def _is_untold(self, token: TokenSeam) -> bool:
+        """Whether what is kept no longer tells if later changes of others stand on a token's."""
+        state = self.world.table.state
+        line = {snapshot.snapshot_id for snapshot in state.ancestors(state.current_snapshot_id)}
+        now = foreign_change(state, state.current_snapshot_id)
+        return token.snapshot_id not in line and token.foreign_change_id not in (None, now, *line)
 
     def _is_kept(self, token: TokenSeam) -> bool:
         """Whether the token's snapshot is still there, and the log from its boundary on."""

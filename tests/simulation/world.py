@@ -99,7 +99,7 @@ class Truth(NamedTuple):
         upheavals: How often what had been readable was taken away: by a rollback, a topic or a
             table made anew, a log that was cut.
         cuts: Every time a log was cut.
-        began: Per partition where the table began; where it is silent, at 0.
+        began: Topic, partition and where the table began in it; where it is silent, at 0.
         open: The transaction that has not ended, if any.
     """
 
@@ -110,7 +110,7 @@ class Truth(NamedTuple):
     pasts: tuple[Past, ...] = ()
     upheavals: int = 0
     cuts: tuple[Cut, ...] = ()
-    began: tuple[tuple[int, int], ...] = ()
+    began: tuple[tuple[str, int, int], ...] = ()
     open: int | None = None
 
     @property
@@ -309,7 +309,7 @@ class World:
         self.truth = self.truth._replace(
             upheavals=self.truth.upheavals + 1,
             cuts=(),
-            began=tuple(bounds.start.items()),
+            began=tuple((bounds.topic_id, *start) for start in bounds.start.items()),
         )
         self.note_commits()
 

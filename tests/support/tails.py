@@ -18,7 +18,8 @@ from seamline.connectors.kafka.followers import Budget, Followers
 from seamline.connectors.kafka.tail import Tail, read_tail
 from seamline.connectors.memory import MemoryLog
 from seamline.gateway.config import Config
-from seamline.gateway.tails import TailRequest, Tails
+from seamline.gateway.tail_requests import TailRequest
+from seamline.gateway.tails import Tails
 from seamline.planners.seam import Seam
 from seamline.sql import columns as names
 from seamline.sql import types

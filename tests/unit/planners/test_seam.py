@@ -360,6 +360,26 @@ def test_a_session_whose_snapshot_expired_is_told_by_the_boundary() -> None:
     refused(HISTORY_CHANGED, lambda: seams.check_not_rolled_back(expired, behind, seen(1)))
 
 
+def test_a_session_whose_snapshot_expired_after_it_was_left_is_told() -> None:
+    whole = dataclasses.replace(line(None, 1, 1), current_snapshot_id=1)
+    left = dataclasses.replace(whole, snapshots={1: whole.snapshots[1]})
+    now = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=1)
+    refused(HISTORY_CHANGED, lambda: seams.check_not_rolled_back(left, now, seen(3)))
+
+
+def test_a_session_that_saw_a_foreign_change_must_find_it() -> None:
+    gone = line(None, 1, 2)
+    expired = dataclasses.replace(gone, snapshots={3: gone.snapshots[3]})
+    now = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
+    before = dataclasses.replace(seen(1), foreign_change_id=1)
+    same, other = (dataclasses.replace(now, foreign_change_id=change) for change in (1, 3))
+    seams.check_not_rolled_back(expired, same, before)
+    seams.check_not_rolled_back(expired, other, seen(1))
+    refused(HISTORY_CHANGED, lambda: seams.check_not_rolled_back(expired, other, before))
+    parent = dataclasses.replace(before, snapshot_id=2)
+    seams.check_not_rolled_back(expired, other, parent)
+
+
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
