@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from seamline.connectors.base import NoDeadline, TopicBinding
+from seamline.connectors.spark.engine import bound_retries
 from seamline.connectors.spark.settings import environment
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.connectors.tiering import Outcome, Step, tier_once
@@ -32,6 +33,8 @@ from seamline.sql.errors import (
 
 _LOG = logging.getLogger("seamline.tiering")
 CONFLICT_RETRIES = 5
+_RETRIES = 30
+"""Half a minute, in which a server that was started again is found again."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -71,7 +74,9 @@ def start_spark(connections: Connections) -> Any:
 
     config = connections.config
     if config.spark.remote is not None:
-        return SparkSession.builder.remote(config.spark.remote).create()
+        session = SparkSession.builder.remote(config.spark.remote).create()
+        bound_retries(session, _RETRIES)
+        return session
     os.environ.update(environment())
     builder = SparkSession.builder.appName("seamline")
     for key, value in settings(config).static_conf().items():

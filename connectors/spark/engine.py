@@ -53,7 +53,7 @@ from seamline.sql.errors import (
 
 _LOG = logging.getLogger("seamline.spark")
 _HANG_UP_S = 30.0
-_RETRIES = {"max_retries": 6, "initial_backoff": 50, "backoff_multiplier": 2.0, "max_backoff": 1000}
+_RETRIES = 6
 """Some two seconds: long enough for a connection to be made anew, not for a server to be."""
 
 
@@ -106,12 +106,11 @@ class SparkEngine:
         self._close()
 
     def _session(self) -> Any:
-        from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession
 
         # not by the builder, whose sessions are the process's: they would meet each other there
         session = SparkSession(connection=self._url())
-        session.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
+        bound_retries(session, _RETRIES)
         for key, value in SESSION.items():
             session.conf.set(key, value)
         return session
@@ -143,6 +142,21 @@ class SparkEngine:
             spec=tail.decoder,
             min_partitions=self._tail_partitions,
         )
+
+
+def bound_retries(session: Any, attempts: int) -> None:
+    """Bounds what a Connect session waits for a server that is gone, its own end included.
+
+    Args:
+        session: The session.
+        attempts: How often a call is tried again; from the sixth on, a second apart.
+    """
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    policy = DefaultPolicy(
+        max_retries=attempts, initial_backoff=50, backoff_multiplier=2.0, max_backoff=1000
+    )
+    session.client.set_retry_policies([policy])
 
 
 def _local(session: Any, table: pa.Table) -> Any:
