@@ -36,9 +36,11 @@ from seamline.gateway.names import TableName
 from seamline.gateway.tail_requests import HeldCut
 from seamline.gateway.tails import Tails
 from seamline.gateway.tokens import NOTHING, After
+from seamline.planners import history
 from seamline.planners import seam as seams
+from seamline.planners.history import TokenSeam
 from seamline.planners.logical import Kind, ScanFacts
-from seamline.planners.seam import ColdSide, Seam, TokenSeam
+from seamline.planners.seam import ColdSide, Seam
 from seamline.sql import columns
 from seamline.sql.errors import (
     HISTORY_CHANGED,
@@ -424,14 +426,14 @@ class Pinner:
             # what is in the log alone depends on the snapshot: a later one cannot stand in
             later = () if target.name.variant in {"hot", "seam"} else (head,)
             sides = (*((own,) if own is not None else ()), *later)
-            seam = seams.repeat(state, token, sides, bounds, cluster=binding.cluster)
+            seam = history.repeat(state, token, sides, bounds, cluster=binding.cluster)
             check_remembered(log, bounds, token, pins.deadline)
             return dataclasses.replace(seam, as_of=str(target.moment or ""))
         seam = seam_of_now(state, head, bounds, log, binding.cluster, pins.deadline)
         seen = pins.seen.get(target.name.full)
         if seen is not None:
-            seams.check_same_history(state, seen, bounds)
-            seams.check_not_rolled_back(state, seam, seen)
+            history.check_same_history(state, seen, bounds)
+            history.check_not_rolled_back(state, seam, seen)
             check_remembered(log, bounds, seen, pins.deadline)
         return seam
 
@@ -458,7 +460,7 @@ class Pinner:
         if trimmed:
             earlier = table.offsets_at(state.current_snapshot_id, after_ms, trimmed)
             ends = ends.replace(earlier)
-        return seams.travel(
+        return history.travel(
             state, (own, head), ends, bounds, cluster=binding.cluster, as_of=moment.isoformat(" ")
         )
 
@@ -469,12 +471,12 @@ class Pinner:
         token = pins.token.get(name.full)
         if token is not None:
             check_remembered(log, known, token, pins.deadline)
-            seam = seams.repeat_topic(name.full, token, known, cluster=name.cluster)
+            seam = history.repeat_topic(name.full, token, known, cluster=name.cluster)
         else:
             seam = seams.hot_only(name.full, known, cluster=name.cluster)
             seen = pins.seen.get(name.full)
             if seen is not None:
-                seams.check_same_topic(seen, known)
+                history.check_same_topic(seen, known)
                 check_remembered(log, known, seen, pins.deadline)
         return Pinned(
             relation=_relation(RAW_COLUMNS),
@@ -491,15 +493,15 @@ class Pinner:
         token = None if target.version is not None else pins.token.get(target.name.full)
         seen = None if target.version is not None else pins.seen.get(target.name.full)
         if token is not None:
-            seam = seams.repeat_cold(state, token)
+            seam = history.repeat_cold(state, token)
         else:
             snapshot_id, schema_id = _snapshot(state, target.version)
             as_of = str(target.moment) if target.version is not None else ""
             seam = seams.cold_only(state, snapshot_id, schema_id=schema_id, as_of=as_of)
         if seen is not None:
-            seams.check_same_table(state, seen)
+            history.check_same_table(state, seen)
             if binding is None:
-                seams.check_not_rolled_back(state, seam, seen)
+                history.check_not_rolled_back(state, seam, seen)
         if target.name.variant in system.TABLE_VARIANTS:
             relation, rows = system.about_table(target.name, table, seam)
             return _system(target.name, relation, rows)

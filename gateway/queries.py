@@ -29,12 +29,12 @@ from seamline.gateway.names import Session
 from seamline.gateway.pinning import Pinned, Pinner
 from seamline.gateway.tokens import NOTHING, After
 from seamline.planners.bind import bind
+from seamline.planners.history import TokenSeam
 from seamline.planners.logical import LogicalPlan, Scan, ScanFacts
 from seamline.planners.physical import PhysicalPlan
 from seamline.planners.pipeline import finish, optimize
 from seamline.planners.route import AUTO, DUCKDB, SPARK, Limits, Route
 from seamline.planners.rules.prune_tail_by_time import moments, prune_tail_by_time
-from seamline.planners.seam import TokenSeam
 from seamline.sql.errors import (
     COLD_FILE_MISSING,
     LOG_TRIMMED,

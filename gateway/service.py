@@ -43,8 +43,8 @@ from seamline.gateway.tail_metrics import tail_metrics
 from seamline.gateway.tails import followers
 from seamline.gateway.tokens import TokenSigner, kept_secret
 from seamline.planners.explain import explain
+from seamline.planners.history import TokenSeam, remember
 from seamline.planners.route import DUCKDB, ENGINES, SPARK, Limits
-from seamline.planners.seam import TokenSeam, remember
 from seamline.sql import parameters, parse, types
 from seamline.sql.binder.scope import Output
 from seamline.sql.errors import (

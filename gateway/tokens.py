@@ -21,7 +21,7 @@ from typing import Any
 import itsdangerous
 
 from seamline.connectors.base import Offsets
-from seamline.planners.seam import TokenSeam
+from seamline.planners.history import TokenSeam
 from seamline.sql.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
 
 _VERSION = 1

@@ -14,7 +14,7 @@ from typing import Any
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.boundary import TAG, renewed
 from seamline.connectors.iceberg.catalog import IcebergCatalog
-from seamline.connectors.spark.engine import named_error
+from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.settings import quoted_name
 from seamline.sql.errors import BOUNDARY_MISSING, COMMIT_CONFLICT, SeamlineError
 

@@ -31,7 +31,7 @@ from seamline.connectors.iceberg.boundary import SUMMARY_KEY, check_columns, enc
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.kafka.cluster import ClusterConfig
 from seamline.connectors.kafka.decode import Decoder, DecoderSpec
-from seamline.connectors.spark.engine import named_error
+from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.settings import quoted_name
 from seamline.connectors.spark.tail import decoded_tail
 from seamline.connectors.tiering import Batch

@@ -15,7 +15,8 @@ from typing import Any
 from seamline.connectors.base import Offsets
 from seamline.connectors.iceberg.virtual import VirtualSnapshot
 from seamline.connectors.leases import Leases
-from seamline.planners.seam import Seam, TokenSeam, remember
+from seamline.planners.history import TokenSeam, remember
+from seamline.planners.seam import Seam
 
 KIND = "snapshot"
 

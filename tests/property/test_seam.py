@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.story import TOPIC, Story
 
 from seamline.connectors.base import LogBounds
-from seamline.planners.seam import remember
+from seamline.planners.history import remember
 from seamline.sql.errors import (
     LOG_TRIMMED,
     TOKEN_EXPIRED,

@@ -9,7 +9,7 @@ from typing import Protocol
 from seamline.connectors.base import Deadline, HotLog, NoDeadline
 from seamline.connectors.tiering import Step, TierTable, tier_once
 from seamline.gateway.tokens import NOTHING, After
-from seamline.planners.seam import TokenSeam
+from seamline.planners.history import TokenSeam
 from simulation.reading import Answer, Open, Sources, read
 
 

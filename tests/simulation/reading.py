@@ -33,8 +33,9 @@ from seamline.gateway.config import Config
 from seamline.gateway.executor import Executor
 from seamline.gateway.queries import Pins, Queries, QueryRequest
 from seamline.gateway.tokens import NOTHING, After
+from seamline.planners.history import TokenSeam
 from seamline.planners.route import DUCKDB, Limits
-from seamline.planners.seam import Seam, TokenSeam
+from seamline.planners.seam import Seam
 from seamline.sql import parse
 from seamline.sql.qualify import BoundQuery, Relation, qualify
 from simulation.world import CATALOG, CLUSTER

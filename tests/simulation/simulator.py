@@ -21,7 +21,7 @@ from seamline.connectors.memory import MemoryTable, Row
 from seamline.connectors.tiering import Batch
 from seamline.gateway.queries import ATTEMPTS_MAX
 from seamline.gateway.tokens import NOTHING, After, Write
-from seamline.planners.seam import TokenSeam, remember
+from seamline.planners.history import TokenSeam, remember
 from seamline.sql.errors import ERRORS, SeamlineError
 from simulation import oracle
 from simulation.histories import FAULTS, History, Operation

@@ -22,8 +22,10 @@ from seamline.connectors.iceberg.boundary import SUMMARY_KEY, boundary_of, encod
 from seamline.connectors.memory import ManualClock, MemoryLog, MemoryTable, seam_rows
 from seamline.connectors.tiering import Step, tier_once
 from seamline.gateway.pinning import cold_side
+from seamline.planners import history
 from seamline.planners import seam as seams
-from seamline.planners.seam import Seam, TokenSeam
+from seamline.planners.history import TokenSeam
+from seamline.planners.seam import Seam
 from seamline.sql.types import VARCHAR, Field
 
 TOPIC = "bids"
@@ -133,7 +135,7 @@ class Story:
         kept = token.snapshot_id in state.snapshots
         sides = [cold_side(state, token.snapshot_id)] if kept else []
         sides.append(cold_side(state, self.head))
-        return seams.repeat(state, token, sides, self.bounds(), cluster="default")
+        return history.repeat(state, token, sides, self.bounds(), cluster="default")
 
     def rows(self, seam: Seam) -> list[bytes]:
         """The values that a read of a seam finds, doubles included."""

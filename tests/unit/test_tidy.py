@@ -55,7 +55,6 @@ LONG_MODULES = {
     "gateway/pinning.py": 700,
     "gateway/service.py": 450,
     "gateway/tables.py": 350,
-    "planners/seam.py": 550,
     "sql/errors.py": 550,
     "sql/functions.py": 900,
     "sql/parse.py": 550,

@@ -15,7 +15,7 @@ import pytest
 
 from seamline.connectors.base import Offsets
 from seamline.gateway.tokens import LENGTH_MAX, TokenSigner, kept_secret, session
-from seamline.planners.seam import TokenSeam
+from seamline.planners.history import TokenSeam
 from seamline.sql.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
 
 SEAM = TokenSeam(

@@ -19,8 +19,10 @@ from seamline.connectors.base import (
     TableSchema,
     TableState,
 )
+from seamline.planners import history
 from seamline.planners import seam as seams
-from seamline.planners.seam import ColdSide, Seam, TokenSeam
+from seamline.planners.history import TokenSeam
+from seamline.planners.seam import ColdSide, Seam
 from seamline.sql.errors import (
     HISTORY_CHANGED,
     LOG_TRIMMED,
@@ -216,14 +218,14 @@ LATER = ColdSide(9, boundary(snapshot_id=9, next=Offsets({0: 40, 1: 40})))
 
 def repeat(log: LogBounds, *sides: ColdSide, state: TableState = STATE, **changes: Any) -> Seam:
     token = dataclasses.replace(TOKEN, **changes)
-    return seams.repeat(state, token, sides, log, cluster="default")
+    return history.repeat(state, token, sides, log, cluster="default")
 
 
 def test_a_token_remembers_what_it_needs_to_place_the_same_seam() -> None:
     first = placed(boundary(), bounds())
-    token = seams.remember(first)
+    token = history.remember(first)
     log = bounds(end={0: 99, 1: 99})
-    assert seams.repeat(STATE, token, [OWN], log, cluster="default") == first
+    assert history.repeat(STATE, token, [OWN], log, cluster="default") == first
 
 
 @pytest.mark.parametrize(
@@ -272,23 +274,23 @@ def test_trimming_what_the_snapshot_holds_does_not_expire_the_token() -> None:
 
 def test_a_plain_table_is_repeated_by_its_snapshot() -> None:
     kept = dataclasses.replace(STATE, snapshots={7: Snapshot(7, None, 0, "append", {})})
-    assert seams.repeat_cold(kept, TOKEN) == seams.cold_only(kept, 7, schema_id=1)
-    refused(TOKEN_EXPIRED, lambda: seams.repeat_cold(STATE, TOKEN))
+    assert history.repeat_cold(kept, TOKEN) == seams.cold_only(kept, 7, schema_id=1)
+    refused(TOKEN_EXPIRED, lambda: history.repeat_cold(STATE, TOKEN))
     other = dataclasses.replace(kept, uuid="table-2")
-    refused(HISTORY_CHANGED, lambda: seams.repeat_cold(other, TOKEN))
+    refused(HISTORY_CHANGED, lambda: history.repeat_cold(other, TOKEN))
 
 
 def test_a_topic_is_repeated_from_where_it_was_read() -> None:
     first = seams.hot_only(("default", "bids"), bounds(), cluster="default")
-    token = seams.remember(first)
+    token = history.remember(first)
 
     def again(log: LogBounds) -> Seam:
-        return seams.repeat_topic(first.table, token, log, cluster="default")
+        return history.repeat_topic(first.table, token, log, cluster="default")
 
     assert again(bounds(end={0: 99, 1: 99})) == first
     empty = dataclasses.replace(token, boundary=Offsets({0: 0, 1: 20}))
     trimmed = bounds(start={0: 0, 1: 25}, end={0: 15, 1: 30})
-    seam = seams.repeat_topic(first.table, empty, trimmed, cluster="default")
+    seam = history.repeat_topic(first.table, empty, trimmed, cluster="default")
     assert seam.hot_ranges == (OffsetRange(0, 0, 15),)
     refused(TOKEN_EXPIRED, lambda: again(bounds(start={0: 1, 1: 5})))
     refused(HISTORY_CHANGED, lambda: again(bounds(end={0: 14, 1: 20})))
@@ -301,7 +303,7 @@ PAST = dataclasses.replace(STATE, snapshots={7: Snapshot(7, None, 0, "append", {
 
 
 def travel(ends: dict[int, int], log: LogBounds, *sides: ColdSide) -> Seam:
-    return seams.travel(PAST, sides, Offsets(ends), log, cluster="default", as_of="then")
+    return history.travel(PAST, sides, Offsets(ends), log, cluster="default", as_of="then")
 
 
 def test_a_moment_is_the_snapshot_of_then_and_the_log_up_to_then() -> None:
@@ -343,28 +345,28 @@ def seen(snapshot_id: int) -> TokenSeam:
 
 def test_a_session_goes_on_along_its_line() -> None:
     now = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
-    seams.check_not_rolled_back(line(None, 1, 2), now, seen(1))
+    history.check_not_rolled_back(line(None, 1, 2), now, seen(1))
 
 
 def test_a_session_on_a_line_that_was_left_is_told() -> None:
     now = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
-    refused(HISTORY_CHANGED, lambda: seams.check_not_rolled_back(line(None, 1, 1), now, seen(2)))
+    refused(HISTORY_CHANGED, lambda: history.check_not_rolled_back(line(None, 1, 1), now, seen(2)))
 
 
 def test_a_session_whose_snapshot_expired_is_told_by_the_boundary() -> None:
     gone = line(None, 1, 2)
     expired = dataclasses.replace(gone, snapshots={3: gone.snapshots[3]})
     now = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
-    seams.check_not_rolled_back(expired, now, seen(1))
+    history.check_not_rolled_back(expired, now, seen(1))
     behind = dataclasses.replace(now, boundary=Offsets({0: 9, 1: 20}))
-    refused(HISTORY_CHANGED, lambda: seams.check_not_rolled_back(expired, behind, seen(1)))
+    refused(HISTORY_CHANGED, lambda: history.check_not_rolled_back(expired, behind, seen(1)))
 
 
 def test_a_session_whose_snapshot_expired_after_it_was_left_is_told() -> None:
     whole = dataclasses.replace(line(None, 1, 1), current_snapshot_id=1)
     left = dataclasses.replace(whole, snapshots={1: whole.snapshots[1]})
     now = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=1)
-    refused(HISTORY_CHANGED, lambda: seams.check_not_rolled_back(left, now, seen(3)))
+    refused(HISTORY_CHANGED, lambda: history.check_not_rolled_back(left, now, seen(3)))
 
 
 def test_a_session_that_saw_a_foreign_change_must_find_it() -> None:
@@ -373,11 +375,11 @@ def test_a_session_that_saw_a_foreign_change_must_find_it() -> None:
     now = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
     before = dataclasses.replace(seen(1), foreign_change_id=1)
     same, other = (dataclasses.replace(now, foreign_change_id=change) for change in (1, 3))
-    seams.check_not_rolled_back(expired, same, before)
-    seams.check_not_rolled_back(expired, other, seen(1))
-    refused(HISTORY_CHANGED, lambda: seams.check_not_rolled_back(expired, other, before))
+    history.check_not_rolled_back(expired, same, before)
+    history.check_not_rolled_back(expired, other, seen(1))
+    refused(HISTORY_CHANGED, lambda: history.check_not_rolled_back(expired, other, before))
     parent = dataclasses.replace(before, snapshot_id=2)
-    seams.check_not_rolled_back(expired, other, parent)
+    history.check_not_rolled_back(expired, other, parent)
 
 
 @pytest.mark.parametrize(

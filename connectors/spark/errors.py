@@ -1,0 +1,95 @@
+"""Spark's failures under names of ours, whatever class and text they come as."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+
+from seamline.connectors.base import Deadline
+from seamline.sql.errors import (
+    COLD_FILE_INVALID,
+    COLD_FILE_MISSING,
+    COMMIT_CONFLICT,
+    DIVISION_BY_ZERO,
+    ERRORS,
+    INVALID_CAST,
+    LOG_TRIMMED,
+    NOT_SUPPORTED,
+    NUMERIC_OVERFLOW,
+    SNAPSHOT_GONE,
+    SPARK_FAILED,
+    SPARK_UNAVAILABLE,
+    SUBQUERY_MULTIPLE_ROWS,
+    ErrorCode,
+    SeamlineError,
+)
+
+_RAISED_BY_US = re.compile(
+    r"(?:\[USER_RAISED_EXCEPTION\] |SeamlineError: )([A-Z]+(?:_[A-Z]+)+)(?:: ([^\n]*))?"
+)
+_MESSAGES = {"DIVISION_BY_ZERO": "a divisor is zero"}
+_CONDITIONS: Mapping[str, ErrorCode] = {
+    "DIVIDE_BY_ZERO": DIVISION_BY_ZERO,
+    "ARITHMETIC_OVERFLOW": NUMERIC_OVERFLOW,
+    "NUMERIC_VALUE_OUT_OF_RANGE": NUMERIC_OVERFLOW,
+    "CAST_OVERFLOW": NUMERIC_OVERFLOW,
+    "BINARY_ARITHMETIC_OVERFLOW": NUMERIC_OVERFLOW,
+    "CAST_INVALID_INPUT": INVALID_CAST,
+    "SCALAR_SUBQUERY_TOO_MANY_ROWS": SUBQUERY_MULTIPLE_ROWS,
+    "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY": NOT_SUPPORTED,
+    "KAFKA_DATA_LOSS": LOG_TRIMMED,
+}
+_BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
+    ("Found conflicting files", COMMIT_CONFLICT),
+    ("CommitFailedException", COMMIT_CONFLICT),
+    ("could not be found in the latest snapshot", COMMIT_CONFLICT),
+    ("Missing required files to delete", COMMIT_CONFLICT),
+    ("Cannot determine history between starting snapshot", COMMIT_CONFLICT),
+    ("Cannot find snapshot", SNAPSHOT_GONE),
+    ("NotFoundException", COLD_FILE_MISSING),
+    ("FileNotFoundException", COLD_FILE_MISSING),
+    ("does not exist", COLD_FILE_MISSING),
+    ("not a Parquet file", COLD_FILE_INVALID),
+    ("StatusCode.UNAVAILABLE", SPARK_UNAVAILABLE),
+    ("failed to connect", SPARK_UNAVAILABLE),
+    ("some data may have been lost", LOG_TRIMMED),
+)
+
+
+@contextlib.contextmanager
+def named_errors(deadline: Deadline) -> Iterator[None]:
+    """Gives what fails inside a name of ours: the deadline's own, if it is over, else Spark's."""
+    try:
+        yield
+    except SeamlineError:
+        raise
+    except ImportError:
+        raise
+    except Exception as error:
+        deadline.check()
+        raise named_error(error) from error
+
+
+def named_error(error: Exception) -> SeamlineError:
+    """The error of ours for one of Spark's, whatever class it comes as."""
+    text = str(error)
+    condition = _condition(error)
+    code = _CONDITIONS.get(condition.split(".")[0])
+    ours = _RAISED_BY_US.search(text)
+    if code is None and ours is not None and ours[1] in ERRORS:
+        message = (ours[2] or "").split(" SQLSTATE")[0].strip()
+        return SeamlineError(ERRORS[ours[1]], message or _MESSAGES.get(ours[1], ours[1]))
+    if code is None:
+        code = next((c for part, c in _BY_TEXT if part in text), SPARK_FAILED)
+    if condition == "RETRIES_EXCEEDED":
+        return SeamlineError(SPARK_UNAVAILABLE, "the Spark server does not answer")
+    if code is DIVISION_BY_ZERO:
+        return SeamlineError(code, _MESSAGES[code.name])
+    message = re.sub(r"\s+", " ", text.split("\n\nJVM stacktrace", 1)[0])
+    return SeamlineError(code, message[:500])
+
+
+def _condition(error: Exception) -> str:
+    getter = getattr(error, "getCondition", None)
+    return str(getter() or "") if getter is not None else ""
