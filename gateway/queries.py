@@ -7,6 +7,7 @@ read afresh and planned again; a few times, then the error stands.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from seamline.gateway.batches import Batches
 from seamline.gateway.connections import Sources
 from seamline.gateway.executor import Execution, Executor
 from seamline.gateway.freshness import LATEST, Freshness
+from seamline.gateway.leases import Lease, Leases
 from seamline.gateway.names import Session
 from seamline.gateway.pinning import Pinned, Pinner
 from seamline.gateway.tokens import NOTHING, After
@@ -106,6 +108,7 @@ class Running:
     execution: Execution
     batches: Batches
     retries: int
+    lease: Lease
 
 
 class Pins(Protocol):
@@ -142,6 +145,7 @@ class Queries:
         limits: What is large.
         pinner: Pins tables; the one over `connections` when left out.
         qualify: Binds statements.
+        leases: Keeps what Spark reads from expiring; nothing does when left out.
     """
 
     def __init__(
@@ -152,12 +156,14 @@ class Queries:
         *,
         pinner: Pins | None = None,
         qualify: Qualify = qualify,
+        leases: Leases | None = None,
     ) -> None:
         self._connections = connections
         self._pinner = pinner or Pinner(connections, executor.tails)
         self._executor = executor
         self._limits = limits
         self._qualify = qualify
+        self._leases = leases
 
     def plan(self, request: QueryRequest, deadline: Deadline) -> Planned:
         """Pins the tables and plans the query.
@@ -220,18 +226,27 @@ class Queries:
                 plan = self.plan(request, deadline)
                 planned(plan)
                 try:
-                    execution = self._executor.start(plan.plan, plan.pinned, deadline)
+                    return self._run(plan, attempt, deadline)
                 except SeamlineError as error:
                     plan = self._on_spark(plan, request, error)
-                    planned(plan)
-                    execution = self._executor.start(plan.plan, plan.pinned, deadline)
-                return Running(plan, execution, Batches(execution.stream), attempt)
+                planned(plan)
+                return self._run(plan, attempt, deadline)
             except SeamlineError as error:
                 last = attempt == ATTEMPTS_MAX - 1
                 if not may_have_gone_stale(error) or last:
                     raise
                 deadline.check()
         raise AssertionError("the last attempt returns or raises")
+
+    def _run(self, planned: Planned, retries: int, deadline: Deadline) -> Running:
+        with contextlib.ExitStack() as held:
+            lease = self._leases.take(planned.plan, deadline) if self._leases else Lease()
+            held.callback(lease.release)
+            execution = self._executor.start(planned.plan, planned.pinned, deadline)
+            held.callback(execution.stream.close)
+            stream = dataclasses.replace(execution.stream, close=held.pop_all().close)
+        batches = Batches(stream)
+        return Running(planned, execution, batches, retries, lease)
 
     def _on_spark(self, plan: Planned, request: QueryRequest, error: SeamlineError) -> Planned:
         """The same plan, at the same offsets, for Spark, when a tail could not be held here.

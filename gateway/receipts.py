@@ -14,6 +14,7 @@ from typing import Any
 from seamline.connectors.kafka.tail import Tail
 from seamline.gateway.config import Config
 from seamline.gateway.freshness import Freshness
+from seamline.gateway.leases import Held, Pin
 from seamline.gateway.pinning import Pinned
 from seamline.planners.physical import PhysicalPlan
 from seamline.planners.seam import Seam
@@ -28,6 +29,7 @@ def receipt(
     token: str,
     session: str,
     retries: int,
+    held: Mapping[Pin, Held],
 ) -> dict[str, Any]:
     """The receipt of a statement.
 
@@ -39,6 +41,7 @@ def receipt(
         token: Repeats the read.
         session: Passed on as `after`, keeps later reads from falling behind this one.
         retries: How often the tables had to be pinned again before the first row.
+        held: What came of keeping snapshots from expiring, where that was tried.
     """
     return {
         "engine": plan.route.engine,
@@ -50,7 +53,7 @@ def receipt(
         "rows_hot": sum(tail.records for tail in tails.values()),
         "bytes_cold": plan.estimate.cold_bytes,
         "bytes_hot": sum(tail.size_bytes for tail in tails.values()),
-        "tables": [_table(plan, seam, tails.get(seam.key)) for seam in plan.seams],
+        "tables": [_table(plan, seam, tails.get(seam.key), held) for seam in plan.seams],
         "token": token,
         "session": session,
     }
@@ -80,10 +83,13 @@ def placed(pinned: Pinned, token: str, config: Config) -> dict[str, Any]:
     }
 
 
-def _table(plan: PhysicalPlan, seam: Seam, tail: Tail | None) -> dict[str, Any]:
+def _table(
+    plan: PhysicalPlan, seam: Seam, tail: Tail | None, held: Mapping[Pin, Held]
+) -> dict[str, Any]:
     scans = [scan for scan in plan.logical.scans if scan.seam.key == seam.key]
     cold = [plan.cold[scan.scan_id] for scan in scans if scan.scan_id in plan.cold]
     read = plan.tails.get(seam.key)
+    lease = held.get((seam.table, seam.snapshot_id or 0), Held())
     return {
         "table": list(seam.table),
         "as_of": seam.as_of or None,
@@ -103,6 +109,8 @@ def _table(plan: PhysicalPlan, seam: Seam, tail: Tail | None) -> dict[str, Any]:
         "skipped_cold": seam.skipped,
         "skipped_hot": tail.skipped if tail is not None else 0,
         "tail": _origin(tail) if tail is not None else None,
+        "lease": lease.tag,
+        "lease_problem": lease.problem,
     }
 
 

@@ -29,6 +29,7 @@ from seamline.gateway.config import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.executor import Executor
+from seamline.gateway.leases import Leases
 from seamline.gateway.live.catalog import LiveCatalog
 from seamline.gateway.live.holds import SessionTokens
 from seamline.gateway.live.planning import Planning
@@ -117,6 +118,7 @@ class Service:
                 spark=SPARK in engines,
             ),
             pinner=pinner,
+            leases=Leases(self.connections),
         )
         self._commands = Commands(self.connections)
         self._runners = concurrent.futures.ThreadPoolExecutor(
@@ -350,6 +352,7 @@ class Service:
                 statement.principal,
             ),
             retries=running.retries,
+            held=running.lease.held,
         )
 
     def _write_batches(self, statement: Statement, running: Running) -> None:

@@ -1,0 +1,188 @@
+"""A long query's snapshot outlives expiry, and nothing is left of that.
+
+Method: a Spark query that takes seconds runs while its snapshot is replaced, expired and its files
+are removed; its rows must be those of the moment it began. Gateways that may not write, and one
+that never came to giving its lease back, are there as well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import pathlib
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from support.checker import finished
+from support.gateway import Gateway, statement_rows
+from support.stack import Stack
+from support.waiting import wait_until
+
+from seamline.connectors.iceberg import commits
+from seamline.connectors.spark.maintenance import maintain
+from seamline.gateway.deadline import StatementDeadline
+from seamline.gateway.leases import TAG_PREFIX, Leases
+from seamline.gateway.statements import FINAL, StatementRequest
+from seamline.sql.errors import COMMIT_CONFLICT, SeamlineError
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+COLUMNS = "id bigint, text varchar"
+ROWS = 2000
+
+
+@pytest.fixture
+def table(stack: Stack, name: str) -> str:
+    """A table with a snapshot of so many rows and a short tail."""
+    stack.create_topic(name, 1)
+    stack.create_table(name, COLUMNS)
+    stack.produce(name, [{"id": i, "text": "cold"} for i in range(ROWS)])
+    stack.tier(name)
+    stack.produce(name, [{"id": i, "text": "hot"} for i in range(ROWS, ROWS + 10)])
+    return name
+
+
+def slow(name: str) -> str:
+    """A query that reads the table twice, the second time when the first has long begun."""
+    return (
+        f"SELECT count(*), sum(a.id) FROM {name} a JOIN {name} b ON a.id < b.id + 0"
+        f" WHERE (SELECT max(id) FROM {name}) > 0"
+    )
+
+
+def leases(stack: Stack, name: str) -> list[str]:
+    return [ref for ref in stack.load(name).state.refs if ref.startswith(TAG_PREFIX)]
+
+
+def replace_and_expire(stack: Stack, name: str) -> None:
+    """Rewrites every row, and expires every snapshot that nothing protects."""
+    stack.spark.sql(f"UPDATE lake.default.{name} SET text = 'changed'").collect()
+    maintain(
+        stack.spark,
+        stack.connections.catalog("lake"),
+        ("default", name),
+        compact=True,
+        rewrite_manifests=True,
+        expire_older_than=datetime.datetime.now(datetime.UTC),
+        retain_last=1,
+        report=lambda _: None,
+    )
+
+
+def test_expiry_waits_for_a_running_query(stack: Stack, gateway: Gateway, table: str) -> None:
+    before = stack.load(table).state.current_snapshot_id
+    files = stack.data_files(table)
+    expected = gateway.rows(slow(table), "duckdb")
+    statement = gateway.service.submit(StatementRequest(slow(table), engine="spark"), "tests")
+    wait_until(lambda: leases(stack, table) or statement.state in FINAL, what="a lease")
+    assert statement.state not in FINAL
+    assert len(leases(stack, table)) == 1
+    replace_and_expire(stack, table)
+    while_running = statement.state not in FINAL
+    statement.wait(300)
+    assert statement_rows(finished(statement)) == expected
+    receipt = statement.receipt["tables"][0]
+    assert (receipt["snapshot_id"], receipt["lease_problem"]) == (before, None)
+    assert receipt["lease"].startswith(TAG_PREFIX)
+    assert while_running or stack.data_files(table) >= files
+    assert leases(stack, table) == []
+    replace_and_expire(stack, table)
+    state = stack.load(table).state
+    assert before not in state.snapshots
+    assert not stack.data_files(table) & files
+
+
+def test_small_reads_and_failed_ones_hold_nothing(
+    stack: Stack, gateway: Gateway, table: str
+) -> None:
+    location = stack.load(table).state.metadata_location
+    receipt = finished(gateway.statement(f"SELECT * FROM {table}", "duckdb")).receipt
+    assert receipt["tables"][0]["lease"] is None
+    assert stack.load(table).state.metadata_location == location, "nothing was committed"
+    failed = gateway.statement(f"SELECT 1 / (id - id) FROM {table}", "spark").error
+    assert failed is not None
+    assert failed.code.name == "DIVISION_BY_ZERO"
+    canceled = gateway.service.submit(StatementRequest(slow(table), engine="spark"), "tests")
+    wait_until(lambda: leases(stack, table), what="a lease")
+    canceled.cancel()
+    canceled.wait(60)
+    wait_until(lambda: not leases(stack, table), what="the lease to be given back")
+
+
+def test_what_a_killed_gateway_leaves_goes_with_the_next_expiry(stack: Stack, table: str) -> None:
+    """Its age counts from the snapshot's time, which lies before the lease was taken."""
+    state = stack.load(table).state
+    head = state.current_snapshot_id
+    deadline = StatementDeadline(600)
+    name = ("lake", "default", table)
+    Leases(stack.connections).hold([(name, head)], deadline)  # and never released
+    deadline.close()
+    commits.create_tag(stack.load(table), f"{TAG_PREFIX}old", head, 0)
+    (held,) = set(leases(stack, table)) - {f"{TAG_PREFIX}old"}
+    ref = stack.load(table).iceberg.metadata.refs[held]
+    age_ms = time.time() * 1000 - state.snapshots[head].timestamp_ms
+    assert 0 < (ref.max_ref_age_ms or 0) - age_ms <= 660_000
+    wait_until(lambda: time.time() * 1000 > state.snapshots[head].timestamp_ms + age_ms + 1000)
+    replace_and_expire(stack, table)
+    assert leases(stack, table) == [held]
+    assert head in stack.load(table).state.snapshots
+
+
+@pytest.fixture
+def reader(stack: Stack, tmp_path: pathlib.Path) -> Iterator[Gateway]:
+    """A gateway whose catalog takes no commits from it."""
+    lake = stack.config.catalogs["lake"]
+    path = stack.directory / "catalog.db"
+    read_only = dataclasses.replace(
+        lake,
+        uri=f"sqlite:///file:{path}?mode=ro&uri=true",
+        properties={**lake.properties, "init_catalog_tables": "false"},
+    )
+    gateway = Gateway(
+        dataclasses.replace(
+            stack.config,
+            catalogs={**stack.config.catalogs, "lake": read_only},
+            state_directory=str(tmp_path),
+        )
+    )
+    yield gateway
+    gateway.close()
+
+
+def test_without_the_right_to_write_the_receipt_says_so(
+    stack: Stack, reader: Gateway, table: str
+) -> None:
+    statement = finished(reader.statement(f"SELECT count(*) FROM {table}", "spark"))
+    assert statement_rows(statement) == [(ROWS + 10,)]
+    receipt = statement.receipt["tables"][0]
+    assert receipt["lease"] is None
+    assert "readonly" in receipt["lease_problem"]
+    assert leases(stack, table) == []
+
+
+def test_many_leases_and_commits_at_once(stack: Stack, gateway: Gateway, table: str) -> None:
+    sql = f"SELECT count(*), sum(id) FROM {table}"
+    expected = gateway.rows(sql, "duckdb")
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(gateway.rows(sql, "spark"))) for _ in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for number in range(5):
+        wait_until(functools.partial(_set, stack, table, {"note": str(number)}))
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 6
+    assert leases(stack, table) == []
+
+
+def _set(stack: Stack, name: str, properties: dict[str, str]) -> bool:
+    try:
+        commits.set_properties(stack.load(name), properties)
+    except SeamlineError as error:
+        assert error.code is COMMIT_CONFLICT
+        return False
+    return True
