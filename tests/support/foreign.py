@@ -1,4 +1,4 @@
-"""Equality deletes, as a foreign writer such as Flink leaves them: Spark and PyIceberg write none."""
+"""Equality deletes as a foreign writer, such as Flink, leaves them: Spark and PyIceberg do not."""
 
 from __future__ import annotations
 
