@@ -1,12 +1,13 @@
 """A long query's snapshot outlives expiry, and nothing is left of that.
 
-Method: a Spark query that takes seconds runs while its snapshot is replaced, expired and its files
-are removed; its rows must be those of the moment it began. Gateways that may not write, and one
-that never came to giving its lease back, are there as well.
+Method: a snapshot is held as a Spark query holds it, and meanwhile replaced, expired and its files
+removed: it must read as before. Gateways that may not write, and one that never came to giving its
+lease back, are there as well.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import functools
@@ -16,7 +17,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from support.checker import finished
+from support.checker import failure, finished, multiset
 from support.gateway import Gateway, statement_rows
 from support.stack import Stack
 from support.waiting import wait_until
@@ -25,8 +26,7 @@ from seamline.connectors.iceberg import commits
 from seamline.connectors.spark.maintenance import maintain
 from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.leases import TAG_PREFIX, Leases
-from seamline.gateway.statements import FINAL, StatementRequest
-from seamline.sql.errors import COMMIT_CONFLICT, SeamlineError
+from seamline.sql.errors import COMMIT_CONFLICT, TOKEN_EXPIRED, SeamlineError
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 COLUMNS = "id bigint, text varchar"
@@ -42,14 +42,6 @@ def table(stack: Stack, name: str) -> str:
     stack.tier(name)
     stack.produce(name, [{"id": i, "text": "hot"} for i in range(ROWS, ROWS + 10)])
     return name
-
-
-def slow(name: str) -> str:
-    """A query that reads the table twice, the second time when the first has long begun."""
-    return (
-        f"SELECT count(*), sum(a.id) FROM {name} a JOIN {name} b ON a.id < b.id + 0"
-        f" WHERE (SELECT max(id) FROM {name}) > 0"
-    )
 
 
 def leases(stack: Stack, name: str) -> list[str]:
@@ -71,27 +63,29 @@ def replace_and_expire(stack: Stack, name: str) -> None:
     )
 
 
-def test_expiry_waits_for_a_running_query(stack: Stack, gateway: Gateway, table: str) -> None:
-    before = stack.load(table).state.current_snapshot_id
-    files = stack.data_files(table)
-    expected = gateway.rows(slow(table), "duckdb")
-    statement = gateway.service.submit(StatementRequest(slow(table), engine="spark"), "tests")
-    wait_until(lambda: leases(stack, table) or statement.state in FINAL, what="a lease")
-    assert statement.state not in FINAL
-    assert len(leases(stack, table)) == 1
-    replace_and_expire(stack, table)
-    while_running = statement.state not in FINAL
-    statement.wait(300)
-    assert statement_rows(finished(statement)) == expected
-    receipt = statement.receipt["tables"][0]
-    assert (receipt["snapshot_id"], receipt["lease_problem"]) == (before, None)
+def test_what_is_held_does_not_expire(stack: Stack, gateway: Gateway, table: str) -> None:
+    sql = f"SELECT id, text FROM {table}"
+    first = finished(gateway.statement(sql, "spark"))
+    expected = multiset(statement_rows(first))
+    (receipt,) = first.receipt["tables"]
     assert receipt["lease"].startswith(TAG_PREFIX)
-    assert while_running or stack.data_files(table) >= files
+    assert receipt["lease_problem"] is None
+    assert leases(stack, table) == [], "it was given back when the statement ended"
+    files = stack.data_files(table)
+    pin = (("lake", "default", table), receipt["snapshot_id"])
+    with contextlib.closing(StatementDeadline(600)) as deadline:
+        lease = Leases(stack.connections).hold([pin], deadline)
+        replace_and_expire(stack, table)
+        assert stack.data_files(table) > files
+        for engine in ("spark", "duckdb"):
+            again = gateway.statement(sql, engine, token=first.receipt["token"])
+            assert multiset(statement_rows(finished(again))) == expected
+        lease.release()
     assert leases(stack, table) == []
     replace_and_expire(stack, table)
-    state = stack.load(table).state
-    assert before not in state.snapshots
+    assert receipt["snapshot_id"] not in stack.load(table).state.snapshots
     assert not stack.data_files(table) & files
+    assert failure(gateway, sql, token=first.receipt["token"]).code is TOKEN_EXPIRED
 
 
 def test_small_reads_and_failed_ones_hold_nothing(
@@ -104,11 +98,7 @@ def test_small_reads_and_failed_ones_hold_nothing(
     failed = gateway.statement(f"SELECT 1 / (id - id) FROM {table}", "spark").error
     assert failed is not None
     assert failed.code.name == "DIVISION_BY_ZERO"
-    canceled = gateway.service.submit(StatementRequest(slow(table), engine="spark"), "tests")
-    wait_until(lambda: leases(stack, table), what="a lease")
-    canceled.cancel()
-    canceled.wait(60)
-    wait_until(lambda: not leases(stack, table), what="the lease to be given back")
+    assert leases(stack, table) == []
 
 
 def test_what_a_killed_gateway_leaves_goes_with_the_next_expiry(stack: Stack, table: str) -> None:

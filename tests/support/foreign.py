@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import snapshot as commits
 from pyiceberg.typedef import Record
+from pyiceberg.types import IntegerType, ListType, StructType
 
 
 def delete_where_equal(table: Table, column: str, values: Sequence[Any]) -> None:
@@ -77,5 +78,20 @@ def _manifests_of_deletes() -> Iterator[None]:
         assert format_version == 2
         return _DeleteManifestWriter(*arguments, **named)
 
-    with mock.patch.object(commits, "write_manifest", write):
+    # the specification has field ids as int; PyIceberg writes long, which Java does not read
+    types = {v: _with_int_ids(type_) for v, type_ in manifest.DATA_FILE_TYPE.items()}
+    with (
+        mock.patch.object(commits, "write_manifest", write),
+        mock.patch.object(manifest, "DATA_FILE_TYPE", types),
+    ):
         yield
+
+
+def _with_int_ids(type_: StructType) -> StructType:
+    fields = [
+        field.model_copy(update={"field_type": ListType(136, IntegerType(), element_required=True)})
+        if field.name == "equality_ids"
+        else field
+        for field in type_.fields
+    ]
+    return StructType(*fields)
