@@ -1,8 +1,10 @@
-"""A broker that comes back is read again at once.
+"""A broker that comes back is read again at once, and not for what it was when it lost its log.
 
 Goal: after a restart of the broker, bounds of a topic are known as soon as it answers, from clients
-that knew its leaders before.
-Method: a stack of its own, whose broker is ended and started between two reads of the same client.
+that knew its leaders before. A log that came back shorter is never read on from the old boundary,
+also when it has grown past it again.
+Method: a stack of its own, whose broker is ended and started between two reads of the same client;
+meanwhile its files are as they were, or gone.
 """
 
 from __future__ import annotations
@@ -13,14 +15,19 @@ import time
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from support.gateway import Gateway
+from support.stack import Stack
 from support.waiting import wait_until
 
-from seamline.connectors.base import READ_COMMITTED
+from seamline.connectors.base import READ_COMMITTED, TopicBinding
+from seamline.connectors.iceberg import commits
+from seamline.connectors.iceberg.boundary import boundary_of
 from seamline.connectors.kafka.cluster import Cluster, ClusterConfig
 from seamline.connectors.kafka.log import KafkaLog
+from seamline.connectors.tiering import next_batch
 from seamline.gateway.deadline import no_deadline
 from seamline.gateway.local.stack import LocalStack
-from seamline.sql.errors import SeamlineError
+from seamline.sql.errors import LOG_TRUNCATED, SeamlineError
 
 
 def _check_fewer_partitions(admin: AdminClient, log: KafkaLog, old_id: str) -> None:
@@ -61,3 +68,35 @@ def test_leaders_are_looked_up_after_a_restart(tmp_path: pathlib.Path) -> None:
     finally:
         cluster.close()
         stack.down(lambda _: None)
+
+
+def _mark(stack: Stack, name: str) -> None:
+    """Moves the boundary to the log's end, as a batch without rows does."""
+    table = stack.load(name)
+    binding = TopicBinding.from_properties(table.state.properties)
+    assert binding is not None
+    before = boundary_of(table.state, table.state.current_snapshot_id)
+    batch = next_batch(table.state, binding, before, stack.bounds(name), records_max=1000)
+    assert batch is not None
+    commits.commit_mark(table, batch.boundary)
+
+
+@pytest.mark.integration
+def test_a_log_that_was_cut_is_not_read_on(tmp_path: pathlib.Path) -> None:
+    """pitfall: the boundary of a log that lost records, applied to what was written since."""
+    with (
+        contextlib.closing(Stack(tmp_path)) as stack,
+        contextlib.closing(Gateway(stack.config)) as gateway,
+    ):
+        stack.create_topic("t", 1)
+        stack.create_table("t", "id bigint")
+        stack.produce("t", [{"id": i} for i in range(20)])
+        _mark(stack, "t")
+        stack.produce("t", [{"id": i} for i in range(20, 25)])
+        assert gateway.rows("SELECT id FROM t ORDER BY id") == [(i,) for i in range(20, 25)]
+        stack.restart_broker(without_log_of="t")
+        for total in (5, 20, 40):  # below the boundary, at it, beyond
+            stack.produce("t", [{"id": -1}] * (total - stack.bounds("t").end[0]))
+            error = gateway.statement("SELECT id FROM t").error
+            assert error is not None, total
+            assert error.code is LOG_TRUNCATED, (total, error)

@@ -67,6 +67,19 @@ class Stack:
         self.connections.close()
         self._local.down(lambda _: None)
 
+    def restart_broker(self, *, without_log_of: str) -> None:
+        """Ends the broker, loses the records of a topic, and starts it again."""
+        self._local.down(lambda _: None)
+        segments = [
+            path
+            for path in self.directory.rglob(f"{without_log_of}-[0-9]*/*")
+            if path.name != "partition.metadata"
+        ]
+        assert segments
+        for path in segments:
+            path.unlink()
+        self._local.up(lambda _: None)
+
     def configured(self, flags: Mapping[str, str]) -> config.Config:
         """The stack's configuration with other values, by dotted path."""
         return config.load(self.file, environment={}, flags=flags).config

@@ -29,7 +29,8 @@ SEAM = TokenSeam(
     foreign_change_id=7,
 )
 COLD = TokenSeam(("lake", "default", "plain"), "u-2", None, 0, "", Offsets(), Offsets())
-SIGNER = TokenSigner("secret", 60)
+DAY_S = 86_400
+SIGNER = TokenSigner("secret", DAY_S)
 TOKEN = SIGNER.sign([SEAM, COLD], "ann")
 
 
@@ -41,7 +42,7 @@ def refused(token: str, principal: str = "ann", signer: TokenSigner = SIGNER) ->
 
 def test_a_token_is_read_as_it_was_signed() -> None:
     assert SIGNER.read(TOKEN, "ann") == (SEAM, COLD)
-    assert TokenSigner("secret", 60).read(TOKEN, "ann") == (SEAM, COLD), "by any gateway"
+    assert TokenSigner("secret", DAY_S).read(TOKEN, "ann") == (SEAM, COLD), "by any gateway"
 
 
 def test_it_belongs_to_whom_it_was_given() -> None:
@@ -49,7 +50,7 @@ def test_it_belongs_to_whom_it_was_given() -> None:
 
 
 def test_it_is_worth_nothing_elsewhere_or_too_late() -> None:
-    assert refused(TOKEN, signer=TokenSigner("other", 60)).code is INVALID_TOKEN
+    assert refused(TOKEN, signer=TokenSigner("other", DAY_S)).code is INVALID_TOKEN
     assert refused(TOKEN, signer=TokenSigner("secret", -1)).code is TOKEN_EXPIRED
 
 
