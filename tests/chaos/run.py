@@ -46,6 +46,13 @@ LANES: dict[str, dict[str, Fault]] = {
     **kafka_faults.LANES,
     **iceberg_faults.LANES,
 }
+
+_FIRST, _REST = (0.0, 0.25), (0.45, 1.0)
+WINDOWS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("broker", "tierer", "spark", "gateway", "restarts"), _FIRST),
+    **dict.fromkeys(("topics", "maintenance", "other engine"), _REST),
+}
+"""What ends processes comes first in a round, what needs them to work comes when they are back."""
 _ID_BLOCK = 10_000_000
 _CATCH_UP_S = 150.0
 _SHOW_S = 10.0
@@ -184,7 +191,8 @@ class Run:
     # --- The attack ----------------------------------------------------------------------------
 
     def _attack(self, clients: list[Reader | Writer]) -> None:
-        plan = schedule(self._seed, self._minutes, {n: list(f) for n, f in self._lanes.items()})
+        lanes = {name: list(faults) for name, faults in self._lanes.items()}
+        plan = schedule(self._seed, self._minutes, lanes, WINDOWS)
         started = time.monotonic()
         threads = [
             threading.Thread(target=self._follow_lane, args=(started, decisions), daemon=True)

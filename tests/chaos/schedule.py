@@ -2,7 +2,8 @@
 
 Faults lie in lanes. Within a lane one follows another, since they attack the same thing; lanes run
 beside each other. Every kind of a lane has the same share, in an order that the seed shuffles round
-by round, so that each is used often enough in any run.
+by round, so that each is used often enough. A lane may keep to a part of each round: what ends the
+processes that another lane needs leaves it the rest.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 USES_IN_TEN_MINUTES = 20
+WHOLE = (0.0, 1.0)
 _SPARE = 1.15
 
 
@@ -39,23 +41,45 @@ def wanted_uses(minutes: float) -> int:
 
 
 def schedule(
-    seed: int, minutes: float, lanes: Mapping[str, Sequence[str]]
+    seed: int,
+    minutes: float,
+    lanes: Mapping[str, Sequence[str]],
+    windows: Mapping[str, tuple[float, float]] | None = None,
 ) -> dict[str, list[Decision]]:
-    """The decisions of each lane, in order."""
+    """The decisions of each lane, in order.
+
+    Args:
+        seed: Of all of it.
+        minutes: How long it lasts.
+        lanes: Kinds by lane.
+        windows: The part of each round, from 0 to 1, that a lane keeps to; all of it if left out.
+    """
     return {
-        lane: _lane(random.Random(f"{seed}/{lane}"), minutes, lane, faults)
+        lane: _lane(
+            random.Random(f"{seed}/{lane}"), minutes, lane, faults, (windows or {}).get(lane, WHOLE)
+        )
         for lane, faults in lanes.items()
     }
 
 
 def _lane(
-    chance: random.Random, minutes: float, lane: str, faults: Sequence[str]
+    chance: random.Random,
+    minutes: float,
+    lane: str,
+    faults: Sequence[str],
+    window: tuple[float, float],
 ) -> list[Decision]:
-    order: list[str] = []
-    for _ in range(math.ceil(wanted_uses(minutes) * _SPARE)):
-        order += chance.sample(faults, len(faults))
-    gap_s = minutes * 60 / len(order)
+    rounds = math.ceil(wanted_uses(minutes) * _SPARE)
+    round_s = minutes * 60 / rounds
+    begin, end = window
+    gap_s = (end - begin) * round_s / len(faults)
     return [
-        Decision((number + chance.random()) * gap_s, lane, fault, chance.getrandbits(32))
-        for number, fault in enumerate(order)
+        Decision(
+            (number + begin) * round_s + (place + chance.random()) * gap_s,
+            lane,
+            fault,
+            chance.getrandbits(32),
+        )
+        for number in range(rounds)
+        for place, fault in enumerate(chance.sample(faults, len(faults)))
     ]

@@ -29,3 +29,13 @@ def test_every_kind_is_used_often_enough_and_in_time(minutes: float) -> None:
         assert min(used.values()) >= wanted_uses(minutes)
         assert all(0 <= decision.at_s < 60 * minutes for decision in decisions)
     assert wanted_uses(10) == 20
+
+
+def test_a_lane_keeps_to_its_part_of_each_round() -> None:
+    plan = schedule(1, 10, LANES, {"three": (0.5, 0.75)})
+    round_s = 600 / len(plan["one"])
+    assert {int(d.at_s / round_s) for d in plan["one"]} == set(range(len(plan["one"])))
+    for number, decision in enumerate(plan["three"]):
+        rounds, within = divmod(decision.at_s, round_s)
+        assert rounds == number // 3
+        assert 0.5 <= within / round_s <= 0.75
