@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from seamline.connectors.base import READ_COMMITTED
 from seamline.sql.errors import (
+    DEADLINE_EXCEEDED,
     KAFKA_UNAVAILABLE,
     LOG_TRIMMED,
     LOG_TRUNCATED,
@@ -74,6 +75,22 @@ class Cluster:
             if self._admin is None:
                 self._admin = AdminClient(self.config.client_properties())
             return self._admin
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[AdminClient]:
+        """The admin client, for one request; one that was asked in vain is let go.
+
+        It may have looked who leads the cluster while nobody did, and then never looks again.
+        """
+        admin = self.admin
+        try:
+            yield admin
+        except SeamlineError as error:
+            if error.code in (KAFKA_UNAVAILABLE, DEADLINE_EXCEEDED):
+                with self._lock:
+                    if self._admin is admin:
+                        self._admin = None
+            raise
 
     @contextlib.contextmanager
     def consumer(self, isolation: str = READ_COMMITTED) -> Iterator[Consumer]:

@@ -220,12 +220,11 @@ class KafkaLog:
         return futures
 
     def _describe(self, topics: Sequence[str], deadline: Deadline) -> dict[str, Any]:
-        futures = self._cluster.admin.describe_topics(
-            TopicCollection(list(topics)), request_timeout=seconds(deadline)
-        )
-        return {
-            topic: result(future, f"topic {topic}", deadline) for topic, future in futures.items()
-        }
+        with self._cluster.asking() as admin:
+            futures = admin.describe_topics(
+                TopicCollection(list(topics)), request_timeout=seconds(deadline)
+            )
+            return {t: result(future, f"topic {t}", deadline) for t, future in futures.items()}
 
     def _refresh_leaders(self) -> None:
         """Lets the client look up the leaders; of all topics, as asking for one may create it."""
