@@ -1,6 +1,6 @@
 """A group-by over cold and hot rows over HTTP, against DuckDB over one Parquet of all rows.
 
-Also prints the gateway's greatest memory over the whole run.
+Also prints where the time of each query goes, and the gateway's greatest memory over the run.
 
     python benchmarks/group_by.py [--cold 5000000] [--hot 300000]
 """
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import pathlib
+import statistics
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import duckdb
-from harness import Comparison, compare, report, write
+from harness import REPEATS, Comparison, compare, report, timed, verdict_of, write
 from stand import Stand, say, stand
 
 import seamline
@@ -28,16 +30,6 @@ QUERIES = {
 }
 GOAL = 1.5
 MEMORY_GOAL_BYTES = 1536 << 20
-
-
-def peak_bytes(running: Stand) -> int:
-    """The greatest resident memory any of the gateway's processes has had."""
-    found = 0
-    for process in running.gateway_processes:
-        for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                found = max(found, int(line.split()[1]) * 1024)
-    return found
 
 
 def main() -> None:
@@ -61,9 +53,14 @@ def main() -> None:
                 measure(running, connection, engine, name, sql, chosen)
                 for name, sql in QUERIES.items()
             ]
-        memory = peak_bytes(running)
+            stages = [profile(running, connection, engine, name) for name in QUERIES]
+        memory = running.gateway.peak_bytes()
     report(comparisons, "group_by")
-    verdict = "met" if memory <= MEMORY_GOAL_BYTES else "**missed**"
+    head = "| where the time goes | " + " | ".join(STAGES) + " |\n" + "|---" * 5 + "|"
+    lines = "\n".join([head, *(line for line, _ in stages)])
+    print(lines)
+    write("group_by_profile", {"seconds": [body for _, body in stages]}, lines)
+    verdict = verdict_of(memory <= MEMORY_GOAL_BYTES)
     line = (
         f"gateway's memory at most {memory / 2**30:.2f} GiB over {chosen.hot:,} hot and "
         f"{chosen.cold:,} cold rows (goal 1.5 GiB: {verdict})"
@@ -87,9 +84,36 @@ def measure(
         lambda: connection.execute(sql, engine="duckdb").fetchall(),
         lambda: engine.execute(sql).fetchall(),
         goal=GOAL,
-        processes=running.gateway_processes,
+        processes=running.gateway.processes,
         notes={"sql": sql, "cold": chosen.cold, "hot": chosen.hot},
     )
+
+
+STAGES = (
+    "a statement without a table",
+    "its plan (EXPLAIN)",
+    "DuckDB alone over the cold files as they lie",
+    "the whole statement",
+)
+
+
+def profile(
+    running: Stand, connection: seamline.Connection, engine: Any, name: str
+) -> tuple[str, dict[str, Any]]:
+    """Medians of a statement's parts, each run by itself; the rest is the tail and handing over."""
+    sql = QUERIES[name]
+    files = sorted(map(str, running.directory.glob("warehouse/**/bids/data/**/*.parquet")))
+    listed = ", ".join(f"'{file}'" for file in files)
+    alone = sql.replace("FROM bids", f"FROM read_parquet([{listed}])")
+    sides: tuple[Callable[[], Any], ...] = (
+        lambda: connection.execute("SELECT 1").fetchall(),
+        lambda: connection.execute(f"EXPLAIN {sql}").fetchall(),
+        lambda: engine.execute(alone).fetchall(),
+        lambda: connection.execute(sql, engine="duckdb").fetchall(),
+    )
+    times = [statistics.median(timed(side)[0] for _ in range(REPEATS)) for side in sides]
+    cells = " | ".join(f"{seconds * 1000:.1f} ms" for seconds in times)
+    return f"| {name} | {cells} |", {"query": name, **dict(zip(STAGES, times, strict=True))}
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def compare(
     for number in range(repeats):
         sides = [("ours", ours), ("theirs", theirs)]
         for label, side in sides if number % 2 == 0 else reversed(sides):
-            times[label].append(_timed(side, processes))
+            times[label].append(timed(side, processes))
     found = {
         label: Timing([wall for wall, _ in pairs], [cpu for _, cpu in pairs])
         for label, pairs in times.items()
@@ -120,7 +120,7 @@ def report(comparisons: Sequence[Comparison], file: str) -> None:
         "|---|---|---|---|---|---|---|",
     ]
     for c in comparisons:
-        verdict = "met" if c.ratio <= c.goal else "**missed**"
+        verdict = verdict_of(c.ratio <= c.goal)
         lines.append(
             f"| {c.name} | {_text(c.ours)} | {_text(c.theirs)} | {c.ratio:.2f} "
             f"| ≤ {c.goal:g} {verdict} | {statistics.median(c.ours.cpu_s):.3f} s "
@@ -137,6 +137,11 @@ def report(comparisons: Sequence[Comparison], file: str) -> None:
     write(file, body, "\n".join(lines))
 
 
+def verdict_of(is_met: bool) -> str:
+    """How tables say whether a goal is met."""
+    return "met" if is_met else "**missed**"
+
+
 def write(file: str, body: dict[str, Any], text: str) -> None:
     """Writes figures to `results/FILE.json` and `.md`."""
     RESULTS.mkdir(exist_ok=True)
@@ -149,7 +154,13 @@ def _text(timing: Timing) -> str:
     return f"{timing.median_s:.3f} s ({low:.3f} to {high:.3f})"
 
 
-def _timed(side: Side, processes: Sequence[int]) -> tuple[float, float]:
+def timed(side: Side, processes: Sequence[int] = ()) -> tuple[float, float]:
+    """Seconds that a side takes, by the clock and of processor time.
+
+    Args:
+        side: The work.
+        processes: Other processes whose processor time counts to it.
+    """
     cpu, started = _cpu_s(processes), time.perf_counter()
     side()
     return time.perf_counter() - started, _cpu_s(processes) - cpu

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import duckdb
 import pyarrow as pa
@@ -38,61 +38,120 @@ FROM range({start}, {end}) AS r(i)
 """
 
 
+class Server:
+    """A gateway's processes.
+
+    Args:
+        environment: Variables it is started with.
+        log: Takes its output.
+
+    Attributes:
+        url: Its address.
+    """
+
+    def __init__(self, environment: Mapping[str, str], log: pathlib.Path) -> None:
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "seamline.cli", "serve", "--port", str(port)],
+                env=dict(environment),
+                stdout=output,
+                stderr=output,
+            )
+        self._wait()
+
+    @property
+    def processes(self) -> list[int]:
+        """Their ids."""
+        found = subprocess.run(
+            ["pgrep", "-P", str(self._process.pid)], capture_output=True, text=True, check=False
+        )
+        return [self._process.pid, *(int(line) for line in found.stdout.split())]
+
+    def peak_bytes(self) -> int:
+        """The greatest resident memory any of them has had."""
+        found = 0
+        for process in self.processes:
+            for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    found = max(found, int(line.split()[1]) * 1024)
+        return found
+
+    def close(self) -> None:
+        """Ends them."""
+        self._process.terminate()
+        self._process.wait(60)
+
+    def _wait(self) -> None:
+        ends_at = time.monotonic() + _WAIT_S
+        while True:
+            try:
+                with seamline.connect(self.url) as connection:
+                    connection.execute("SELECT 1")
+                    return
+            except seamline.OperationalError:
+                if time.monotonic() > ends_at or self._process.poll() is not None:
+                    raise
+
+
 class Stand:
-    """A running stack with a table `bids`.
+    """A running stack with a table `bids`, and a gateway over it.
 
     Attributes:
         directory: Where all of it is.
         producer: Knows every bid that was produced.
-        gateway: The gateway's process.
+        gateway: The gateway.
         url: Its address.
     """
 
-    def __init__(self, directory: pathlib.Path) -> None:
+    def __init__(self, directory: pathlib.Path, settings: Mapping[str, str]) -> None:
         self.directory = directory
         self._stack = LocalStack(directory)
         status = self._stack.up(say)
         assert status.bootstrap_servers is not None
         self.bootstrap_servers = status.bootstrap_servers
-        self._environment = {**os.environ, "SEAMLINE_CONFIG": str(status.config_file)}
-        self.producer = BidProducer(self.bootstrap_servers, "bids")
+        self._environment = {
+            **os.environ,
+            "SEAMLINE_CONFIG": str(status.config_file),
+            **settings,
+        }
+        self.producer = self.producer_of("bids")
         key = ("--key", "auction", "--key-partitioner", "murmur2")
         self.create("bids", bids.BIDS_COLUMNS, *key, partitions=bids.PARTITIONS)
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        with (directory / "serve.log").open("wb") as log:
-            self.gateway = subprocess.Popen(
-                [sys.executable, "-m", "seamline.cli", "serve", "--port", str(port)],
-                env=self._environment,
-                stdout=log,
-                stderr=log,
-            )
-        self._wait_for_gateway()
+        self.gateway = Server(self._environment, directory / "serve.log")
+        self.url = self.gateway.url
 
-    @property
-    def gateway_processes(self) -> list[int]:
-        """The gateway's processes."""
-        found = subprocess.run(
-            ["pgrep", "-P", str(self.gateway.pid)], capture_output=True, text=True, check=False
-        )
-        return [self.gateway.pid, *(int(line) for line in found.stdout.split())]
+    @contextlib.contextmanager
+    def serve(self, name: str, settings: Mapping[str, str]) -> Iterator[Server]:
+        """Another gateway over the same stack, with settings and a state of its own."""
+        state = {"SEAMLINE_STATE_DIRECTORY": str(self.directory / name)}
+        server = Server({**self._environment, **state, **settings}, self.directory / f"{name}.log")
+        try:
+            yield server
+        finally:
+            server.close()
 
     def fill(self, cold: int, hot: int) -> None:
         """Puts cold rows into the table as a foreign writer would, and hot ones into the log."""
+        self.fill_table("bids", cold)
+        self.produce(hot)
+
+    def fill_table(self, name: str, count: int) -> None:
+        """Appends bids to a table of the catalog, always the same in the same files."""
         loaded = load(pathlib.Path(self._environment["SEAMLINE_CONFIG"]), environment={}).config
         connections = Connections(loaded)
-        table = connections.catalog("lake").load(("default", "bids")).iceberg
+        table = connections.catalog("lake").load(("default", name)).iceberg
         schema = table.schema().as_arrow()
-        for start in range(0, cold, _ROWS_A_FILE):
-            count = min(_ROWS_A_FILE, cold - start)
-            rows = duckdb.sql(_BIDS.format(start=start, end=start + count)).to_arrow_table()
+        for start in range(0, count, _ROWS_A_FILE):
+            end = min(start + _ROWS_A_FILE, count)
+            rows = duckdb.sql(_BIDS.format(start=start, end=end)).to_arrow_table()
             missing = [f for f in schema if f.name not in rows.column_names]
             for field in missing:
-                rows = rows.append_column(field, pa.nulls(count, field.type))
+                rows = rows.append_column(field, pa.nulls(len(rows), field.type))
             table.append(rows.select(schema.names).cast(schema))
-            say(f"appended {start + count:,} cold bids")
+            say(f"appended {end:,} cold bids to {name}")
         connections.close()
-        self.produce(hot)
 
     def run(self, *arguments: str) -> None:
         """Runs a command of ours to its end."""
@@ -107,9 +166,12 @@ class Stand:
 
     def close(self) -> None:
         """Ends everything."""
-        self.gateway.terminate()
-        self.gateway.wait(60)
+        self.gateway.close()
         self._stack.down(lambda _: None)
+
+    def producer_of(self, topic: str) -> BidProducer:
+        """A producer of bids to a topic."""
+        return BidProducer(self.bootstrap_servers, topic)
 
     def produce(self, count: int) -> None:
         """Produces the next bids and waits until they are acknowledged."""
@@ -126,23 +188,16 @@ class Stand:
             future.result(30)
         self.run("table", "create", name, "--topic", name, "--schema", columns, *options)
 
-    def _wait_for_gateway(self) -> None:
-        ends_at = time.monotonic() + _WAIT_S
-        while True:
-            try:
-                with seamline.connect(self.url) as connection:
-                    connection.execute("SELECT 1")
-                    return
-            except seamline.OperationalError:
-                if time.monotonic() > ends_at or self.gateway.poll() is not None:
-                    raise
-
 
 @contextlib.contextmanager
-def stand() -> Iterator[Stand]:
-    """A stand in a folder of its own, gone afterwards."""
+def stand(settings: Mapping[str, str] | None = None) -> Iterator[Stand]:
+    """A stand in a folder of its own, gone afterwards.
+
+    Args:
+        settings: Variables of the gateway's configuration that differ from the defaults.
+    """
     directory = pathlib.Path(tempfile.mkdtemp(prefix="seamline-bench-"))
-    running = Stand(directory)
+    running = Stand(directory, settings or {})
     try:
         yield running
     finally:
