@@ -15,7 +15,7 @@ import tempfile
 import time
 
 from chaos.checker import Verdict, by_kind, check, describe
-from chaos.history import Acknowledged, Sent, TransactionEnded, load
+from chaos.history import Acknowledged, Read, Sent, TransactionEnded, load
 from chaos.run import LANES, Run
 from chaos.schedule import wanted_uses
 
@@ -60,6 +60,8 @@ def show_faults(run: Run, minutes: float) -> None:
     for fault in run.faults:
         few = "  too few" if run.uses[fault] < wanted else ""
         say(f"{fault:<66} {run.uses[fault]:>4}{few}")
+        if run.early[fault]:
+            say(f"{'':<8}{run.early[fault]}x before it was at work again")
         for reason, times in run.failures[fault].most_common(3):
             say(f"{'':<8}not injected {times}x: {reason}")
     for process in run.processes:
@@ -68,8 +70,9 @@ def show_faults(run: Run, minutes: float) -> None:
 
 
 def show_operations(history: pathlib.Path) -> None:
-    """What producers did."""
+    """What producers did, and how far the pipeline came."""
     counts: collections.Counter[str] = collections.Counter()
+    boundaries = set()
     for event in load(history):
         match event:
             case Sent():
@@ -78,8 +81,11 @@ def show_operations(history: pathlib.Path) -> None:
                 counts["records acknowledged"] += 1
             case TransactionEnded():
                 counts[f"transactions: {event.outcome}"] += 1
+            case Read(error=""):
+                boundaries.add((event.table, tuple(sorted(event.boundary.items()))))
             case _:
                 pass
+    counts["boundaries that were read at"] = len(boundaries)
     say("")
     for name, count in sorted(counts.items()):
         say(f"{name:<66} {count:>8,}")

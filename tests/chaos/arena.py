@@ -20,8 +20,9 @@ from seamline.gateway.local.settings import CATALOG, SCHEMA
 from seamline.sql.errors import SeamlineError
 
 READY_S = 60.0
+AT_WORK, RECOVERING = "at work", "not yet at work again"
 _ANSWERS = 10
-_PROGRESS_S = 60.0
+_PROGRESS_S = 6.0
 _ONLY_TIERED = ("poison_skip", "poison_null", "compacted")
 
 
@@ -71,37 +72,30 @@ class Arena:
             time.sleep(0.05)
         return True
 
-    def let_it_read(self) -> None:
-        """Waits for some answers: a system that is down already cannot be attacked.
+    def answers(self) -> object:
+        """A measure of how far reads have come."""
+        return self.recorder.answered // _ANSWERS
 
-        Raises:
-            NotInjectedError: There were none in time.
-        """
-        wanted = self.recorder.answered + _ANSWERS
-        if not self._in_time(lambda: self.recorder.answered >= wanted):
-            raise NotInjectedError("reads had not yet been answered again")
-
-    def let_it_tier(self) -> None:
-        """Waits for a commit of the pipeline, for the same reason.
-
-        Raises:
-            NotInjectedError: There was none in time.
-        """
-        before = self._tiered()
-        if not self._in_time(lambda: self._tiered() != before):
-            raise NotInjectedError("the pipeline had not yet committed again")
-
-    def _in_time(self, condition: Callable[[], bool]) -> bool:
-        self.wait(lambda: condition() or self.ended.is_set(), _PROGRESS_S)
-        return condition()
-
-    def _tiered(self) -> list[int | None]:
+    def commits(self) -> object:
+        """A measure of how far the pipeline has come; None when it cannot be told."""
         catalog = self.stack.connections.catalog(CATALOG)
         try:
             found = [catalog.load((SCHEMA, name)).state for name in _ONLY_TIERED]
-            return [state.current_snapshot_id for state in found]
         except SeamlineError:
-            return []
+            return None
+        return [state.current_snapshot_id for state in found]
+
+    def let_it_work(self, measure: Callable[[], object], last: object) -> str:
+        """Waits a while until a measure is no longer what it was; says whether it came to that.
+
+        What is attacked before it is well again must bear that, too; but not always.
+        """
+
+        def has_come_further() -> bool:
+            return measure() not in (None, last)
+
+        self.wait(lambda: has_come_further() or self.ended.is_set(), _PROGRESS_S)
+        return AT_WORK if has_come_further() else RECOVERING
 
     def produce(self, topic: str, count: int) -> int:
         """Sends records past the proxy; gives how many were acknowledged."""

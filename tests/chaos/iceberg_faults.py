@@ -32,6 +32,9 @@ from seamline.sql.errors import COMMIT_CONFLICT, SeamlineError
 _ATTEMPTS = 12
 _TINY_COMMITS = 8
 _SPARK_S = 30.0
+_SPARK_ATTEMPTS = 8
+_LOST = ("onflict", "is not an ancestor of")
+"""Of a statement whose snapshot another commit has replaced meanwhile."""
 _SPARK_NAME = f"{CATALOG}.{SCHEMA}.{FOREIGN.name}"
 
 _IN: Any = In  # its type says less than it takes
@@ -127,18 +130,17 @@ def merge(arena: Arena, chance: random.Random) -> str:
 def _spark(arena: Arena, statement: str) -> str:
     from pyspark.sql import SparkSession
 
-    session: Any = SparkSession.builder.remote(arena.stack.spark_url).create()
-    session.client.set_retry_policies([])  # a killed Spark is an answer here
+    session: Any = SparkSession.builder.remote(arena.stack.other_spark_url).create()
     stop = threading.Timer(_SPARK_S, session.client.close)
     stop.start()
     try:
-        for attempt in range(3):
+        for attempt in range(_SPARK_ATTEMPTS):
             try:
                 session.sql(statement).collect()
                 break
             except Exception as error:
                 text = " ".join(str(error).split())[:160]
-                if "onflict" not in text or attempt == 2:
+                if not any(part in text for part in _LOST) or attempt == _SPARK_ATTEMPTS - 1:
                     raise NotInjectedError(text) from error
     finally:
         stop.cancel()

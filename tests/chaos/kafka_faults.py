@@ -40,6 +40,7 @@ from seamline.sql.errors import (
 
 PARTITIONS_MAX = 8
 _REQUEST_S = 10.0
+_UNTIL_TIERED_S = 12.0
 _TRIMMED_TABLES = ((PLAIN,), (TRANSACTIONAL,), (SKIPPING, NULLING))
 _BAD = (b"\x00\xff\xfe", None, b"", b"[]", b'{"id": "x"}', b'{"id": 1', b'"text"', b"17")
 
@@ -82,39 +83,73 @@ def _safe_to_trim(arena: Arena, group: tuple[Table, ...]) -> dict[int, int]:
     return safe
 
 
-def delete_below(arena: Arena, chance: random.Random) -> str:
+def on_any(fault: Callable[[Arena, random.Random, tuple[Table, ...]], str]) -> Fault:
+    """The fault on whichever topic first lets it be, in an order of chance."""
+
+    def on_one(arena: Arena, chance: random.Random) -> str:
+        reasons: list[str] = []
+        done: list[str] = []
+
+        def tried() -> bool:
+            reasons.clear()
+            for group in chance.sample(_TRIMMED_TABLES, len(_TRIMMED_TABLES)):
+                try:
+                    done.append(fault(arena, chance, group))
+                except (NotInjectedError, KafkaException) as error:
+                    reasons.append(str(error))
+                else:
+                    return True
+            return arena.ended.is_set()
+
+        arena.wait(tried, _UNTIL_TIERED_S)
+        if not done:
+            raise NotInjectedError("; ".join(reasons))
+        return done[0]
+
+    return on_one
+
+
+def delete_below(arena: Arena, chance: random.Random, group: tuple[Table, ...]) -> str:
     """Trims a log to somewhere below the boundary."""
-    group = chance.choice(_TRIMMED_TABLES)
     safe = _safe_to_trim(arena, group)
-    starts = {p: max(1, offset - chance.randint(1, 40)) for p, offset in safe.items()}
     kept = _starts(arena, group[0].topic)
-    before = {p: offset for p, offset in starts.items() if offset > kept.get(p, 0)}
+    before = {
+        p: chance.randint(kept.get(p, 0) + 1, offset - 1)
+        for p, offset in safe.items()
+        if kept.get(p, 0) + 1 < offset
+    }
     if not before:
         raise NotInjectedError(f"{group[0].topic} is already trimmed that far")
     delete_records(arena, group[0].topic, before)
     return group[0].topic
 
 
-def delete_at(arena: Arena, chance: random.Random) -> str:
+def delete_at(arena: Arena, chance: random.Random, group: tuple[Table, ...]) -> str:
     """Trims a log exactly to the boundary."""
-    group = chance.choice(_TRIMMED_TABLES)
-    delete_records(arena, group[0].topic, _safe_to_trim(arena, group))
+    delete_records(arena, group[0].topic, _some(chance, _safe_to_trim(arena, group)))
     return group[0].topic
 
 
-def delete_during_scan(arena: Arena, chance: random.Random) -> str:
+def delete_during_scan(arena: Arena, chance: random.Random, group: tuple[Table, ...]) -> str:
     """Trims a log to the boundary again and again while a read of it runs."""
-    group = chance.choice(_TRIMMED_TABLES)
+    trimmed_partitions = _some(chance, _safe_to_trim(arena, group))
     client = arena.client(f"scan-{chance.getrandbits(16)}")
     scan = threading.Thread(target=client.read, args=(group[0],))
     scan.start()
     trimmed = 0
     while scan.is_alive() or not trimmed:
-        delete_records(arena, group[0].topic, _safe_to_trim(arena, group))
+        safe = _safe_to_trim(arena, group)
+        delete_records(arena, group[0].topic, {p: safe[p] for p in trimmed_partitions})
         trimmed += 1
         time.sleep(0.02)
     scan.join()
     return f"{group[0].topic}, {trimmed} times"
+
+
+def _some(chance: random.Random, offsets: dict[int, int]) -> dict[int, int]:
+    """Half of the partitions: the others keep records below the boundary, to be trimmed later."""
+    chosen = chance.sample(sorted(offsets), (len(offsets) + 1) // 2)
+    return {p: offsets[p] for p in chosen}
 
 
 def _starts(arena: Arena, topic: str) -> dict[int, int]:
@@ -154,7 +189,7 @@ def recreate_topic(arena: Arena, chance: random.Random) -> str:
     variant = chance.choice(["shorter", "longer", "other partitions"])
     _ensure(arena, DOOMED)
     count = arena.produce(DOOMED.topic, chance.randint(20, 40))
-    arena.wait(lambda: _is_tiered(arena), 8.0)
+    arena.wait(lambda: tables.is_tiered(arena.stack, DOOMED), 8.0)
     if not arena.wait(lambda: arena.oracle.is_caught_up(DOOMED.topic), 20.0):
         raise NotInjectedError("the consumer did not catch up")
     invoked = time.monotonic()
@@ -206,10 +241,6 @@ def delete_above(arena: Arena, chance: random.Random) -> str:
     _ensure(arena, TRIMMED)
     client.read(TRIMMED)
     return f"{sum(before.values()) - sum(tiered.get(p, 0) for p in before)} offsets"
-
-
-def _is_tiered(arena: Arena) -> bool:
-    return sum(tables.boundary(arena.stack, DOOMED).next.values()) > 0
 
 
 def _drop(arena: Arena, table: Table) -> None:
@@ -297,9 +328,9 @@ def follow(arena: Arena, topic: str) -> str:
 LANES: dict[str, dict[str, Fault]] = {
     "topics": {
         "Kafka: partition added": add_partition,
-        "Kafka: DeleteRecords below the boundary": delete_below,
-        "Kafka: DeleteRecords at the boundary": delete_at,
-        "Kafka: DeleteRecords during a scan": delete_during_scan,
+        "Kafka: DeleteRecords below the boundary": on_any(delete_below),
+        "Kafka: DeleteRecords at the boundary": on_any(delete_at),
+        "Kafka: DeleteRecords during a scan": on_any(delete_during_scan),
         "Kafka: compaction and tombstones": compact,
         "Kafka: poison records": poison,
     },

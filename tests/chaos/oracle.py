@@ -29,6 +29,7 @@ from chaos.stack import direct_client
 _POLL_S = 0.02
 _LOOK_S = 0.5
 _REQUEST_S = 5.0
+_SILENT_S = 15.0
 
 
 @dataclasses.dataclass(slots=True)
@@ -36,7 +37,7 @@ class _Followed:
     topic_id: str
     consumer: Consumer
     reached: dict[int, int] = dataclasses.field(default_factory=dict)
-    assigned: set[int] = dataclasses.field(default_factory=set)
+    heard_at: dict[int, float] = dataclasses.field(default_factory=dict)
     newest: collections.deque[int] = dataclasses.field(
         default_factory=lambda: collections.deque(maxlen=500)
     )
@@ -71,7 +72,12 @@ class LogFollower:
         """Follows a topic from its beginning; gives its id."""
         (future,) = self._admin.describe_topics(TopicCollection([topic])).values()
         topic_id = str(future.result(_REQUEST_S).topic_id)
-        consumer = Consumer(
+        with self._lock:
+            self._topics[topic] = _Followed(topic_id, self._consumer())
+        return topic_id
+
+    def _consumer(self) -> Consumer:
+        return Consumer(
             {
                 **direct_client(self._servers),
                 "group.id": "chaos-oracle",
@@ -82,9 +88,6 @@ class LogFollower:
                 "fetch.wait.max.ms": 50,
             }
         )
-        with self._lock:
-            self._topics[topic] = _Followed(topic_id, consumer)
-        return topic_id
 
     def forget(self, topic: str) -> None:
         """Lets go of a topic."""
@@ -143,23 +146,33 @@ class LogFollower:
                 look = time.monotonic() - looked_at > _LOOK_S
                 for topic, followed in self._topics.items():
                     if look:
+                        self._renew(followed)
                         self._assign(topic, followed)
                     self._poll(topic, followed)
             looked_at = time.monotonic() if look else looked_at
             time.sleep(_POLL_S)  # lets others have the lock
 
+    def _renew(self, followed: _Followed) -> None:
+        """Takes another consumer in the place of one with a silent partition: some never fetch."""
+        if any(time.monotonic() - at > _SILENT_S for at in followed.heard_at.values()):
+            followed.consumer.close()
+            followed.consumer = self._consumer()
+            followed.heard_at.clear()
+
     def _assign(self, topic: str, followed: _Followed) -> None:
         try:
             listing = followed.consumer.list_topics(topic, timeout=1.0).topics[topic]
-            fresh = sorted(set(listing.partitions) - followed.assigned)
+            fresh = sorted(set(listing.partitions) - set(followed.heard_at))
             if fresh:
-                followed.consumer.incremental_assign([TopicPartition(topic, p, 0) for p in fresh])
-                followed.assigned.update(fresh)
+                followed.consumer.incremental_assign(
+                    [TopicPartition(topic, p, followed.reached.get(p, 0)) for p in fresh]
+                )
+                followed.heard_at.update(dict.fromkeys(fresh, time.monotonic()))
         except KafkaException:
             return  # the broker is down: looked at again in a moment
 
     def _poll(self, topic: str, followed: _Followed) -> None:
-        if not followed.assigned:
+        if not followed.heard_at:
             return
         records: dict[int, list[tuple[int, int, str]]] = {}
         reached: dict[int, int] = {}
@@ -178,6 +191,7 @@ class LogFollower:
             *(Logged(topic, followed.topic_id, p, seen, now) for p, seen in records.items())
         )
         followed.reached.update(reached)
+        followed.heard_at.update(dict.fromkeys(reached, now))
 
 
 def id_of(value: bytes | None) -> int:

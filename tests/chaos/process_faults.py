@@ -8,13 +8,17 @@ import signal
 import subprocess
 from collections.abc import Callable
 
-from chaos.arena import READY_S, Arena, NotInjectedError
+from chaos.arena import AT_WORK, READY_S, Arena, NotInjectedError
 from chaos.processes import Process
 from chaos.proxy import Mode
 from chaos.readers import SQL
 from chaos.tables import FOREIGN, PLAIN, TRANSACTIONAL
 
 Fault = Callable[[Arena, random.Random], str]
+_BYTES_S = 8.0
+"""For how long the network waits for something to spoil."""
+_CLIENTS = 8
+"""Clients that are tried until one is met while its statement runs."""
 
 MODES: dict[str, Mode] = {
     "network: drop": Mode(swallow_requests=True, swallow_replies=True),
@@ -25,28 +29,35 @@ MODES: dict[str, Mode] = {
 }
 
 
-def _when_back(arena: Arena, process: Process) -> str:
+def _when_back(arena: Arena, process: Process, state: str) -> str:
     """Waits until a process works again: faults of one lane do not pile up."""
     back = process.is_ready_within(READY_S, arena.ended)
-    return process.name if back else f"{process.name}, not back within {READY_S:g} s"
+    after = "" if back else f", not back within {READY_S:g} s"
+    return f"{process.name}, {state}{after}"
 
 
 def kill(
     choose: Callable[[Arena, random.Random], Process],
-    first: Callable[[Arena], None] = lambda _: None,
+    measure: Callable[[Arena], object] | None = None,
 ) -> Fault:
     """Ends a process without warning; it is started again at once.
 
     Args:
         choose: Which one.
-        first: Waits until it has done something since the last time.
+        measure: How far it has come; waited for a while to change since the last time.
     """
+    last: object = None
 
     def fault(arena: Arena, chance: random.Random) -> str:
+        nonlocal last
         process = choose(arena, chance)
-        first(arena)
+        state = AT_WORK
+        if measure is not None:
+            state = arena.let_it_work(lambda: measure(arena), last)
         process.kill_and_restart()
-        return _when_back(arena, process)
+        if measure is not None:
+            last = measure(arena)
+        return _when_back(arena, process, state)
 
     return fault
 
@@ -56,9 +67,9 @@ def restart(choose: Callable[[Arena, random.Random], Process]) -> Fault:
 
     def fault(arena: Arena, chance: random.Random) -> str:
         process = choose(arena, chance)
-        arena.let_it_read()
+        state = arena.let_it_work(arena.answers, arena.answers())
         process.stop_and_restart()
-        return _when_back(arena, process)
+        return _when_back(arena, process, state)
 
     return fault
 
@@ -85,6 +96,7 @@ def misbehave(mode: Mode) -> Fault:
         arena.stack.proxy.behave(mode)
         try:
             arena.last(chance.uniform(0.6, 1.8))
+            arena.wait(lambda: bool(arena.stack.proxy.hits) or arena.ended.is_set(), _BYTES_S)
         finally:
             hits = arena.stack.proxy.heal()
         if not hits:
@@ -96,25 +108,17 @@ def misbehave(mode: Mode) -> Fault:
 
 def client_gone(arena: Arena, chance: random.Random) -> str:
     """A client that is killed while its statement runs."""
-    process = _client(arena, chance)
-    try:
-        process.wait(chance.uniform(0.8, 4.0))
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        return "killed"
-    raise NotInjectedError("it had ended before")
+    process = _running_client(arena, chance)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return "killed"
 
 
 def client_paused(arena: Arena, chance: random.Random) -> str:
     """A client that stops while its statement runs, and goes on."""
-    process = _client(arena, chance)
+    process = _running_client(arena, chance)
     try:
-        try:
-            process.wait(chance.uniform(0.8, 3.0))
-            raise NotInjectedError("it had ended before")
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGSTOP)
+        os.killpg(process.pid, signal.SIGSTOP)
         arena.last(chance.uniform(0.5, 1.5))
         os.killpg(process.pid, signal.SIGCONT)
         process.wait(30)
@@ -125,6 +129,16 @@ def client_paused(arena: Arena, chance: random.Random) -> str:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     return "paused"
+
+
+def _running_client(arena: Arena, chance: random.Random) -> subprocess.Popen[bytes]:
+    for _ in range(_CLIENTS):
+        process = _client(arena, chance)
+        try:
+            process.wait(chance.uniform(0.5, 2.0))
+        except subprocess.TimeoutExpired:
+            return process
+    raise NotInjectedError(f"{_CLIENTS} had ended before")
 
 
 def _client(arena: Arena, chance: random.Random) -> subprocess.Popen[bytes]:
@@ -147,7 +161,7 @@ def _maintenance(arena: Arena, chance: random.Random) -> subprocess.Popen[bytes]
     with (arena.stack.directory / "maintain.log").open("ab") as log:
         return subprocess.Popen(
             arena.stack.command("table", "maintain", table, *options),
-            env=dict(arena.stack.environment),
+            env={**arena.stack.environment, "SEAMLINE_SPARK__REMOTE": arena.stack.other_spark_url},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -176,7 +190,7 @@ def maintain_killed(arena: Arena, chance: random.Random) -> str:
     """Maintenance that is killed in the middle of something."""
     process = _maintenance(arena, chance)
     try:
-        process.wait(chance.uniform(3.0, 9.0))
+        process.wait(chance.uniform(1.5, 5.0))
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -198,20 +212,20 @@ def _anything(arena: Arena, chance: random.Random) -> Process:
 
 LANES: dict[str, dict[str, Fault]] = {
     "broker": {
-        "broker: kill -9": kill(lambda arena, _: arena.stack.broker, Arena.let_it_read),
+        "broker: kill -9": kill(lambda arena, _: arena.stack.broker, Arena.answers),
         "broker: stop and continue": pause(lambda arena, _: arena.stack.broker, 1.5),
     },
     "network": {name: misbehave(mode) for name, mode in MODES.items()},
     "tierer": {
-        "tiering driver: kill -9": kill(_tierer, Arena.let_it_tier),
+        "tiering driver: kill -9": kill(_tierer, Arena.commits),
         "tiering driver: stop and continue": pause(_tierer, 2.0),
     },
     "spark": {
-        "Spark JVM: kill -9": kill(lambda arena, _: arena.stack.spark, Arena.let_it_tier),
+        "Spark JVM: kill -9": kill(lambda arena, _: arena.stack.spark, Arena.commits),
         "Spark JVM: stop and continue": pause(lambda arena, _: arena.stack.spark, 2.5),
     },
     "gateway": {
-        "gateway: kill -9": kill(lambda arena, _: arena.stack.gateway, Arena.let_it_read),
+        "gateway: kill -9": kill(lambda arena, _: arena.stack.gateway, Arena.answers),
         "gateway: stop and continue": pause(lambda arena, _: arena.stack.gateway, 1.5),
     },
     "restarts": {"orderly restart of one of them": restart(_anything)},

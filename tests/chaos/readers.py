@@ -26,7 +26,7 @@ DUCKDB_S = 20.0
 SPARK_S = 45.0
 _REMEMBERED_MAX = 12
 _FORMS = ("rows", "rows", "rows", "groups", "groups", "twice")
-_PAUSE_S = 0.1
+_PAUSE_S = 0.3
 
 SQL = {
     "rows": "SELECT _kafka_partition, _kafka_offset, id FROM {table}{where}",
@@ -261,7 +261,7 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            while not self._ended.wait(4 * _PAUSE_S):
+            while not self._ended.wait(_PAUSE_S):
                 written = self._write()
                 if written:
                     self.client.read(PLAIN, after=written)

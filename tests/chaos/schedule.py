@@ -1,9 +1,9 @@
 """What the nemesis does and when: a pure function of the seed.
 
 Faults lie in lanes. Within a lane one follows another, since they attack the same thing; lanes run
-beside each other. Every kind of a lane has the same share, in an order that the seed shuffles round
-by round, so that each is used often enough. A lane may keep to a part of each round: what ends the
-processes that another lane needs leaves it the rest.
+beside each other. Every kind of a lane has the same share in each round, in an order that the seed
+shuffles, so that each is used often enough. A lane may keep to a part of each round: what ends the
+processes that another lane needs leaves it the rest, long enough for these to be at work again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 USES_IN_TEN_MINUTES = 20
 WHOLE = (0.0, 1.0)
+ROUND_S = 100.0
 _SPARE = 1.15
 
 
@@ -69,10 +70,11 @@ def _lane(
     faults: Sequence[str],
     window: tuple[float, float],
 ) -> list[Decision]:
-    rounds = math.ceil(wanted_uses(minutes) * _SPARE)
-    round_s = minutes * 60 / rounds
+    rounds = max(1, round(60 * minutes / ROUND_S))
+    round_s = 60 * minutes / rounds
+    uses = math.ceil(wanted_uses(minutes) * _SPARE / rounds)
     begin, end = window
-    gap_s = (end - begin) * round_s / len(faults)
+    gap_s = (end - begin) * round_s / (uses * len(faults))
     return [
         Decision(
             (number + begin) * round_s + (place + chance.random()) * gap_s,
@@ -81,5 +83,7 @@ def _lane(
             chance.getrandbits(32),
         )
         for number in range(rounds)
-        for place, fault in enumerate(chance.sample(faults, len(faults)))
+        for place, fault in enumerate(
+            chance.sample(faults, uses * len(faults), counts=[uses] * len(faults))
+        )
     ]

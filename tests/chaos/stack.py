@@ -1,5 +1,8 @@
 """The stack under attack: broker behind the proxy, Spark, gateway, tiering; each its own process.
 
+Beside it runs a second Spark, the one that other hands and maintenance work with. It is not
+attacked: what they do to a table is to happen.
+
 All of it lives in one folder and listens on loopback. The broker has two listeners: one advertises
 the proxy, and is the only one that the product's parts know; the other is for the nemesis and for
 the independent consumer, whose own requests must not be lost.
@@ -7,17 +10,21 @@ the independent consumer, whose own requests must not be lost.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from support.java import SHORT_LIVED_JAVA
+from support.waiting import wait_until
 
 import seamline
+from chaos import archives
 from chaos.processes import Process, Watcher
 from chaos.proxy import HOST, Proxy
 from seamline.connectors import jars
@@ -63,19 +70,23 @@ class ChaosStack:
         self, directory: pathlib.Path, tables: Sequence[str], sacrificed: Sequence[str]
     ) -> None:
         self.directory = directory
-        names = ("direct", "behind", "proxy", "controller", "spark", "gateway")
+        names = ("direct", "behind", "proxy", "controller", "spark", "other spark", "gateway")
         self._ports = dict(zip(names, free_ports(len(names)), strict=True))
         self.direct_servers = f"{HOST}:{self._ports['direct']}"
         self.proxied_servers = f"{HOST}:{self._ports['proxy']}"
         self.url = f"http://{HOST}:{self._ports['gateway']}"
-        self.spark_url = f"sc://{HOST}:{self._ports['spark']}"
+        self.spark_url = self._spark_url("spark")
+        self.other_spark_url = self._spark_url("other spark")
         self.config_file = directory / config.FILE_NAME
         self._prepare_folder()
         self.admin = AdminClient(direct_client(self.direct_servers))
         self.connections = Connections(self._config(self.direct_servers))
         self.proxy = Proxy(self._ports["proxy"], self._ports["behind"])
-        self.broker = self._process("broker", self._broker_command, self._broker_answers)
-        self.spark = self._process("spark", self._spark_command, self._spark_listens)
+        self.broker = self._process(
+            "broker", self._broker_command, self._broker_answers, archives.environment("broker")
+        )
+        self.spark = self._spark("spark")
+        self.other_spark = self._spark("other spark")
         self.gateway = self._process("gateway", self._gateway_command, self._gateway_answers)
         self.tierer = self._process("tierer", lambda: self._tier_command(tables))
         self.other_tierer = self._process("other tierer", lambda: self._tier_command(sacrificed))
@@ -83,27 +94,35 @@ class ChaosStack:
 
     @property
     def processes(self) -> tuple[Process, ...]:
-        """The product's processes and the broker."""
+        """The product's processes and the broker: what is attacked."""
         return (self.broker, self.spark, self.gateway, self.tierer, self.other_tierer)
 
+    @property
+    def all_processes(self) -> tuple[Process, ...]:
+        """Those, and the Spark of other hands, which is left in peace."""
+        return (*self.processes, self.other_spark)
+
     def start(self, *more: Process) -> None:
-        """Starts broker, Spark and gateway, and watches them and some more.
+        """Starts broker, both Sparks and the gateway, and watches them and some more.
 
         Tiering is started by the caller, once its tables are there.
         """
+        self._make_archives()
         self.broker.start()
         self.spark.start()
+        self.other_spark.start()
         self.broker.wait_until_ready(READY_S)
         self.gateway.start()
         self.spark.wait_until_ready(READY_S)
+        self.other_spark.wait_until_ready(READY_S)
         self.gateway.wait_until_ready(READY_S)
-        self._watcher = Watcher([*self.processes, *more])
+        self._watcher = Watcher([*self.all_processes, *more])
 
     def close(self) -> None:
         """Ends everything."""
         if self._watcher is not None:
             self._watcher.close()
-        for process in reversed(self.processes):
+        for process in reversed(self.all_processes):
             process.end()
         self.proxy.close()
         self.connections.close()
@@ -115,7 +134,11 @@ class ChaosStack:
     @property
     def environment(self) -> Mapping[str, str]:
         """What the product's commands find their configuration by."""
-        return {**spark_environment(), "SEAMLINE_CONFIG": str(self.config_file)}
+        return {
+            **spark_environment(),
+            **SHORT_LIVED_JAVA,
+            "SEAMLINE_CONFIG": str(self.config_file),
+        }
 
     # --- Set-up --------------------------------------------------------------------------------
 
@@ -145,26 +168,82 @@ class ChaosStack:
         }
         return config.load(self.config_file, environment={}, flags=flags).config
 
-    def _process(self, name: str, command: object, is_ready: object = None) -> Process:
-        options = {} if is_ready is None else {"is_ready": is_ready}
+    def _process(
+        self,
+        name: str,
+        command: Callable[[], Sequence[str]],
+        is_ready: Callable[[], bool] = lambda: True,
+        variables: Mapping[str, str] | None = None,
+    ) -> Process:
+        environment = {**self.environment, **(variables or {})}
         log = self.directory / f"{name}.log"
-        return Process(name, command, log, self.environment, **options)  # type: ignore[arg-type]
+        return Process(name, command, log, environment, is_ready=is_ready)
+
+    def _make_archives(self) -> None:
+        log = self.directory / "archives.log"
+        archives.make(
+            "broker", self._broker_command(), self.environment, log, self._let_the_broker_work
+        )
+        archives.make(
+            "spark",
+            self._spark_server("spark")._command(),
+            self.environment,
+            log,
+            self._let_spark_work,
+        )
+
+    def _let_the_broker_work(self) -> None:
+        wait_until(self._broker_answers, READY_S, "the broker")
+        topic = "first"
+        self.admin.create_topics([NewTopic(topic, 1)])[topic].result(READY_S)
+        producer = Producer(direct_client(self.direct_servers))
+        producer.produce(topic, b"first")
+        producer.flush(READY_S)
+        self.admin.delete_topics([topic])[topic].result(READY_S)
+
+    def _let_spark_work(self) -> None:
+        wait_until(lambda: _listens(self._ports["spark"]), READY_S, "Spark")
+        from pyspark.sql import SparkSession
+
+        session: Any = SparkSession.builder.remote(self.spark_url).create()
+        table = f"{settings.CATALOG}.{settings.SCHEMA}.first"
+        for statement in (
+            f"CREATE TABLE {table} (id bigint, text string) USING iceberg",
+            f"INSERT INTO {table} SELECT id, CAST(id AS string) FROM range(10)",
+            f"SELECT text, count(*) FROM {table} GROUP BY text",
+            f"DROP TABLE {table}",
+        ):
+            session.sql(statement).collect()
+        session.client.close()
 
     # --- Commands ------------------------------------------------------------------------------
 
     def _broker_command(self) -> list[str]:
         return [
-            *(str(self._java.path), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *(str(self._java.path), "-Xmx512m"),
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
             *("-cp", f"{self._kafka_jars}/*", "kafka.Kafka", str(self._properties)),
         ]
 
-    def _spark_command(self) -> list[str]:
+    def _spark_url(self, name: str) -> str:
+        return f"sc://{HOST}:{self._ports[name]}"
+
+    def _spark(self, name: str) -> Process:
+        port = self._ports[name]
+        return self._process(
+            name,
+            self._spark_server(name)._command,
+            lambda: _listens(port),
+            archives.environment("spark"),
+        )
+
+    def _spark_server(self, name: str) -> ConnectServer:
         flags = {"spark.master": "local[2]", "spark.driver_memory": "1g"}
         local = config.load(self.config_file, environment={}, flags=flags).config
-        server = ConnectServer(spark_settings(local))
-        server._port = self._ports["spark"]  # the same at every start, as a cluster's is
-        return server._command()
+        made = dataclasses.replace(spark_settings(local), directory=self.directory / name)
+        server = ConnectServer(made)
+        server._port = self._ports[name]  # the same at every start, as a cluster's is
+        return server
 
     def _gateway_command(self) -> list[str]:
         return self.command("serve", "--port", str(self._ports["gateway"]))
@@ -180,17 +259,18 @@ class ChaosStack:
         except KafkaException:
             return False
 
-    def _spark_listens(self) -> bool:
-        with socket.socket() as probe:
-            probe.settimeout(1.0)
-            return probe.connect_ex((HOST, self._ports["spark"])) == 0
-
     def _gateway_answers(self) -> bool:
         try:
             with seamline.connect(self.url) as connection:
                 return bool(connection.execute("SELECT 1", timeout=5).fetchall() == [(1,)])
         except seamline.Error:
             return False
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((HOST, port)) == 0
 
 
 def direct_client(servers: str) -> dict[str, Any]:

@@ -115,3 +115,8 @@ def boundary(stack: ChaosStack, table: Table) -> Boundary:
     """The boundary of a table as it is now."""
     state = stack.connections.catalog(CATALOG).load((SCHEMA, table.name)).state
     return boundary_of(state, state.current_snapshot_id)
+
+
+def is_tiered(stack: ChaosStack, table: Table) -> bool:
+    """Whether anything of a table's topic is in it."""
+    return any(boundary(stack, table).next.values())

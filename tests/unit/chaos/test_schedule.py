@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 
 import pytest
-from chaos.schedule import schedule, wanted_uses
+from chaos.schedule import ROUND_S, schedule, wanted_uses
 
 LANES = {"one": ["a"], "three": ["b", "c", "d"]}
 
@@ -33,9 +33,12 @@ def test_every_kind_is_used_often_enough_and_in_time(minutes: float) -> None:
 
 def test_a_lane_keeps_to_its_part_of_each_round() -> None:
     plan = schedule(1, 10, LANES, {"three": (0.5, 0.75)})
-    round_s = 600 / len(plan["one"])
-    assert {int(d.at_s / round_s) for d in plan["one"]} == set(range(len(plan["one"])))
-    for number, decision in enumerate(plan["three"]):
-        rounds, within = divmod(decision.at_s, round_s)
-        assert rounds == number // 3
-        assert 0.5 <= within / round_s <= 0.75
+    used: dict[int, list[str]] = collections.defaultdict(list)
+    for decision in plan["three"]:
+        number, within = divmod(decision.at_s, ROUND_S)
+        assert 0.5 <= within / ROUND_S <= 0.75
+        used[int(number)].append(decision.fault)
+    assert sorted(used) == list(range(6))
+    shares = [collections.Counter(faults) for faults in used.values()]
+    assert all(share == shares[0] for share in shares), "every round uses every kind alike"
+    assert set(shares[0]) == {"b", "c", "d"}
