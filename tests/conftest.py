@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 import uuid
@@ -10,7 +11,10 @@ from collections.abc import Iterator
 import pytest
 from support import offline
 from support.gateway import Gateway
+from support.java import SHORT_LIVED_JAVA
 from support.stack import Stack
+
+os.environ.update(SHORT_LIVED_JAVA)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,7 +8,6 @@ its own receipt, once each, and ends never go back.
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import threading
 import time
@@ -18,7 +17,6 @@ import pytest
 from support.gateway import Gateway, statement_rows
 from support.stack import Stack
 
-from seamline.connectors.spark.maintenance import maintain
 from seamline.sql.errors import COMMIT_CONFLICT, SeamlineError
 
 READS = 200
@@ -71,18 +69,8 @@ def test_200_reads_while_everything_moves(stack: Stack, gateway: Gateway, name: 
             assert error.code is COMMIT_CONFLICT, error
 
     def look_after() -> None:
-        catalog = stack.connections.catalog("lake")
         try:
-            result = maintain(
-                stack.spark,
-                catalog,
-                ("default", name),
-                compact=True,
-                rewrite_manifests=True,
-                expire_older_than=datetime.datetime.now(datetime.UTC),
-                retain_last=1,
-                report=lambda _: None,
-            )
+            result = stack.maintain(name)
         except SeamlineError as error:
             assert error.code is COMMIT_CONFLICT, error
         else:

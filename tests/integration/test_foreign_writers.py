@@ -111,7 +111,7 @@ def equality_delete(stack: Stack, name: str) -> None:
     delete_where_equal(stack.load(name).iceberg, "id", [3, 7, 65])
 
 
-def add_with_default(stack: Stack, name: str) -> None:
+def add_in_front(stack: Stack, name: str) -> None:
     with stack.load(name).iceberg.update_schema() as update:
         update.add_column("extra", LongType())
         update.move_first("extra")
@@ -162,7 +162,7 @@ HANDS = (
     Hand("column renamed", ("ALTER TABLE {t} RENAME COLUMN text TO words",), text="words"),
     Hand("columns in another order", ("ALTER TABLE {t} ALTER COLUMN n FIRST",)),
     Hand("column promoted", ("ALTER TABLE {t} ALTER COLUMN n TYPE bigint",)),
-    Hand("column added in front", work=add_with_default),
+    Hand("column added in front", work=add_in_front),
     Hand("partitioned anew", ("ALTER TABLE {t} ADD PARTITION FIELD bucket(4, id)", INSERT),
          after=appended),
 )  # fmt: skip

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import functools
 import pathlib
 import threading
@@ -23,7 +22,6 @@ from support.stack import Stack
 from support.waiting import wait_until
 
 from seamline.connectors.iceberg import commits
-from seamline.connectors.spark.maintenance import maintain
 from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.leases import TAG_PREFIX, Leases
 from seamline.sql.errors import COMMIT_CONFLICT, TOKEN_EXPIRED, SeamlineError
@@ -51,16 +49,7 @@ def leases(stack: Stack, name: str) -> list[str]:
 def replace_and_expire(stack: Stack, name: str) -> None:
     """Rewrites every row, and expires every snapshot that nothing protects."""
     stack.spark.sql(f"UPDATE lake.default.{name} SET text = 'changed'").collect()
-    maintain(
-        stack.spark,
-        stack.connections.catalog("lake"),
-        ("default", name),
-        compact=True,
-        rewrite_manifests=True,
-        expire_older_than=datetime.datetime.now(datetime.UTC),
-        retain_last=1,
-        report=lambda _: None,
-    )
+    stack.maintain(name)
 
 
 def test_what_is_held_does_not_expire(stack: Stack, gateway: Gateway, table: str) -> None:
@@ -95,6 +84,9 @@ def test_small_reads_and_failed_ones_hold_nothing(
     receipt = finished(gateway.statement(f"SELECT * FROM {table}", "duckdb")).receipt
     assert receipt["tables"][0]["lease"] is None
     assert stack.load(table).state.metadata_location == location, "nothing was committed"
+    nothing = finished(gateway.statement(f"SELECT * FROM {table} WHERE id < 0 - id", "spark"))
+    assert statement_rows(nothing) == []
+    assert nothing.receipt["tables"][0]["lease"].startswith(TAG_PREFIX), "held until it was known"
     failed = gateway.statement(f"SELECT 1 / (id - id) FROM {table}", "spark").error
     assert failed is not None
     assert failed.code.name == "DIVISION_BY_ZERO"

@@ -26,7 +26,6 @@ from support.records import assert_tiered_exactly_once, by_position, consumed
 from support.stack import Stack
 
 from seamline.connectors.iceberg.boundary import TAG, boundary_of
-from seamline.connectors.spark.maintenance import maintain
 from seamline.connectors.tiering import Outcome
 from seamline.sql.errors import (
     BAD_RECORD,
@@ -498,7 +497,7 @@ def test_expiry_keeps_the_boundary(stack: Stack, gateway: Gateway, name: str) ->
     produce(stack, name, 50, 10)
     before = rows_of(gateway, f"SELECT {POSITION}, id FROM {name}")
     assert len(before) == 58
-    maintain_all(stack, name)
+    stack.maintain(name)
     state = stack.load(name).state
     assert boundary_of(state, state.current_snapshot_id).snapshot_id == state.current_snapshot_id
     assert len(state.snapshots) < 5
@@ -575,7 +574,7 @@ def test_compaction_keeps_every_row_and_where_it_came_from(
     sql = f"SELECT *, {POSITION}, _kafka_batch, _kafka_timestamp FROM {name}"
     before = rows_of(gateway, sql)
     files = gateway.statement(sql).receipt["tables"][0]["files_total"]
-    maintain_all(stack, name)
+    stack.maintain(name)
     after = gateway.statement(sql)
     assert collections.Counter(map(repr, statement_rows(after))) == collections.Counter(before)
     assert after.receipt["tables"][0]["files_total"] < files
@@ -584,16 +583,3 @@ def test_compaction_keeps_every_row_and_where_it_came_from(
     produce(stack, name, 60, 10)
     stack.tier(name)
     assert_tiered_exactly_once(stack, gateway, name)
-
-
-def maintain_all(stack: Stack, name: str) -> None:
-    maintain(
-        stack.spark,
-        stack.connections.catalog("lake"),
-        ("default", name),
-        compact=True,
-        rewrite_manifests=True,
-        expire_older_than=datetime.datetime.now(datetime.UTC),
-        retain_last=1,
-        report=lambda _: None,
-    )

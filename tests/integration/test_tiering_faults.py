@@ -10,7 +10,6 @@ changes, rollbacks and a recreated topic in the middle of a batch. The oracle is
 from __future__ import annotations
 
 import contextlib
-import datetime
 import pathlib
 import shutil
 import signal
@@ -28,7 +27,6 @@ from support.waiting import wait_until
 
 from seamline.connectors.base import TopicBinding
 from seamline.connectors.iceberg.boundary import TAG, boundary_of
-from seamline.connectors.spark.maintenance import maintain
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.connectors.tiering import Batch, Outcome, Step, next_batch, tier_once
 from seamline.gateway.deadline import no_deadline
@@ -266,35 +264,15 @@ def append(stack: Stack, name: str) -> None:
 
 
 def compact(stack: Stack, name: str) -> None:
-    look_after(stack, name, compact=True)
+    stack.maintain(name, rewrite_manifests=False, expire=False)
 
 
 def merge_manifests(stack: Stack, name: str) -> None:
-    look_after(stack, name, rewrite_manifests=True)
+    stack.maintain(name, compact=False, expire=False)
 
 
 def expire(stack: Stack, name: str) -> None:
-    look_after(stack, name, expire_older_than=datetime.datetime.now(datetime.UTC))
-
-
-def look_after(
-    stack: Stack,
-    name: str,
-    *,
-    compact: bool = False,
-    rewrite_manifests: bool = False,
-    expire_older_than: datetime.datetime | None = None,
-) -> None:
-    maintain(
-        stack.spark,
-        stack.connections.catalog("lake"),
-        ("default", name),
-        compact=compact,
-        rewrite_manifests=rewrite_manifests,
-        expire_older_than=expire_older_than,
-        retain_last=1,
-        report=lambda _: None,
-    )
+    stack.maintain(name, compact=False, rewrite_manifests=False)
 
 
 @pytest.mark.parametrize("foreign", [append, compact, merge_manifests])

@@ -9,6 +9,7 @@ in the way each test is named after.
 from __future__ import annotations
 
 import datetime
+import itertools
 import threading
 import time
 from typing import Any
@@ -21,7 +22,6 @@ from support.waiting import wait_until
 
 import seamline
 from seamline.connectors.iceberg import commits
-from seamline.connectors.spark.maintenance import maintain
 from seamline.gateway.deadline import no_deadline
 from seamline.sql.errors import SeamlineError
 
@@ -36,19 +36,6 @@ def rows_of(ids: range, text: str = "x") -> list[dict[str, Any]]:
 def table_of(stack: Stack, name: str, partitions: int = 2) -> None:
     stack.create_topic(name, partitions)
     stack.create_table(name, COLUMNS)
-
-
-def expire(stack: Stack, name: str) -> None:
-    maintain(
-        stack.spark,
-        stack.connections.catalog("lake"),
-        ("default", name),
-        compact=True,
-        rewrite_manifests=False,
-        expire_older_than=datetime.datetime.now(datetime.UTC),
-        retain_last=1,
-        report=lambda _: None,
-    )
 
 
 def trim(stack: Stack, name: str, before: dict[int, int]) -> None:
@@ -80,7 +67,7 @@ def test_a_later_snapshot_serves_a_token(
     first = gateway.statement(sql, engine)
     stack.produce(name, rows_of(range(500, 900), "late"))
     stack.tier(name)
-    expire(stack, name)
+    stack.maintain(name, rewrite_manifests=False)
     end = {int(p): e for p, e in first.receipt["tables"][0]["end"].items()}
     trim(stack, name, {p: e + 1 for p, e in end.items()})
     again = gateway.rows(f"{sql} AT TOKEN '{first.receipt['token']}'", engine)
@@ -100,10 +87,37 @@ def test_a_token_whose_rows_were_changed_expires(stack: Stack, gateway: Gateway,
     assert kept == [(100,)], "its own snapshot still serves it"
     stack.produce(name, rows_of(range(100, 110)))
     stack.tier(name)
-    expire(stack, name)
+    stack.maintain(name, rewrite_manifests=False)
     error = failure(gateway, f"SELECT count(*) FROM {name}", token=token)
     assert error.code.name == "TOKEN_EXPIRED"
     assert "changed" in error.message
+
+
+def test_a_tagged_snapshot_outlives_what_says_its_boundary(
+    stack: Stack, gateway: Gateway, name: str
+) -> None:
+    """The snapshot is kept, those it stands on are not: a later one serves, or nothing does."""
+    table_of(stack, name)
+    stack.produce(name, rows_of(range(100)))
+    stack.tier(name)
+    spark_sql(stack, name, "DELETE FROM {t} WHERE id = 0")
+    stack.produce(name, rows_of(range(100, 150)))
+    sql = f"SELECT id FROM {name}"
+    first = gateway.statement(sql)
+    own = first.receipt["tables"][0]["snapshot_id"]
+    spark_sql(stack, name, f"ALTER TABLE {{t}} CREATE TAG kept AS OF VERSION {own}")
+    stack.produce(name, rows_of(range(150, 200)))
+    stack.tier(name)
+    stack.maintain(name, compact=False, rewrite_manifests=False)
+    snapshots = stack.load(name).state.snapshots
+    assert int(own) in snapshots
+    assert snapshots[int(own)].parent_id not in snapshots
+    again = gateway.rows(sql, token=first.receipt["token"])
+    assert sorted(row[0] for row in again) == list(range(1, 150))
+    spark_sql(stack, name, "DELETE FROM {t} WHERE id = 1")
+    error = failure(gateway, sql, token=first.receipt["token"])
+    assert error.code.name == "TOKEN_EXPIRED"
+    assert "lost the snapshots before it" in error.message
 
 
 def test_a_session_does_not_go_back(stack: Stack, gateway: Gateway, name: str) -> None:
@@ -124,6 +138,25 @@ def test_a_session_does_not_go_back(stack: Stack, gateway: Gateway, name: str) -
         assert connection.execute(sql).fetchall() == [(20,)], "said once, then read on"
 
 
+def test_a_session_reads_the_whole_and_its_parts_in_any_order(
+    stack: Stack, gateway: Gateway, name: str
+) -> None:
+    table_of(stack, name)
+    stack.produce(name, rows_of(range(10)))
+    stack.tier(name)
+    stack.produce(name, rows_of(range(10, 13)))
+    counts = {name: 13, f'"{name}$cold"': 10, f'"{name}$hot"': 3}
+    for order in itertools.permutations(counts):
+        with gateway.connect() as connection:
+            for part in (*order, *order):
+                found = connection.execute(f"SELECT count(*) FROM {part}").fetchall()
+                assert found == [(counts[part],)], (order, part)
+    cold = gateway.statement(f'SELECT * FROM "{name}$cold"').receipt["token"]
+    error = failure(gateway, f"SELECT * FROM {name}", token=cold)
+    assert error.code.name == "INVALID_TOKEN"
+    assert gateway.rows(f'SELECT count(*) FROM "{name}$cold"', token=cold) == [(10,)]
+
+
 def test_a_write_is_waited_for(stack: Stack, gateway: Gateway, name: str) -> None:
     table_of(stack, name, 1)
     producer = stack.producer(**{"transactional.id": name})
@@ -137,6 +170,8 @@ def test_a_write_is_waited_for(stack: Stack, gateway: Gateway, name: str) -> Non
     token = seamline.write_token({0: acknowledged[0]}, table=name)
     with gateway.connect() as connection:
         sql = f"SELECT id FROM {name}"
+        # what the session has seen of the snapshot alone does not stand for the log
+        assert connection.execute(f'SELECT count(*) FROM "{name}$cold"').fetchall() == [(0,)]
         with pytest.raises(seamline.Error) as caught:
             connection.execute(sql, after=token, timeout=1)
         assert caught.value.code.name == "WRITE_NOT_VISIBLE"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import functools
 import json
 import os
@@ -16,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from seamline.connectors.base import READ_COMMITTED, LogBounds
+from seamline.connectors.spark.maintenance import Maintained, maintain
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.connectors.tiering import Outcome, Step, tier_once
@@ -232,6 +234,26 @@ class Stack:
     def spark(self) -> Any:
         """A Spark session, for tiering and as a foreign writer."""
         return start_spark(self.connections)
+
+    def maintain(
+        self,
+        name: str,
+        *,
+        compact: bool = True,
+        rewrite_manifests: bool = True,
+        expire: bool = True,
+    ) -> Maintained:
+        """Maintains a table; expires every snapshot that nothing protects."""
+        return maintain(
+            self.spark,
+            self.connections.catalog("lake"),
+            ("default", name),
+            compact=compact,
+            rewrite_manifests=rewrite_manifests,
+            expire_older_than=datetime.datetime.now(datetime.UTC) if expire else None,
+            retain_last=1,
+            report=lambda _: None,
+        )
 
     def tier_table(self, name: str) -> SparkTierTable:
         """A table as the pipeline sees it."""

@@ -21,7 +21,7 @@ from seamline.connectors.base import (
 from seamline.connectors.iceberg.boundary import SUMMARY_KEY, boundary_of, encode
 from seamline.connectors.memory import ManualClock, MemoryLog, MemoryTable, seam_rows
 from seamline.connectors.tiering import Step, tier_once
-from seamline.gateway.pinning import cold_side
+from seamline.gateway.placing import cold_side, kept_side
 from seamline.planners import history
 from seamline.planners import seam as seams
 from seamline.planners.history import TokenSeam
@@ -132,9 +132,8 @@ class Story:
     def repeat(self, token: TokenSeam) -> Seam:
         """The seam of an earlier read again: of its own snapshot, or of the head in its place."""
         state = self.table.state
-        kept = token.snapshot_id in state.snapshots
-        sides = [cold_side(state, token.snapshot_id)] if kept else []
-        sides.append(cold_side(state, self.head))
+        own = kept_side(state, token.snapshot_id)
+        sides = [side for side in (own, cold_side(state, self.head)) if side is not None]
         return history.repeat(state, token, sides, self.bounds(), cluster="default")
 
     def rows(self, seam: Seam) -> list[bytes]:

@@ -52,7 +52,7 @@ LONG_MODULES = {
     "gateway/config.py": 500,
     "gateway/demo/scenario.py": 350,
     "gateway/http/statements.py": 350,
-    "gateway/pinning.py": 700,
+    "gateway/pinning.py": 550,
     "gateway/service.py": 450,
     "gateway/tables.py": 350,
     "sql/errors.py": 550,

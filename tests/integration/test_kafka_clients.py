@@ -1,0 +1,75 @@
+"""What the product's own Kafka clients do and do not do.
+
+Goal: a read ends when it has what it asked for, leaves no trace in the broker, and works in a
+process that was forked from one whose clients are in use.
+Method: a few records in a real topic; deadlines that a read which waits for more would overrun.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from multiprocessing.connection import Connection
+
+import pytest
+from support.stack import Stack
+
+from seamline.connectors.base import READ_COMMITTED, OffsetRange
+from seamline.connectors.kafka.cluster import Cluster, ClusterConfig
+from seamline.connectors.kafka.log import KafkaLog
+from seamline.gateway.deadline import StatementDeadline
+
+pytestmark = pytest.mark.integration
+RECORDS = 3
+READ_S = 5.0
+
+
+def read(cluster: Cluster, topic: str) -> int:
+    """How many records a read of all of them gives, within a deadline."""
+    ranges = [OffsetRange(0, 0, RECORDS)]
+    batches = KafkaLog(cluster).read(topic, ranges, READ_COMMITTED, StatementDeadline(READ_S))
+    return sum(len(batch) for batch in batches)
+
+
+def test_a_read_waits_for_no_more_than_it_asked_for(stack: Stack, name: str) -> None:
+    """pitfall: `consume(n, timeout)` waits for n."""
+    stack.create_topic(name, 1)
+    stack.produce(name, [{"id": i} for i in range(RECORDS)])
+    cluster = Cluster(stack.config.clusters["default"])
+    for _ in range(10):  # every one from the pool, with the same deadline for all
+        assert read(cluster, name) == RECORDS
+    cluster.close()
+
+
+def test_readers_join_no_group(stack: Stack, name: str) -> None:
+    """pitfall: readers that join a group are rebalanced, fenced, and commit offsets."""
+    stack.create_topic(name, 1)
+    stack.produce(name, [{"id": i} for i in range(RECORDS)])
+    cluster = Cluster(stack.config.clusters["default"])
+    assert read(cluster, name) == RECORDS
+    groups = stack.admin.list_consumer_groups().result(30)
+    assert not groups.errors
+    assert "seamline-reader" not in {group.group_id for group in groups.valid}
+    cluster.close()
+
+
+def _read_in_child(config: ClusterConfig, topic: str, answer: Connection) -> None:
+    answer.send(read(Cluster(config), topic))
+
+
+def test_a_forked_process_reads_with_clients_of_its_own(stack: Stack, name: str) -> None:
+    """pitfall: librdkafka's clients do not survive a fork."""
+    stack.create_topic(name, 1)
+    stack.produce(name, [{"id": i} for i in range(RECORDS)])
+    config = stack.config.clusters["default"]
+    cluster = Cluster(config)
+    assert read(cluster, name) == RECORDS
+    ours, theirs = multiprocessing.Pipe()
+    context = multiprocessing.get_context("fork")
+    child = context.Process(target=_read_in_child, args=(config, name, theirs))
+    child.start()
+    assert ours.poll(6 * READ_S)
+    assert ours.recv() == RECORDS
+    child.join()
+    assert child.exitcode == 0
+    assert read(cluster, name) == RECORDS, "the parent's go on"
+    cluster.close()
