@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import secrets
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 
@@ -20,13 +18,11 @@ from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.gateway.connections import Connections
 from seamline.planners.physical import PhysicalPlan
 from seamline.planners.route import SPARK
-from seamline.sql.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, ErrorKind, SeamlineError
+from seamline.sql.errors import SNAPSHOT_GONE, ErrorKind, SeamlineError
 
 TAG_PREFIX = "seamline-lease-"
-ATTEMPTS = 8
 _SPARE_MS = 60_000
 """How much longer than the statement may take a lease lasts: clocks differ."""
-_PAUSE_MS_MIN = 20
 _LOG = logging.getLogger("seamline.leases")
 
 Pin = tuple[tuple[str, ...], int]
@@ -105,39 +101,23 @@ class Leases:
             commits.create_tag(self._load(name), tag, snapshot_id, keep_ms)
 
         try:
-            _repeated(create)
+            commits.insist(create)
         except SeamlineError as error:
             if error.code is SNAPSHOT_GONE or error.code.kind is not ErrorKind.EXTERNAL:
                 raise
             return Held(problem=error.message)
         return Held(tag)
 
-    def _release(self, held: dict[Pin, Held]) -> None:
-        while held:
-            (name, _), known = held.popitem()
+    def _release(self, held: Mapping[Pin, Held]) -> None:
+        for (name, _), known in held.items():
             if known.tag is not None:
                 self._untag(name, known.tag)
 
     def _untag(self, name: tuple[str, ...], tag: str) -> None:
         try:
-            _repeated(lambda: commits.remove_ref(self._load(name), tag))
+            commits.insist(lambda: commits.remove_ref(self._load(name), tag))
         except SeamlineError as error:
             _LOG.warning("tag %s of %s stays until it is too old: %s", tag, ".".join(name), error)
 
     def _load(self, name: tuple[str, ...]) -> IcebergTable:
         return self._connections.catalog(name[0]).load(name[1:])
-
-
-def _repeated(work: Callable[[], None]) -> None:
-    """Does the work, over again while other commits win."""
-    pause_ms = _PAUSE_MS_MIN
-    for left in reversed(range(ATTEMPTS)):
-        try:
-            work()
-        except SeamlineError as error:
-            if error.code is not COMMIT_CONFLICT or not left:
-                raise
-            time.sleep(secrets.randbelow(pause_ms) / 1000)
-            pause_ms *= 2
-        else:
-            return

@@ -19,37 +19,40 @@ from seamline.connectors.base import (
     READ_COMMITTED,
     ColdTable,
     Deadline,
-    HotLog,
     LogBounds,
     OffsetRange,
-    Offsets,
     TableState,
     TopicBinding,
 )
-from seamline.connectors.continuity import check_not_cut
-from seamline.connectors.iceberg.boundary import boundary_of, check_columns, foreign_change
+from seamline.connectors.iceberg.boundary import check_columns
 from seamline.connectors.kafka.decode import DecoderSpec
 from seamline.gateway import names, system
 from seamline.gateway.connections import Sources
 from seamline.gateway.freshness import LATEST, Freshness
 from seamline.gateway.names import TableName
+from seamline.gateway.placing import (
+    Floor,
+    check_remembered,
+    cold_side,
+    kept_side,
+    seam_of_now,
+    wait_until_visible,
+)
 from seamline.gateway.tail_requests import HeldCut
 from seamline.gateway.tails import Tails
 from seamline.gateway.tokens import NOTHING, After
+from seamline.gateway.versions import snapshot_at, version_of
 from seamline.planners import history
 from seamline.planners import seam as seams
 from seamline.planners.history import TokenSeam
 from seamline.planners.logical import Kind, ScanFacts
-from seamline.planners.seam import ColdSide, Seam
+from seamline.planners.seam import Seam
 from seamline.sql import columns
 from seamline.sql.errors import (
-    HISTORY_CHANGED,
     INVALID_TOKEN,
-    LOG_TRUNCATED,
     READ_CONFLICT,
     SCHEMA_NOT_FOUND,
     TABLE_NOT_FOUND,
-    WRITE_NOT_VISIBLE,
     SeamlineError,
 )
 from seamline.sql.qualify import Relation, TableReference, TableVersion
@@ -63,11 +66,6 @@ RAW_COLUMNS: tuple[Field, ...] = (
 
 _OF_THE_TABLE = frozenset({"cold", "snapshots", "files"})
 """Variants of a table that its log has no part in."""
-
-_LEADER_CHANGE_S = 5.0
-_LAST_MOMENT_S = 0.1
-_PAUSE_S_MIN = 0.002
-_PAUSE_S_MAX = 0.05
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,29 +91,6 @@ class Pinned:
     present: bool = False
     pinned_at: float = 0.0
     asked_at: float | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Floor:
-    """How far a topic must be readable.
-
-    Attributes:
-        seen: What the session has read of it.
-        write: Exclusive ends of writes that must be readable, by partition.
-    """
-
-    seen: TokenSeam | None = None
-    write: Offsets = dataclasses.field(default_factory=Offsets)
-
-    @property
-    def end(self) -> Offsets:
-        """The exclusive ends it must show."""
-        return self.with_write(self.seen.end).write if self.seen is not None else self.write
-
-    def with_write(self, end: Mapping[int, int]) -> Floor:
-        """This floor, raised where `end` is higher."""
-        raised = {p: max(offset, self.write.get(p, 0)) for p, offset in end.items()}
-        return dataclasses.replace(self, write=self.write.replace(raised))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -306,7 +281,7 @@ class Pinner:
         floors = {
             topic: Floor(seen=seen)
             for seen in after.seen
-            if (topic := topics.get(seen.table)) is not None
+            if seen.topic_id and (topic := topics.get(seen.table)) is not None
         }
         for write in after.writes:
             if write.table is None and len(topics) > 1:
@@ -422,7 +397,7 @@ class Pinner:
         log = self._connections.log(binding.cluster)
         token = target.token or pins.token.get(target.name.full)
         if token is not None:
-            own = cold_side(state, token.snapshot_id) if _is_kept(state, token) else None
+            own = kept_side(state, token.snapshot_id)
             # what is in the log alone depends on the snapshot: a later one cannot stand in
             later = () if target.name.variant in {"hot", "seam"} else (head,)
             sides = (*((own,) if own is not None else ()), *later)
@@ -495,7 +470,7 @@ class Pinner:
         if token is not None:
             seam = history.repeat_cold(state, token)
         else:
-            snapshot_id, schema_id = _snapshot(state, target.version)
+            snapshot_id, schema_id = version_of(state, target.version)
             as_of = str(target.moment) if target.version is not None else ""
             seam = seams.cold_only(state, snapshot_id, schema_id=schema_id, as_of=as_of)
         if seen is not None:
@@ -512,96 +487,11 @@ class Pinner:
         )
 
 
-# --- The protocol's steps, over any log and any table -----------------------------------------
-
-
-def wait_until_visible(
-    log: HotLog, bounds: LogBounds, floor: Floor, deadline: Deadline
-) -> LogBounds:
-    """The bounds of a topic, taken once it is readable as far as it must be.
-
-    A session's earlier read was readable then, so it is waited for only as long as a change of
-    leaders takes; a write is waited for until the deadline.
-
-    Raises:
-        SeamlineError: WRITE_NOT_VISIBLE when a write does not become readable; HISTORY_CHANGED
-            when the topic is another one, or lost what the session has read.
-    """
-    waited_s = 0.0
-    pause_s = _PAUSE_S_MIN
-    while True:
-        if floor.seen is not None and bounds.topic_id != floor.seen.topic_id:
-            return bounds  # placing the seam tells what happened
-        problem = seams.invisible(bounds, floor.end)
-        if problem is None:
-            return bounds
-        if floor.write and deadline.remaining_s() < _LAST_MOMENT_S:
-            raise SeamlineError(WRITE_NOT_VISIBLE, f"{problem}, after {waited_s:.1f} s")
-        if not floor.write and waited_s > _LEADER_CHANGE_S:
-            return bounds
-        deadline.check()
-        deadline.pause(pause_s)
-        waited_s += pause_s
-        pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
-        bounds = log.bounds([bounds.topic], bounds.isolation, deadline)[bounds.topic]
-
-
-def cold_side(state: TableState, snapshot_id: int | None) -> ColdSide:
-    """A snapshot with the boundary at it.
-
-    Raises:
-        SeamlineError: BOUNDARY_MISSING, BOUNDARY_INVALID.
-    """
-    boundary = boundary_of(state, snapshot_id)
-    assert snapshot_id is not None
-    return ColdSide(snapshot_id, boundary, foreign_change(state, snapshot_id))
-
-
-def seam_of_now(
-    state: TableState,
-    head: ColdSide,
-    bounds: LogBounds,
-    log: HotLog,
-    cluster: str,
-    deadline: Deadline,
-) -> Seam:
-    """Places the seam; asks the log again when its ends are older than the table's last commit."""
-    for newer in (False, True):
-        if newer or head.boundary.isolation != bounds.isolation:
-            bounds = log.bounds([bounds.topic], head.boundary.isolation, deadline)[bounds.topic]
-        seam = seams.pin(state, head, bounds, cluster=cluster, bounds_are_newer=newer)
-        if seam is not None:
-            check_not_cut(log, bounds, head.boundary.next, head.boundary.epochs, deadline)
-            return seam
-    raise AssertionError("bounds read after the table always place the seam")
-
-
-def check_remembered(log: HotLog, bounds: LogBounds, token: TokenSeam, deadline: Deadline) -> None:
-    """The log must not have lost, and replaced, what a token stands for.
-
-    Raises:
-        SeamlineError: HISTORY_CHANGED.
-    """
-    if bounds.topic_id != token.topic_id:
-        return  # placing the seam says so
-    try:
-        check_not_cut(log, bounds, token.end, token.epochs, deadline)
-    except SeamlineError as error:
-        if error.code is LOG_TRUNCATED:
-            message = f"topic {bounds.topic} lost records a token stands for: {error.message}"
-            raise SeamlineError(HISTORY_CHANGED, message) from error
-        raise
-
-
 def _has_moved(before: ColdTable | None, now: ColdTable | None) -> bool:
     """Whether somebody has committed to a table between two looks at it."""
     if before is None or now is None:
         return False
     return before.state.current_snapshot_id != now.state.current_snapshot_id
-
-
-def _is_kept(state: TableState, token: TokenSeam) -> bool:
-    return token.snapshot_id in state.snapshots
 
 
 def _topic_of(target: _Target, tables: Mapping[TableName, ColdTable]) -> _Topic | None:
@@ -633,57 +523,3 @@ def _relation(fields: tuple[Field, ...]) -> Relation:
 def _system(name: TableName, relation: Relation, rows: pa.Table) -> Pinned:
     seam = Seam((*name.full[:-1], name.display), "", None, 0)
     return Pinned(relation, ScanFacts("system", seam), rows=rows)
-
-
-def _snapshot(state: TableState, version: TableVersion | None) -> tuple[int | None, int | None]:
-    """The snapshot a version means, and its schema."""
-    if version is None:
-        return state.current_snapshot_id, None
-    snapshot_id = _version_id(state, version)
-    snapshot = state.snapshots.get(snapshot_id)
-    if snapshot is None:
-        raise SeamlineError(
-            TABLE_NOT_FOUND,
-            f"table {state.display_name} has no snapshot {snapshot_id}",
-            hint="`t$snapshots` lists the snapshots that are kept.",
-        )
-    is_branch_head = any(
-        ref.kind == "branch" and ref.snapshot_id == snapshot_id and name == version.value
-        for name, ref in state.refs.items()
-    )
-    return snapshot_id, None if is_branch_head else snapshot.schema_id
-
-
-def _version_id(state: TableState, version: TableVersion) -> int:
-    match version.value:
-        case int():
-            return version.value
-        case str():
-            ref = state.refs.get(version.value)
-            if ref is None:
-                known = ", ".join(sorted(state.refs)) or "none"
-                raise SeamlineError(
-                    TABLE_NOT_FOUND,
-                    f"table {state.display_name} has no tag or branch {version.value!r}",
-                    hint=f"It has: {known}.",
-                )
-            return ref.snapshot_id
-        case datetime.datetime():
-            return snapshot_at(state, version.value)
-
-
-def snapshot_at(state: TableState, moment: datetime.datetime) -> int:
-    """The snapshot that was the head of the table at a moment.
-
-    Raises:
-        SeamlineError: TABLE_NOT_FOUND when none that is known is as old.
-    """
-    moment_ms = int(moment.timestamp() * 1000)
-    earlier = [s for at_ms, s in state.snapshot_log if at_ms <= moment_ms]
-    if not earlier or earlier[-1] not in state.snapshots:
-        raise SeamlineError(
-            TABLE_NOT_FOUND,
-            f"table {state.display_name} has no snapshot as old as {moment}",
-            hint="`t$snapshots` lists the snapshots that are kept.",
-        )
-    return earlier[-1]

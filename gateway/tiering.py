@@ -103,6 +103,7 @@ class TieringApplication:
         self._spark = spark
         self._records_max = records_max
         self._stop = threading.Event()
+        self._starting = threading.Lock()
         self.progress: dict[str, Progress] = {}
 
     def stop(self) -> None:
@@ -187,9 +188,10 @@ class TieringApplication:
 
     def _session(self) -> Any:
         """The session, or a new one: a remote server that was started again knows no old ones."""
-        if self._connections.config.spark.remote is not None and self._spark.is_stopped:
-            self._spark = start_spark(self._connections)
-        return self._spark
+        with self._starting:
+            if self._connections.config.spark.remote is not None and self._spark.is_stopped:
+                self._spark = start_spark(self._connections)
+            return self._spark
 
 
 # --- Metrics -------------------------------------------------------------------------------------

@@ -126,11 +126,15 @@ class TokenSigner:
 
 
 def session(before: Sequence[TokenSeam], now: Sequence[TokenSeam]) -> list[TokenSeam]:
-    """What a session has seen after one more read: the newest seam of each table."""
+    """What a session has seen after one more read: the newest seam of each table.
+
+    A read of the snapshot alone says nothing of the log, and takes nothing away of what is known.
+    """
     newest = {entry.table: entry for entry in before}
     for entry in now:
-        newest.pop(entry.table, None)
-        newest[entry.table] = entry
+        known = newest.pop(entry.table, entry)
+        is_part = known.table_uuid == entry.table_uuid and known.topic_id and not entry.topic_id
+        newest[entry.table] = known if is_part else entry
     return list(newest.values())[-SESSION_TABLES_MAX:]
 
 

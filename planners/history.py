@@ -10,7 +10,13 @@ from collections.abc import Mapping, Sequence
 
 from seamline.connectors.base import LogBounds, Offsets, TableState
 from seamline.planners.seam import ColdSide, Seam, check_topic, cold_only, hot_only
-from seamline.sql.errors import HISTORY_CHANGED, LOG_TRIMMED, TOKEN_EXPIRED, SeamlineError
+from seamline.sql.errors import (
+    HISTORY_CHANGED,
+    INVALID_TOKEN,
+    LOG_TRIMMED,
+    TOKEN_EXPIRED,
+    SeamlineError,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,10 +114,15 @@ def repeat(
 
     Raises:
         SeamlineError: HISTORY_CHANGED when table or topic are no longer the same, TOKEN_EXPIRED
-            when rows the token stands for are no longer kept.
+            when rows the token stands for are no longer kept; INVALID_TOKEN without a log.
     """
+    if not token.topic_id:
+        message = f"the token is of the snapshot of {state.display_name} alone"
+        raise SeamlineError(INVALID_TOKEN, message, hint='Give it to "t$cold", or ask without it.')
     check_same_history(state, token, bounds)
-    reason = f"snapshot {token.snapshot_id} of {state.display_name} has expired"
+    is_kept = token.snapshot_id in state.snapshots
+    problem = "has lost the snapshots before it" if is_kept else "has expired"
+    reason = f"snapshot {token.snapshot_id} of {state.display_name} {problem}"
     for side in sides:
         later = side.snapshot_id != token.snapshot_id
         if later and side.foreign_change_id != token.foreign_change_id:
@@ -218,13 +229,14 @@ def travel(
 
 
 def check_same_history(state: TableState, token: TokenSeam, bounds: LogBounds) -> None:
-    """Table and topic must be the ones a token was given for.
+    """Table and topic must be the ones a token was given for; of a snapshot alone, the table.
 
     Raises:
         SeamlineError: HISTORY_CHANGED.
     """
     check_same_table(state, token)
-    check_same_topic(token, bounds)
+    if token.topic_id:
+        check_same_topic(token, bounds)
 
 
 def check_same_table(state: TableState, token: TokenSeam) -> None:
@@ -234,9 +246,8 @@ def check_same_table(state: TableState, token: TokenSeam) -> None:
         SeamlineError: HISTORY_CHANGED.
     """
     if state.uuid != token.table_uuid:
-        raise SeamlineError(
-            HISTORY_CHANGED, f"table {state.display_name} was dropped and created again"
-        )
+        message = f"table {state.display_name} was dropped and created again"
+        raise SeamlineError(HISTORY_CHANGED, message)
 
 
 def check_same_topic(token: TokenSeam, bounds: LogBounds) -> None:

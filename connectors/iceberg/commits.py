@@ -6,7 +6,10 @@ is still the snapshot it was made for.
 
 from __future__ import annotations
 
+import secrets
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -34,6 +37,33 @@ from seamline.sql.errors import (
     SNAPSHOT_GONE,
     SeamlineError,
 )
+
+T = TypeVar("T")
+ATTEMPTS = 8
+_PAUSE_MS_MIN = 20
+
+
+def insist(work: Callable[[], T], report: Callable[[str], None] = lambda _: None) -> T:
+    """Does the work, and over again while other commits, such as tiering's, win.
+
+    Args:
+        work: Loads the table and commits.
+        report: Is told when it has to be done again.
+
+    Raises:
+        SeamlineError: what the work raises; COMMIT_CONFLICT after so many times.
+    """
+    pause_ms = _PAUSE_MS_MIN
+    for left in reversed(range(ATTEMPTS)):
+        try:
+            return work()
+        except SeamlineError as error:
+            if error.code is not COMMIT_CONFLICT or not left:
+                raise
+        report("the table changed meanwhile: once more")
+        time.sleep(secrets.randbelow(pause_ms) / 1000)
+        pause_ms *= 2
+    raise AssertionError
 
 
 def commit_mark(table: IcebergTable, boundary: Boundary) -> int:

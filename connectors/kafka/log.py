@@ -234,8 +234,10 @@ class KafkaLog:
     def _cluster_id(self, topic_id: str, deadline: Deadline) -> str:
         """The cluster's id; asked for once per topic, since a topic never moves to another."""
         if topic_id not in self._cluster_ids:
-            future = self._cluster.admin.describe_cluster(request_timeout=seconds(deadline))
-            self._cluster_ids[topic_id] = str(result(future, "the cluster", deadline).cluster_id)
+            with self._cluster.asking() as admin:
+                future = admin.describe_cluster(request_timeout=seconds(deadline))
+                found = result(future, "the cluster", deadline)
+            self._cluster_ids[topic_id] = str(found.cluster_id)
         return self._cluster_ids[topic_id]
 
 

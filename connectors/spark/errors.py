@@ -53,6 +53,10 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("not a Parquet file", COLD_FILE_INVALID),
     ("StatusCode.UNAVAILABLE", SPARK_UNAVAILABLE),
     ("failed to connect", SPARK_UNAVAILABLE),
+    ("stopped SparkContext", SPARK_UNAVAILABLE),
+    ("NO_ACTIVE_SESSION", SPARK_UNAVAILABLE),
+    ("No active or default Spark session", SPARK_UNAVAILABLE),
+    ("RESPONSE_ALREADY_RECEIVED", SPARK_UNAVAILABLE),
     ("some data may have been lost", LOG_TRIMMED),
 )
 

@@ -16,9 +16,7 @@ from seamline.connectors.iceberg.boundary import TAG, renewed
 from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.settings import quoted_name
-from seamline.sql.errors import BOUNDARY_MISSING, COMMIT_CONFLICT, SeamlineError
-
-ATTEMPTS = 5
+from seamline.sql.errors import BOUNDARY_MISSING, SeamlineError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ def maintain(
     table = f"table => '{name}'"
     if compact:
         report("merging small files")
-        row = _again(lambda: _call(spark, catalog, "rewrite_data_files", table), report)
+        row = commits.insist(lambda: _call(spark, catalog, "rewrite_data_files", table), report)
         result = dataclasses.replace(
             result,
             files_rewritten=row["rewritten_data_files_count"],
@@ -81,7 +79,7 @@ def maintain(
         )
     if rewrite_manifests:
         report("merging manifests")
-        row = _again(lambda: _call(spark, catalog, "rewrite_manifests", table), report)
+        row = commits.insist(lambda: _call(spark, catalog, "rewrite_manifests", table), report)
         result = dataclasses.replace(result, manifests_rewritten=row["rewritten_manifests_count"])
     if expire_older_than is not None:
         report("expiring snapshots")
@@ -92,7 +90,7 @@ def maintain(
             protect_boundary(catalog, identifier)
             return _call(spark, catalog, "expire_snapshots", arguments)
 
-        row = _again(expire, report)
+        row = commits.insist(expire, report)
         after = catalog.load(identifier).state
         result = dataclasses.replace(
             result,
@@ -122,18 +120,6 @@ def protect_boundary(catalog: IcebergCatalog, identifier: tuple[str, ...]) -> No
     known = table.state.refs.get(TAG)
     if marked is not None and (known is None or known.snapshot_id != marked):
         commits.tag_boundary(table, marked)
-
-
-def _again(work: Callable[[], dict[str, Any]], report: Callable[[str], None]) -> dict[str, Any]:
-    """Does the work, and does it over when another commit, such as tiering's, won."""
-    for left in reversed(range(ATTEMPTS)):
-        try:
-            return work()
-        except SeamlineError as error:
-            if error.code is not COMMIT_CONFLICT or not left:
-                raise
-        report("the table changed meanwhile: once more")
-    raise AssertionError
 
 
 def _call(spark: Any, catalog: IcebergCatalog, procedure: str, arguments: str) -> dict[str, Any]:

@@ -65,7 +65,8 @@ class SparkSettings:
                 "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
             ),
             "spark.driver.extraJavaOptions": (
-                f"-Dderby.system.home={scratch} -Djava.net.preferIPv4Stack=true -Duser.timezone=UTC"
+                f'"-Dderby.system.home={scratch}" '
+                "-Djava.net.preferIPv4Stack=true -Duser.timezone=UTC"
             ),
             **SESSION,
         }

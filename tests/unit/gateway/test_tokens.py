@@ -6,6 +6,7 @@ Method: tokens signed and then read by the wrong key, person, time and version, 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import pathlib
 import threading
@@ -85,6 +86,15 @@ def test_another_version_or_shape_is_refused_though_it_is_signed(body: Any) -> N
 
 
 # --- Sessions and writes -------------------------------------------------------------------------
+
+
+def test_a_read_of_the_snapshot_alone_takes_nothing_from_a_session() -> None:
+    part = dataclasses.replace(SEAM, topic_id="", boundary=Offsets(), end=Offsets(), snapshot_id=1)
+    another = dataclasses.replace(part, table_uuid="u-9")
+    assert session([SEAM], [part]) == [SEAM]
+    assert session([part], [SEAM]) == [SEAM]
+    assert session([part], [another]) == [another]
+    assert session([SEAM], [another]) == [another], "the table was dropped and created again"
 
 
 def write_token(body: Any) -> str:
