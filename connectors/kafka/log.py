@@ -35,6 +35,7 @@ from seamline.connectors.base import (
     RawBatch,
 )
 from seamline.connectors.kafka.cluster import Cluster, named_error, passes
+from seamline.connectors.kafka.positions import assign
 from seamline.connectors.kafka.requests import (
     NO_SUCH_TIME,
     Answers,
@@ -166,8 +167,7 @@ class KafkaLog:
         self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int]
     ) -> KafkaSubscription:
         """See `FollowableLog.follow`."""
-        positions = [start_at(topic, p, start, epochs.get(p)) for p, start in starts.items()]
-        return KafkaSubscription(self._cluster, topic, positions, isolation)
+        return KafkaSubscription(self._cluster, topic, starts, epochs, isolation)
 
     def _check_not_truncated(
         self, topic: str, ranges: Mapping[int, int], isolation: str, deadline: Deadline
@@ -257,9 +257,7 @@ class _RangeReader:
         self._positions = {r.partition: r.start for r in ranges}
         self.open_ranges = dict(self._ends)
         self._last_progress = time.monotonic()
-        consumer.assign(
-            [start_at(topic, r.partition, r.start, epochs.get(r.partition)) for r in ranges]
-        )
+        assign(consumer, topic, self._positions, epochs)
 
     @property
     def done(self) -> bool:
@@ -336,10 +334,3 @@ class _RangeReader:
 
 def _partitions(topic: Any) -> tuple[int, ...]:
     return tuple(sorted(partition.id for partition in topic.partitions))
-
-
-def start_at(topic: str, partition: int, offset: int, epoch: int | None) -> TopicPartition:
-    """Where to start; with an epoch the broker is asked whether the log was cut below it."""
-    if epoch is None:
-        return TopicPartition(topic, partition, offset)
-    return TopicPartition(topic, partition, offset, leader_epoch=epoch)

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from seamline.connectors.base import Polled, RawBatch
 from seamline.connectors.kafka.cluster import Cluster, named_error, passes
+from seamline.connectors.kafka.positions import assign
 
 MESSAGES_MAX = 10_000
 """As many as one poll gives: a large batch decodes faster, a small one is shared out sooner."""
@@ -32,17 +33,24 @@ class KafkaSubscription:
     Args:
         cluster: The cluster.
         topic: Name of the topic.
-        starts: Where to begin, for each partition to be read.
+        starts: The first offset to read of each partition.
+        epochs: Leader epochs below, where known.
         isolation: What to read it under.
     """
 
     def __init__(
-        self, cluster: Cluster, topic: str, starts: Sequence[TopicPartition], isolation: str
+        self,
+        cluster: Cluster,
+        topic: str,
+        starts: Mapping[int, int],
+        epochs: Mapping[int, int],
+        isolation: str,
     ) -> None:
         self._topic = topic
-        self._held = contextlib.ExitStack()
-        self._consumer = self._held.enter_context(cluster.consumer(isolation))
-        self._consumer.assign(list(starts))
+        with contextlib.ExitStack() as started:
+            self._consumer = started.enter_context(cluster.consumer(isolation))
+            assign(self._consumer, topic, starts, epochs)
+            self._held = started.pop_all()
 
     def poll(self, wait_s: float) -> Polled:
         """See `Subscription.poll`."""

@@ -19,7 +19,7 @@ from support.gateway import Gateway
 from support.stack import Stack
 from support.waiting import wait_until
 
-from seamline.connectors.base import READ_COMMITTED, TopicBinding
+from seamline.connectors.base import READ_COMMITTED, OffsetRange, TopicBinding
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.boundary import boundary_of
 from seamline.connectors.kafka.cluster import Cluster, ClusterConfig
@@ -100,3 +100,11 @@ def test_a_log_that_was_cut_is_not_read_on(tmp_path: pathlib.Path) -> None:
             error = gateway.statement("SELECT id FROM t").error
             assert error is not None, total
             assert error.code is LOG_TRUNCATED, (total, error)
+        log = stack.connections.log("default")
+        for end in (20, 40):
+            read = log.read("t", [OffsetRange(0, 0, 40)], READ_COMMITTED, no_deadline())
+            assert sum(map(len, read)) == 40, "now a client of the pool knows the log as it is"
+            beyond = OffsetRange(0, 20, end)
+            with pytest.raises(SeamlineError) as caught:
+                list(log.read("t", [beyond], READ_COMMITTED, no_deadline(), epochs={0: 0}))
+            assert caught.value.code is LOG_TRUNCATED
