@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from seamline.connectors.base import NoDeadline, TopicBinding
-from seamline.connectors.spark.engine import bound_retries
+from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.settings import environment
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.connectors.tiering import Outcome, Step, tier_once
@@ -33,8 +33,6 @@ from seamline.sql.errors import (
 
 _LOG = logging.getLogger("seamline.tiering")
 CONFLICT_RETRIES = 5
-_RETRIES = 30
-"""Half a minute, in which a server that was started again is found again."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -70,13 +68,11 @@ def start_spark(connections: Connections) -> Any:
     Raises:
         SeamlineError: SPARK_UNAVAILABLE, JAVA_NOT_FOUND, JARS_UNAVAILABLE, …
     """
-    from pyspark.sql import SparkSession
-
     config = connections.config
     if config.spark.remote is not None:
-        session = SparkSession.builder.remote(config.spark.remote).create()
-        bound_retries(session, _RETRIES)
-        return session
+        return connect(config.spark.remote)
+    from pyspark.sql import SparkSession
+
     os.environ.update(environment())
     builder = SparkSession.builder.appName("seamline")
     for key, value in settings(config).static_conf().items():

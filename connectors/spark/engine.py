@@ -8,7 +8,6 @@ tag.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -29,13 +28,13 @@ from seamline.connectors.base import (
 from seamline.connectors.kafka.cluster import ClusterConfig
 from seamline.connectors.spark.errors import named_errors
 from seamline.connectors.spark.relation import relation_sql
+from seamline.connectors.spark.sessions import HANG_UP_S, connect, let_go
 from seamline.connectors.spark.settings import SESSION
 from seamline.connectors.spark.tail import decoded_tail
 from seamline.sql import render
 from seamline.sql.errors import TAIL_TOO_LARGE, SeamlineError
 
 _LOG = logging.getLogger("seamline.spark")
-_HANG_UP_S = 30.0
 _RETRIES = 6
 """Some two seconds: long enough for a connection to be made anew, not for a server to be."""
 
@@ -75,7 +74,7 @@ class SparkEngine:
 
             def close() -> None:
                 forget()
-                _let_go(session)
+                let_go(session)
 
             try:
                 frame = session.sql(self._prepare(session, query))
@@ -89,11 +88,7 @@ class SparkEngine:
         self._close()
 
     def _session(self) -> Any:
-        from pyspark.sql.connect.session import SparkSession
-
-        # not by the builder, whose sessions are the process's: they would meet each other there
-        session = SparkSession(connection=self._url())
-        bound_retries(session, _RETRIES)
+        session = connect(self._url(), _RETRIES)
         for key, value in SESSION.items():
             session.conf.set(key, value)
         return session
@@ -125,21 +120,6 @@ class SparkEngine:
             spec=tail.decoder,
             min_partitions=self._tail_partitions,
         )
-
-
-def bound_retries(session: Any, attempts: int) -> None:
-    """Bounds what a Connect session waits for a server that is gone, its own end included.
-
-    Args:
-        session: The session.
-        attempts: How often a call is tried again; from the sixth on, a second apart.
-    """
-    from pyspark.sql.connect.client.retries import DefaultPolicy
-
-    policy = DefaultPolicy(
-        max_retries=attempts, initial_backoff=50, backoff_multiplier=2.0, max_backoff=1000
-    )
-    session.client.set_retry_policies([policy])
 
 
 def _local(session: Any, table: pa.Table) -> Any:
@@ -183,8 +163,8 @@ class _Interruption:
     def __call__(self) -> None:
         now = time.monotonic()
         self._first_at = self._first_at or now
-        if now - self._first_at > _HANG_UP_S:
-            self._session.client._channel.close()  # noqa: SLF001 - `close` waits for the server
+        if now - self._first_at > HANG_UP_S:
+            self._session.client.close()
         elif self._asking is None or not self._asking.is_alive():
             self._asking = threading.Thread(target=self._ask, name="spark-interrupt", daemon=True)
             self._asking.start()
@@ -194,22 +174,3 @@ class _Interruption:
             self._session.interruptTag(self._tag)
         except Exception as error:  # noqa: BLE001 - it is asked again, and hung up on in the end
             _LOG.warning("Spark could not be told to stop %s: %s", self._tag, error)
-
-
-def _let_go(session: Any) -> None:
-    """Gives a session back to the server, which ends what it may still run; waits for nothing.
-
-    `session.stop()` holds locks of the whole process while it waits for the server.
-    """
-    channel = session.client._channel  # noqa: SLF001
-    hang_up = threading.Timer(_HANG_UP_S, channel.close)
-    hang_up.daemon = True
-    hang_up.start()
-
-    def release() -> None:
-        with contextlib.suppress(Exception):  # the server may be gone: then nothing is held there
-            session.client.release_session()
-        hang_up.cancel()
-        channel.close()
-
-    threading.Thread(target=release, name="spark-release", daemon=True).start()

@@ -32,6 +32,7 @@ from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.kafka.cluster import ClusterConfig
 from seamline.connectors.kafka.decode import Decoder, DecoderSpec
 from seamline.connectors.spark.errors import named_error
+from seamline.connectors.spark.sessions import functions_for
 from seamline.connectors.spark.settings import quoted_name
 from seamline.connectors.spark.tail import decoded_tail
 from seamline.connectors.tiering import Batch
@@ -107,8 +108,7 @@ class SparkTierTable:
             if self._may_hold_mark(batch):
                 self._write_aside(rows, batch, boundary)
                 return
-            from pyspark.sql import functions
-
+            functions = functions_for(self._spark)
             (
                 self._writer(rows, boundary)
                 .option("isolation-level", "serializable")
@@ -134,8 +134,7 @@ class SparkTierTable:
 
         As an overwrite of nothing: an append could be cherry-picked into the table once more.
         """
-        from pyspark.sql import functions
-
+        functions = functions_for(self._spark)
         branch = f"seamline_batch_{uuid.uuid4().hex}"
         commits.create_branch(self._table(), branch, batch.snapshot_id, _BRANCH_MS)
         try:

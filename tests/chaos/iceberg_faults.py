@@ -26,6 +26,7 @@ from chaos.tables import FOREIGN
 from seamline.connectors.base import TableState
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.boundary import boundary_of
+from seamline.connectors.spark.sessions import connect
 from seamline.gateway.local.settings import CATALOG, SCHEMA
 from seamline.sql.errors import COMMIT_CONFLICT, SeamlineError
 
@@ -128,9 +129,7 @@ def merge(arena: Arena, chance: random.Random) -> str:
 
 
 def _spark(arena: Arena, statement: str) -> str:
-    from pyspark.sql import SparkSession
-
-    session: Any = SparkSession.builder.remote(arena.stack.other_spark_url).create()
+    session = connect(arena.stack.other_spark_url)
     stop = threading.Timer(_SPARK_S, session.client.close)
     stop.start()
     try:

@@ -30,6 +30,7 @@ from chaos.proxy import HOST, Proxy
 from seamline.connectors import jars
 from seamline.connectors.java import find_java
 from seamline.connectors.spark.server import ConnectServer
+from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.settings import environment as spark_environment
 from seamline.gateway import config
 from seamline.gateway.config import Config
@@ -203,9 +204,7 @@ class ChaosStack:
 
     def _let_spark_work(self) -> None:
         wait_until(lambda: _listens(self._ports["spark"]), READY_S, "Spark")
-        from pyspark.sql import SparkSession
-
-        session: Any = SparkSession.builder.remote(self.spark_url).create()
+        session = connect(self.spark_url)
         table = f"{settings.CATALOG}.{settings.SCHEMA}.first"
         for statement in (
             f"CREATE TABLE {table} (id bigint, text string) USING iceberg",

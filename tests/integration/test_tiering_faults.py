@@ -27,6 +27,7 @@ from support.waiting import wait_until
 
 from seamline.connectors.base import TopicBinding
 from seamline.connectors.iceberg.boundary import TAG, boundary_of
+from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.connectors.tiering import Batch, Outcome, Step, next_batch, tier_once
 from seamline.gateway.deadline import no_deadline
@@ -183,9 +184,7 @@ def test_two_tierers_from_one_boundary(stack: Stack, gateway: Gateway, table: st
     outcomes: list[Step | SeamlineError] = []
 
     def run() -> None:
-        from pyspark.sql import SparkSession
-
-        spark = SparkSession.builder.remote(stack.config.spark.remote).create()
+        spark = connect(stack.spark_url)
         try:
             inner = spark_table(stack, table, spark)
             for events in ({At.PROBED: together.wait}, {}, {}, {}):

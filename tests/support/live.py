@@ -14,6 +14,7 @@ from typing import Any
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
+from seamline.connectors.spark.sessions import connect
 from seamline.gateway.http import iceberg
 from seamline.spark import configuration
 from support.gateway import Gateway
@@ -64,9 +65,7 @@ class LiveReaders:
     @functools.cached_property
     def spark(self) -> Any:
         """A Spark session with only the printed configuration, for both catalogs."""
-        from pyspark.sql import SparkSession
-
-        session = SparkSession.builder.remote(self.stack.config.spark.remote).create()
+        session = connect(self.stack.spark_url)
         for name, planned in ((FILES, False), (PLANNED, True)):
             conf = configuration(self.gateway.url, name=name, planned=planned)
             for key, value in conf.items():

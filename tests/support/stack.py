@@ -57,7 +57,8 @@ class Stack:
         plain = self.configured(flags)
         # one Spark for everything in this process: a classic session and a Connect one do not mix
         self._server = ConnectServer(settings(plain))
-        self.flags = {**flags, "spark.remote": self._server.url()}
+        self.spark_url = self._server.url()
+        self.flags = {**flags, "spark.remote": self.spark_url}
         self.config = self.configured(self.flags)
         self.connections = Connections(self.config)
         self.bootstrap_servers = self.config.clusters["default"].bootstrap_servers

@@ -1,0 +1,76 @@
+"""Spark Connect sessions of our own: none is the process's, and none is waited for when it ends.
+
+PySpark keeps one pool of threads for what all sessions of a process have to tell their servers, and
+every session that is closed or collected ends that pool, under a lock, waiting for what is in it. A
+session that ended would hold up the others, or find itself among those it waits for. The sessions
+made here close only their own channel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any
+
+PATIENT = 30
+"""Half a minute, in which a server that was started again is found again."""
+HANG_UP_S = 30.0
+"""How long a server is asked politely before its connection is closed."""
+
+
+def connect(url: str, attempts: int = PATIENT) -> Any:
+    """A session of its own on a Connect server; the builder's are shared by the whole process.
+
+    Args:
+        url: The server's address, `sc://host:port`.
+        attempts: How often a call is tried again on a server that is gone, its own end included;
+            from the sixth on, a second apart.
+    """
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession
+
+    session = SparkSession(connection=url)
+    client: Any = session.client
+    client.set_retry_policies(
+        [
+            DefaultPolicy(
+                max_retries=attempts, initial_backoff=50, backoff_multiplier=2.0, max_backoff=1000
+            )
+        ]
+    )
+
+    def close() -> None:
+        client._channel.close()  # noqa: SLF001 - `close` itself ends the pool of all sessions
+        client._closed = True  # noqa: SLF001 - what `is_stopped` asks
+
+    client.close = close
+    return session
+
+
+def let_go(session: Any) -> None:
+    """Gives a session back to the server, which ends what it may still run; waits for nothing.
+
+    `session.stop()` holds locks of the whole process while it waits for the server.
+    """
+    hang_up = threading.Timer(HANG_UP_S, session.client.close)
+    hang_up.daemon = True
+    hang_up.start()
+
+    def release() -> None:
+        with contextlib.suppress(Exception):  # the server may be gone: then nothing is held there
+            session.client.release_session()
+        hang_up.cancel()
+        session.client.close()
+
+    threading.Thread(target=release, name="spark-release", daemon=True).start()
+
+
+def functions_for(session: Any) -> Any:
+    """PySpark's functions for a session, classic or Connect.
+
+    `pyspark.sql.functions` decides by the process's environment, which these sessions leave alone.
+    """
+    from pyspark.sql import SparkSession, functions
+    from pyspark.sql.connect import functions as connect_functions
+
+    return functions if isinstance(session, SparkSession) else connect_functions
