@@ -1,15 +1,8 @@
-"""DuckDB: a fresh, locked-down instance for every statement.
-
-An instance reads the files of its plan and nothing else, cannot load extensions, and its
-configuration cannot be changed once it is ready. Making one costs some milliseconds, so the next
-one is made while nobody waits.
-"""
+"""DuckDB as an engine: every statement has an instance that reads the files of its plan only."""
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
-import queue
 import re
 from collections.abc import Iterator
 
@@ -27,8 +20,9 @@ from seamline.connectors.base import (
     TailFile,
     TailSource,
 )
-from seamline.connectors.duckdb.relation import data_paths, relation_sql, text
-from seamline.connectors.duckdb.storage import attach
+from seamline.connectors.duckdb.instances import Instance, Instances
+from seamline.connectors.duckdb.relation import data_paths, relation_sql
+from seamline.connectors.duckdb.storage import attach, is_remote
 from seamline.sql import render, types
 from seamline.sql.errors import (
     COLD_FILE_INVALID,
@@ -47,7 +41,6 @@ from seamline.sql.errors import (
 )
 
 BATCH_ROWS = 65_536
-INSTANCES_AHEAD = 2
 
 
 class DuckDBEngine:
@@ -65,94 +58,80 @@ class DuckDBEngine:
     def __init__(
         self, *, memory_bytes: int, threads: int, spill_directory: str, spill_bytes: int
     ) -> None:
-        self._config = {
-            "memory_limit": f"{memory_bytes // 1024}KiB",
-            "threads": str(threads),
-            "temp_directory": spill_directory,
-            "max_temp_directory_size": f"{spill_bytes // 1024}KiB",
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-            "allow_community_extensions": "false",
-            "preserve_insertion_order": "false",
-        }
-        self._ready: queue.SimpleQueue[duckdb.DuckDBPyConnection] = queue.SimpleQueue()
-        self._maker = concurrent.futures.ThreadPoolExecutor(1, "seamline-duckdb")
+        self._instances = Instances(
+            {
+                "memory_limit": f"{memory_bytes // 1024}KiB",
+                "threads": str(threads),
+                "temp_directory": spill_directory,
+                "max_temp_directory_size": f"{spill_bytes // 1024}KiB",
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "allow_community_extensions": "false",
+                "preserve_insertion_order": "false",
+            }
+        )
 
     def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
         """See `Engine.run`."""
-        connection = self._take()
-
-        def interrupt() -> None:
-            with contextlib.suppress(duckdb.Error):  # closed meanwhile
-                connection.interrupt()
-
-        forget = deadline.on_end(interrupt)
+        files = _files(query)
+        instance = self._instances.take(files)
+        forget = deadline.on_end(instance.interrupt)
+        finished = False
 
         def close() -> None:
             forget()
-            with contextlib.suppress(duckdb.Error):
-                connection.close()
+            self._instances.give_back(instance, finished=finished)
+
+        def batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+            nonlocal finished
+            yield from _batches(reader, query.schema, deadline)
+            reader.close()
+            finished = not any(map(is_remote, files))  # access to those may end
 
         try:
             with _named_errors(deadline):
-                sql = self._prepare(connection, query)
-                reader = connection.sql(sql).to_arrow_reader(BATCH_ROWS)
+                sql = _prepare(instance, query, files)
+                reader = instance.connection.sql(sql).to_arrow_reader(BATCH_ROWS)
         except BaseException:
             close()
             raise
-        return ResultStream(query.schema, _batches(reader, query.schema, deadline), close)
+        return ResultStream(query.schema, batches(reader), close)
 
     def warm_up(self) -> None:
         """Makes instances ahead of the next statements, in the background."""
-        self._maker.submit(self._refill)
+        self._instances.warm_up()
 
     def close(self) -> None:
-        """Releases what was made ahead."""
-        self._maker.shutdown(cancel_futures=True)
-        while not self._ready.empty():
-            self._ready.get_nowait().close()
+        """Releases what no statement uses."""
+        self._instances.close()
 
-    def _prepare(self, connection: duckdb.DuckDBPyConnection, query: EngineQuery) -> str:
-        """Registers the inputs, locks the instance, and gives the statement."""
-        relations: dict[str, str] = {}
-        tail_files = {n: _register_tail(connection, n, tail) for n, tail in query.tails.items()}
-        paths = [file.path for files in tail_files.values() for file in files]
-        for scan in query.scans:
-            deletes = None
-            if scan.deletes is not None:
-                deletes = f"deletes_{scan.scan_id}"
-                connection.register(deletes, _local(scan.deletes))
-            tail_table = f"tail_{scan.tail}" if scan.tail is not None else None
-            if scan.rows is not None:
-                tail_table = f"rows_{scan.scan_id}"
-                connection.register(tail_table, _lower_case(scan.rows))
-            files = tail_files.get(scan.tail or "", ())
-            relations[scan.scan_id] = relation_sql(scan, tail_table, deletes, files)
-            paths.extend(data_paths(scan))
-        attach(connection, query.scans)
-        listed = ", ".join(text(path) for path in dict.fromkeys(paths))
-        connection.execute(f"SET allowed_paths = [{listed}]")
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
-        return render.to_duckdb(query.tree, relations)
 
-    def _take(self) -> duckdb.DuckDBPyConnection:
-        try:
-            connection = self._ready.get_nowait()
-        except queue.Empty:
-            connection = self._make()
-        self.warm_up()
-        return connection
+def _files(query: EngineQuery) -> frozenset[str]:
+    """Every file a query reads."""
+    spilled = [tail.files for tail in query.tails.values() if isinstance(tail, SpilledTail)]
+    tails = {file.path for files in spilled for file in files}
+    return frozenset(tails.union(*(data_paths(scan) for scan in query.scans)))
 
-    def _refill(self) -> None:
-        while self._ready.qsize() < INSTANCES_AHEAD:
-            self._ready.put(self._make())
 
-    def _make(self) -> duckdb.DuckDBPyConnection:
-        connection = duckdb.connect(":memory:", config=self._config)
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET python_enable_replacements = false")
-        return connection
+def _prepare(instance: Instance, query: EngineQuery, files: frozenset[str]) -> str:
+    """Registers the inputs, locks the instance, and gives the statement."""
+    relations: dict[str, str] = {}
+    spilled = {name: _register_tail(instance, name, tail) for name, tail in query.tails.items()}
+    for scan in query.scans:
+        deletes = None
+        if scan.deletes is not None:
+            deletes = f"deletes_{scan.scan_id}"
+            instance.register(deletes, _local(scan.deletes))
+        tail_table = f"tail_{scan.tail}" if scan.tail is not None else None
+        if scan.rows is not None:
+            tail_table = f"rows_{scan.scan_id}"
+            instance.register(tail_table, _lower_case(scan.rows))
+        of_tail = spilled.get(scan.tail or "", ())
+        relations[scan.scan_id] = relation_sql(scan, tail_table, deletes, of_tail)
+    if instance.files is None:
+        attach(instance.connection, query.scans)
+        instance.lock(files)
+    return render.to_duckdb(query.tree, relations)
 
 
 def read_scan(scan: EngineScan) -> Iterator[pa.RecordBatch]:
@@ -185,13 +164,13 @@ def _batches(
 
 
 def _register_tail(
-    connection: duckdb.DuckDBPyConnection, name: str, tail: pa.Table | SpilledTail | TailSource
+    instance: Instance, name: str, tail: pa.Table | SpilledTail | TailSource
 ) -> tuple[TailFile, ...]:
     """Registers what is in memory of a tail; gives the files that hold the rest."""
     if isinstance(tail, TailSource):
         raise SeamlineError(TAIL_TOO_LARGE, f"the tail of {tail.topic} was not read")
     rows, files = (tail.rows, tail.files) if isinstance(tail, SpilledTail) else (tail, ())
-    connection.register(f"tail_{name}", _lower_case(rows))
+    instance.register(f"tail_{name}", _lower_case(rows))
     return files
 
 

@@ -1,0 +1,163 @@
+"""Locked-down instances of DuckDB: made ahead, kept for the next statement over the same files.
+
+An instance reads the files it was locked to and nothing else, cannot load extensions, and its
+configuration cannot be changed any more. It runs one statement at a time. Making and ending one
+costs some milliseconds of a core, so one is made while nobody waits, and one that ran its statement
+to the end is kept: statements mostly come back to the files they read before. What stopped half-way
+is never used again.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import queue
+import threading
+from collections.abc import Mapping
+
+import duckdb
+import pyarrow as pa
+
+from seamline.connectors.duckdb.relation import text
+
+AHEAD = 2
+KEPT_MAX = 4
+"""Each holds a thread and a few hundred kilobytes."""
+
+Files = frozenset[str]
+
+
+class Instance:
+    """An instance in the hands of one statement.
+
+    Args:
+        connection: DuckDB's, with its configuration open or already locked to `files`.
+        files: What it may read; None while nothing is said of that.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.connection = connection
+        self.files: Files | None = None
+        self._registered: list[str] = []
+        self._lock = threading.Lock()
+        self._in_use = True
+        self._interrupted = False
+
+    def register(self, name: str, rows: pa.Table) -> None:
+        """Makes an Arrow table readable, until the statement ends."""
+        self.connection.register(name, rows)
+        self._registered.append(name)
+
+    def lock(self, files: Files) -> None:
+        """From here on it reads these files and nothing else."""
+        listed = ", ".join(text(path) for path in sorted(files))
+        self.connection.execute(f"SET allowed_paths = [{listed}]")
+        self.connection.execute("SET enable_external_access = false")
+        self.connection.execute("SET lock_configuration = true")
+        self.files = files
+
+    def interrupt(self) -> None:
+        """Ends what runs; does nothing once the statement has given the instance back."""
+        with self._lock:
+            if self._in_use:
+                self._interrupted = True
+                with contextlib.suppress(duckdb.Error):
+                    self.connection.interrupt()
+
+    def begin(self) -> None:
+        """Takes it into use."""
+        with self._lock:
+            self._in_use = True
+
+    def end(self) -> bool:
+        """Ends its use, and forgets what was registered; whether it was left in peace."""
+        with self._lock:
+            self._in_use = False
+        for name in self._registered:
+            self.connection.unregister(name)
+        self._registered.clear()
+        return not self._interrupted
+
+    def close(self) -> None:
+        """Ends it."""
+        with contextlib.suppress(duckdb.Error):
+            self.connection.close()
+
+
+class Instances:
+    """Makes, keeps and ends instances. Safe to share between threads.
+
+    Args:
+        config: DuckDB's configuration of each.
+    """
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self._config = dict(config)
+        self._ready: queue.SimpleQueue[duckdb.DuckDBPyConnection] = queue.SimpleQueue()
+        self._maker = concurrent.futures.ThreadPoolExecutor(1, "seamline-duckdb")
+        self._lock = threading.Lock()
+        self._kept: list[Instance] = []
+        self._closed = False
+
+    def take(self, files: Files) -> Instance:
+        """One that was kept locked to exactly these files, or one that is not locked yet."""
+        with self._lock:
+            found = next((i for i in reversed(self._kept) if i.files == files), None)
+            if found is not None:
+                self._kept.remove(found)
+        if found is not None:
+            found.begin()
+            return found
+        try:
+            connection = self._ready.get_nowait()
+        except queue.Empty:
+            connection = self._make()
+        self.warm_up()
+        return Instance(connection)
+
+    def give_back(self, instance: Instance, *, finished: bool) -> None:
+        """Keeps an instance whose statement ran to its end, or ends it.
+
+        Args:
+            instance: The instance.
+            finished: Whether the statement's last row was read.
+        """
+        try:
+            unharmed = instance.end()
+        except duckdb.Error:
+            unharmed = False
+        dropped = [instance]
+        if finished and unharmed and instance.files is not None:
+            with self._lock:
+                if not self._closed:
+                    self._kept.append(instance)
+                    dropped = self._kept[:-KEPT_MAX]
+                    del self._kept[:-KEPT_MAX]
+        for one in dropped:
+            one.close()
+
+    def warm_up(self) -> None:
+        """Makes instances ahead of the next statements, in the background."""
+        self._maker.submit(self._refill)
+
+    def close(self) -> None:
+        """Ends those nobody uses; those in use end when they are given back."""
+        self._maker.shutdown(cancel_futures=True)
+        with self._lock:
+            self._closed = True
+            kept, self._kept = self._kept, []
+        for instance in kept:
+            instance.close()
+        while not self._ready.empty():
+            self._ready.get_nowait().close()
+
+    def _refill(self) -> None:
+        while self._ready.qsize() < AHEAD:
+            self._ready.put(self._make())
+
+    def _make(self) -> duckdb.DuckDBPyConnection:
+        connection = duckdb.connect(":memory:", config=dict(self._config))
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET python_enable_replacements = false")
+        connection.execute("SET parquet_metadata_cache = true")  # data files never change
+        return connection
