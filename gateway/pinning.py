@@ -29,6 +29,7 @@ from seamline.connectors.kafka.decode import DecoderSpec
 from seamline.gateway import names, system
 from seamline.gateway.connections import Sources
 from seamline.gateway.freshness import LATEST, Freshness
+from seamline.gateway.loaded import LoadedTables
 from seamline.gateway.names import TableName
 from seamline.gateway.placing import (
     Floor,
@@ -49,10 +50,10 @@ from seamline.planners.logical import Kind, ScanFacts
 from seamline.planners.seam import Seam
 from seamline.sql import columns
 from seamline.sql.errors import (
+    INVALID_CONFIG,
     INVALID_TOKEN,
     READ_CONFLICT,
-    SCHEMA_NOT_FOUND,
-    TABLE_NOT_FOUND,
+    TOPIC_NOT_FOUND,
     SeamlineError,
 )
 from seamline.sql.qualify import Relation, TableReference, TableVersion
@@ -63,6 +64,9 @@ RAW_COLUMNS: tuple[Field, ...] = (
     *(field for field in columns.METADATA_FIELDS if field.name != columns.BATCH),
 )
 """Columns of a topic that has no table: its values are not decoded."""
+
+_BOUND_ANEW = frozenset({READ_CONFLICT, TOPIC_NOT_FOUND, INVALID_CONFIG})
+"""What a table that was bound to another topic meanwhile may look like at first."""
 
 _OF_THE_TABLE = frozenset({"cold", "snapshots", "files"})
 """Variants of a table that its log has no part in."""
@@ -135,6 +139,7 @@ class Pinner:
         connections: Clusters and catalogs.
         tails: Knows how far tables are followed.
         virtual: Knows the virtual snapshots that statements may ask for by their ids.
+        loaded: Loads tables; one that remembers none yet when left out.
     """
 
     def __init__(
@@ -142,10 +147,12 @@ class Pinner:
         connections: Sources,
         tails: Tails | None = None,
         virtual: VirtualSeams = lambda _table, _snapshot: None,
+        loaded: LoadedTables | None = None,
     ) -> None:
         self._connections = connections
         self._tails = tails
         self._virtual = virtual
+        self._loaded = loaded or LoadedTables(connections)
 
     def pin(
         self,
@@ -192,7 +199,28 @@ class Pinner:
         after: After,
         freshness: Freshness,
     ) -> list[Pinned]:
-        before = self._tables({target.name for target in targets})
+        wanted = {target.name for target in targets}
+        last = self._loaded.last_seen(wanted)
+        if last is not None:
+            try:
+                return self._pin_by(last, targets, session, deadline, token, after, freshness)
+            except SeamlineError as error:
+                if error.code not in _BOUND_ANEW:
+                    raise
+        now = self._loaded.now(wanted)
+        return self._pin_by(now, targets, session, deadline, token, after, freshness)
+
+    def _pin_by(
+        self,
+        before: Mapping[TableName, ColdTable],
+        targets: Sequence[_Target],
+        session: names.Session,
+        deadline: Deadline,
+        token: Sequence[TokenSeam],
+        after: After,
+        freshness: Freshness,
+    ) -> list[Pinned]:
+        """Pins, asking the topics that the tables were bound to before."""
         targets = [self._with_virtual(target, before) for target in targets]
         topics = {target: _topic_of(target, before) for target in targets}
         floors = self._floors(topics, session, after)
@@ -204,7 +232,7 @@ class Pinner:
             cuts = self._cuts(present, before, topics, floors, freshness)
         asked = {topic for target, topic in topics.items() if target not in cuts}
         bounds = self._bounds(asked - {None}, floors, deadline)
-        tables = self._tables({target.name for target in targets})
+        tables = self._loaded.now({target.name for target in targets})
         # a commit that landed after the log was asked may hold records of a topic that was created
         # again since: asked once more, the log says which topic the table now stands on
         moved = {
@@ -240,33 +268,6 @@ class Pinner:
         if table is None or not isinstance(wanted, int) or wanted in table.state.snapshots:
             return target
         return dataclasses.replace(target, token=self._virtual(table.state.uuid, wanted))
-
-    def _tables(self, wanted: set[TableName]) -> dict[TableName, ColdTable]:
-        """The tables behind the names, as they are now; a topic's own name has none."""
-        found: dict[TableName, ColdTable] = {}
-        loaded: dict[tuple[str, ...], ColdTable] = {}
-        for name in wanted:
-            if name.cluster or system.is_system(name):
-                continue
-            if name.full not in loaded:
-                loaded[name.full] = self._load(name)
-            found[name] = loaded[name.full]
-        return found
-
-    def _load(self, name: TableName) -> ColdTable:
-        catalog = self._connections.catalog(name.catalog)
-        try:
-            return catalog.load(name.path)
-        except SeamlineError as error:
-            folded = tuple(part.lower() for part in name.path)
-            if error.code not in {TABLE_NOT_FOUND, SCHEMA_NOT_FOUND} or folded == name.path:
-                raise
-        try:
-            return catalog.load(folded)
-        except SeamlineError as error:
-            if error.code not in {TABLE_NOT_FOUND, SCHEMA_NOT_FOUND}:
-                raise
-            raise SeamlineError(TABLE_NOT_FOUND, f"table {name.display} does not exist") from error
 
     def _floors(
         self, asked: Mapping[_Target, _Topic | None], session: names.Session, after: After

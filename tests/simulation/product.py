@@ -8,6 +8,7 @@ from typing import Protocol
 
 from seamline.connectors.base import Deadline, HotLog, NoDeadline
 from seamline.connectors.tiering import Step, TierTable, tier_once
+from seamline.gateway.loaded import Tables
 from seamline.gateway.tokens import NOTHING, After
 from seamline.planners.history import TokenSeam
 from simulation.reading import Answer, Open, Sources, read
@@ -25,6 +26,7 @@ class Read(Protocol):
         token: Sequence[TokenSeam] = (),
         after: After = NOTHING,
         deadline: Deadline | None = None,
+        last: Tables | None = None,
     ) -> Answer:
         """See `reading.read`."""
 

@@ -31,6 +31,8 @@ from seamline.connectors.memory import Row
 from seamline.gateway import names
 from seamline.gateway.config import Config
 from seamline.gateway.executor import Executor
+from seamline.gateway.loaded import LoadedTables, Tables
+from seamline.gateway.pinning import Pinner
 from seamline.gateway.queries import Pins, Queries, QueryRequest
 from seamline.gateway.tokens import NOTHING, After
 from seamline.planners.history import TokenSeam
@@ -148,8 +150,9 @@ def read(
     after: After = NOTHING,
     pinner: Pins | None = None,
     deadline: Deadline | None = None,
+    last: Tables | None = None,
 ) -> Answer:
-    """Runs a statement as the gateway does.
+    """Runs a statement as the gateway does; `last` is what the gateway has seen of its tables.
 
     Raises:
         SeamlineError: as the gateway would.
@@ -161,6 +164,8 @@ def read(
         tail_rows_max=2**60,
         read_tail=_read_tail,
     )
+    if pinner is None and last is not None:
+        pinner = Pinner(sources, executor.tails, loaded=LoadedTables(sources, last))
     queries = Queries(sources, executor, LIMITS, pinner=pinner, qualify=_qualify)
     request = QueryRequest(_tree(statement), SESSION, DUCKDB, token, after, EPOCH)
     running = queries.start(request, deadline or NoDeadline(), lambda _: None)

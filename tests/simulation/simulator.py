@@ -19,6 +19,7 @@ from seamline.connectors.faulty import Fault, FaultyCatalog, FaultyLog, FaultyTi
 from seamline.connectors.iceberg.boundary import foreign_change, renewed
 from seamline.connectors.memory import MemoryTable, Row
 from seamline.connectors.tiering import Batch
+from seamline.gateway.loaded import Tables
 from seamline.gateway.queries import ATTEMPTS_MAX
 from seamline.gateway.tokens import NOTHING, After, Write
 from seamline.planners.history import TokenSeam, remember
@@ -95,6 +96,7 @@ class Simulation:
         self._late: list[Callable[[], object]] = []
         self._tokens: list[Seen] = []
         self._sessions: list[Seen | None] = [None] * SESSIONS
+        self._last: Tables = {}
         self._acknowledged: tuple[str, int, int] | None = None
         self._checked: TableState | None = None
         self._run: dict[str, Callable[[Operation], object]] = {
@@ -308,9 +310,10 @@ class Simulation:
             return self.world.table.open(path)
 
         outcome: Answer | str
+        last = self._last if operation.second % 2 else {}  # of a gateway that runs, or a new one
         try:
             outcome = self._product.read(
-                sources, open_file, statement, deadline=Patience(plan.others), **how
+                sources, open_file, statement, deadline=Patience(plan.others), last=last, **how
             )
             self.counts["answered"] += 1
         except SeamlineError as error:
