@@ -28,7 +28,7 @@ from seamline.sql.errors import (
 )
 
 POOL_SIZE_MAX = 16
-_QUEUE_KILOBYTES_MAX = 16_384
+_QUEUE_KILOBYTES_MAX = 4_096
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -204,6 +204,8 @@ def merge(segments: Sequence[Segment]) -> Segment:
 
 
 _FILE_NUMBERS = itertools.count()
+_ROW_GROUP_ROWS = 1 << 16
+"""What is buffered while a file is written, and what is read at least of one that is pruned."""
 
 
 def spill(segment: Segment, directory: pathlib.Path) -> Segment:
@@ -221,7 +223,7 @@ def spill(segment: Segment, directory: pathlib.Path) -> Segment:
     schema = pa.schema([field.with_nullable(nullable=True) for field in rows.schema])
     table = pa.Table.from_arrays(rows.columns, schema=schema)
     try:
-        pq.write_table(table, path, compression="lz4")
+        pq.write_table(table, path, compression="lz4", row_group_size=_ROW_GROUP_ROWS)
     except BaseException:
         path.unlink(missing_ok=True)
         raise

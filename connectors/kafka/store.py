@@ -21,6 +21,9 @@ import pyarrow as pa
 from seamline.connectors.kafka.segments import Segment, spill
 
 
+_HIGH_WATER = 7 / 8
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Usage:
     """What is in use, in bytes."""
@@ -60,8 +63,11 @@ class SegmentStore:
 
     @property
     def is_over_budget(self) -> bool:
-        """Whether more is in memory than there should be."""
-        return self.usage.memory_bytes > self.memory_bytes_max
+        """Whether more is in memory than there should be.
+
+        A part of the budget is left to merging and writing segments, which needs a copy of some.
+        """
+        return self.usage.memory_bytes > self.memory_bytes_max * _HIGH_WATER
 
     def hold(self, segments: Iterable[Segment]) -> None:
         """Counts a holder of each; the first makes it count against the budget."""
