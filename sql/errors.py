@@ -500,6 +500,12 @@ LOCAL_STACK_FAILED = _declare(
     "LOCAL_STACK_FAILED", 106, _EXTERNAL, "The log named in the message says why."
 )
 LOCAL_STACK_DOWN = _declare("LOCAL_STACK_DOWN", 107, _USER, "Start it with `seamline local up`.")
+STATE_DIRECTORY_TAKEN = _declare(
+    "STATE_DIRECTORY_TAKEN",
+    108,
+    _USER,
+    "Stop the gateway that uses it, or give this one another: --set state_directory=….",
+)
 
 # --- Limits ---------------------------------------------------------------------------------------
 

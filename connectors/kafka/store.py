@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from seamline.connectors.kafka.segments import Segment, spill
 
-
 _HIGH_WATER = 7 / 8
 
 

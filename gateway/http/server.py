@@ -6,17 +6,21 @@ and refuses new ones. SIGINT, which is Ctrl-C, ends at once.
 
 from __future__ import annotations
 
+import contextlib
+import pathlib
 import socket
 import threading
+from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.workers.gthread import ThreadWorker
 
+from seamline.connectors.files import exclusive, named_write_errors
 from seamline.gateway import access
 from seamline.gateway.config import Config
-from seamline.sql.errors import PORT_TAKEN, SeamlineError
+from seamline.sql.errors import INVALID_CONFIG, PORT_TAKEN, STATE_DIRECTORY_TAKEN, SeamlineError
 
 if TYPE_CHECKING:
     import flask
@@ -104,11 +108,33 @@ def serve(config: Config) -> None:
     """Serves until a signal ends it.
 
     Raises:
-        SeamlineError: INVALID_CONFIG, PORT_TAKEN.
+        SeamlineError: INVALID_CONFIG, PORT_TAKEN, STATE_DIRECTORY_TAKEN, DISK_FULL.
     """
     access.check_listening(config)
     _check_port(config.http.host, config.http.port)
-    GatewayServer(config).run()
+    with _own_state(pathlib.Path(config.state_directory)):
+        GatewayServer(config).run()
+
+
+@contextlib.contextmanager
+def _own_state(directory: pathlib.Path) -> Iterator[None]:
+    """Holds the state directory; the worker inherits that, and keeps it should this one be killed.
+
+    Two gateways in one would remove each other's results and tails.
+    """
+
+    def taken() -> None:
+        raise SeamlineError(
+            STATE_DIRECTORY_TAKEN, f"another gateway keeps its state in {directory}"
+        )
+
+    hint = "Set state_directory to a directory this user may write to."
+    with named_write_errors(directory, INVALID_CONFIG, hint=hint):
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = contextlib.ExitStack()
+        lock.enter_context(exclusive(directory / "gateway.lock", taken))
+    with lock:
+        yield
 
 
 def _bracketed(host: str) -> str:

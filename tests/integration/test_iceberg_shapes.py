@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from support.foreign import delete_where_equal
 from support.live import LiveReaders, canonical
 from support.stack import Stack
 
@@ -76,29 +77,40 @@ class Shape:
         columns: Its columns.
         record: Makes a record.
         options: How it is created.
-        between: What is done to it between its cold rows and its tail, in Spark's SQL.
+        between: What is done to it between its cold rows and its tail, in Spark's SQL or by a
+            foreign hand.
         rows: Cold rows, and rows of the tail.
         exact: Whether its rows are exactly the records of the log.
-        null_partitions: Whether some partition values are null. PyIceberg cannot read these in a
-            plan: its model of the answer takes the specification, which forgot them, at its word.
+        unread_by: Readers that cannot read it.
+        engine: What the gateway's own SQL runs on.
     """
 
     name: str
     columns: str = BASIC
     record: Callable[[int], Any] = basic
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
-    between: Sequence[str] = ()
+    between: Sequence[str | Callable[[Stack, str], None]] = ()
     rows: tuple[int, int] = (120, 80)
     exact: bool = True
-    null_partitions: bool = False
+    unread_by: tuple[str, ...] = ()
+    engine: str = "duckdb"
 
     def __str__(self) -> str:
         return self.name.replace(" ", "-")
 
 
-def partitioned(name: str, *words: str, null_partitions: bool = False, **options: Any) -> Shape:
+NULL_PARTITIONS = ("pyiceberg planned",)
+"""Its model of a plan takes the specification, which forgot partition values of null, at its
+word."""
+
+
+def partitioned(name: str, *words: str, unread_by: tuple[str, ...] = (), **options: Any) -> Shape:
     options["partitioning"] = words
-    return Shape(name, options=options, null_partitions=null_partitions)
+    return Shape(name, options=options, unread_by=unread_by)
+
+
+def equality_delete(stack: Stack, name: str) -> None:
+    delete_where_equal(stack.load(name).iceberg, "id", [3, 7, 65])
 
 
 MERGE_ON_READ = "ALTER TABLE {t} SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')"
@@ -108,12 +120,12 @@ SHAPES = (
     Shape("every type", EVERY_TYPE, every_type),
     Shape("every type in version 3", EVERY_TYPE, every_type, {"format_version": 3}),
     Shape("special numbers", "id bigint, f real, d double", special_numbers),
-    partitioned("by a value", "text", null_partitions=True),
+    partitioned("by a value", "text", unread_by=NULL_PARTITIONS),
     partitioned("by buckets and days", "bucket(4, id)", "day(at)"),
     partitioned("by month and year", "month(at)", "year(at)", format_version=3),
     partitioned("by hour", "hour(at)"),
     partitioned(
-        "by parts of values", "truncate(2, text)", "truncate(10, id)", null_partitions=True
+        "by parts of values", "truncate(2, text)", "truncate(10, id)", unread_by=NULL_PARTITIONS
     ),
     partitioned("by a decimal", "n", format_version=3),
     Shape(
@@ -121,7 +133,7 @@ SHAPES = (
         EVERY_TYPE,
         every_type,
         {"partitioning": ("u", "bucket(3, x)", "day")},
-        null_partitions=True,
+        unread_by=NULL_PARTITIONS,
     ),
     Shape("into too many partitions", options={"partitioning": ("id",)}, rows=(20, 300)),
     Shape("sorted", options={"sorted_by": ("text DESC NULLS FIRST", "id")}),
@@ -167,6 +179,13 @@ SHAPES = (
         options={"format_version": 3, "partitioning": ("bucket(2, id)",)},
         between=[MERGE_ON_READ, "DELETE FROM {t} WHERE id % 3 = 0 AND id < 120"],
         exact=False,
+    ),
+    Shape(
+        "with equality deletes",
+        between=[equality_delete],
+        exact=False,
+        unread_by=("pyiceberg", "pyiceberg planned"),
+        engine="auto",
     ),
     Shape("with bad records as nulls", record=some_bad, options={"on_error": "null"}),
     Shape("with bad records left out", record=some_bad, options={"on_error": "skip"}, exact=False),
@@ -234,8 +253,11 @@ def test_every_way_gives_the_same_rows(
     stack.create_table(name, shape.columns, **shape.options)
     stack.produce(name, [shape.record(i) for i in range(cold)])
     stack.tier(name)
-    for statement in shape.between:
-        stack.spark.sql(statement.format(t=f"lake.default.{name}"))
+    for deed in shape.between:
+        if callable(deed):
+            deed(stack, name)
+        else:
+            stack.spark.sql(deed.format(t=f"lake.default.{name}"))
     stack.produce(name, [shape.record(i) for i in range(cold, cold + hot)])
     table = readers.load(name)
     snapshot = table.current_snapshot()
@@ -243,7 +265,11 @@ def test_every_way_gives_the_same_rows(
     columns = [field.name for field in table.schema().fields]
     with let_loose(stack, name, shape.record):
         ways = readers.every_way(
-            name, snapshot.snapshot_id, columns, pyiceberg_plans=not shape.null_partitions
+            name,
+            snapshot.snapshot_id,
+            columns,
+            unread_by=shape.unread_by,
+            engine=shape.engine,
         )
     expected = ways.pop("sql")
     for way, rows in ways.items():

@@ -1,7 +1,8 @@
-"""Three answers that must agree: DuckDB's, Spark's, and a replay of the log that shares no code.
+"""Answers that must agree: DuckDB's, Spark's, and a replay of the log that shares no code.
 
-`agree` reads a table once on DuckDB and again by the token of that reading, on Spark and on DuckDB:
-all three must give the same multiset of rows, types and nulls included. `Replay` is a consumer of
+`agree` reads a table once on DuckDB and again by the token of that reading, on Spark, on DuckDB,
+and in a gateway that follows nothing and so reads the log itself: all must give the same multiset
+of rows, types and nulls included. `Replay` is a consumer of
 its own that decodes values with the plain `json` module; `agree_with_log` compares it, too. It
 keeps what it has seen, so records that have left the log since are still known.
 """
@@ -120,7 +121,7 @@ def finished(statement: Statement) -> Statement:
 
 
 def agree(gateway: Gateway, sql: str, *, engine: str = "duckdb") -> Statement:
-    """Runs a query once and again by its token on both engines; the answers must be equal.
+    """Runs a query once and again by its token in every way; the answers must be equal.
 
     Args:
         gateway: The gateway.
@@ -133,11 +134,16 @@ def agree(gateway: Gateway, sql: str, *, engine: str = "duckdb") -> Statement:
     first = finished(gateway.statement(sql, engine))
     expected = multiset(statement_rows(first))
     token = first.receipt["token"]
-    for again in ("spark", first.receipt["engine"]):
-        statement = finished(gateway.statement(sql, again, token=token))
+    own = first.receipt["engine"]
+    for way, asked, again in (
+        ("spark", gateway, "spark"),
+        ("again", gateway, own),
+        ("direct", gateway.direct, own),
+    ):
+        statement = finished(asked.statement(sql, again, token=token))
         assert [c.type for c in statement.output] == [c.type for c in first.output]
         found = multiset(statement_rows(statement))
-        assert found == expected, (again, list((expected - found) + (found - expected))[:10])
+        assert found == expected, (way, list((expected - found) + (found - expected))[:10])
     return first
 
 

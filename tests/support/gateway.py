@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import pathlib
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +17,7 @@ from seamline.gateway.http.app import create_app
 from seamline.gateway.results import read_chunk
 from seamline.gateway.service import Service
 from seamline.gateway.statements import State, Statement, StatementRequest
+from seamline.gateway.tokens import kept_secret
 from seamline.values import arrow_converter
 from support.slt import StatementError
 from support.waiting import wait_until
@@ -32,7 +35,24 @@ class Gateway:
         if "_server" in self.__dict__:
             self._server.shutdown()
             self._server.server_close()
+        if "direct" in self.__dict__:
+            self.direct.close()
         self.service.close()
+
+    @functools.cached_property
+    def direct(self) -> Gateway:
+        """A gateway that follows no table and knows the tokens of this one."""
+        config = self.service.config
+        state = pathlib.Path(config.state_directory)
+        secret = config.tokens.secret or kept_secret(state / "token-secret")
+        return Gateway(
+            dataclasses.replace(
+                config,
+                state_directory=str(state / "direct"),
+                tail=dataclasses.replace(config.tail, follow=False),
+                tokens=dataclasses.replace(config.tokens, secret=secret),
+            )
+        )
 
     # --- In this process -----------------------------------------------------------------------
 

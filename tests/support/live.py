@@ -8,7 +8,7 @@ import decimal
 import functools
 import pathlib
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from pyiceberg.catalog.rest import RestCatalog
@@ -89,9 +89,18 @@ class LiveReaders:
         snapshot_id: int,
         columns: Sequence[str],
         *,
-        pyiceberg_plans: bool = True,
+        unread_by: Collection[str] = (),
+        engine: str = "duckdb",
     ) -> dict[str, list[tuple[Any, ...]]]:
-        """The rows of a virtual snapshot, by who read them; each sorted."""
+        """The rows of a virtual snapshot, by who read them; each sorted.
+
+        Args:
+            name: The table.
+            snapshot_id: The virtual snapshot.
+            columns: What is read of it.
+            unread_by: Readers that are left out.
+            engine: What the gateway's own SQL runs on.
+        """
         quoted = ", ".join(f"`{column}`" for column in columns)
         ours = ", ".join(f'"{column}"' for column in columns)
         ways: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
@@ -106,12 +115,10 @@ class LiveReaders:
                 f"SELECT {quoted} FROM {PLANNED}.default.{name} VERSION AS OF {snapshot_id}"
             ),
             "sql": lambda: self.gateway.rows(
-                f"SELECT {ours} FROM {name} FOR VERSION AS OF {snapshot_id}", "duckdb"
+                f"SELECT {ours} FROM {name} FOR VERSION AS OF {snapshot_id}", engine
             ),
         }
-        if not pyiceberg_plans:
-            del ways["pyiceberg planned"]
-        return {way: canonical(read()) for way, read in ways.items()}
+        return {way: canonical(read()) for way, read in ways.items() if way not in unread_by}
 
 
 def _scanned(table: Table, snapshot_id: int, columns: Sequence[str]) -> list[tuple[Any, ...]]:

@@ -23,6 +23,8 @@ import pytest
 import urllib3
 from support.waiting import wait_until
 
+from seamline.connectors.files import exclusive
+
 _CONFIG = """
 catalogs:
   lake: {type: sql, uri: "sqlite:///SCRATCH/catalog.db", warehouse: "file://SCRATCH/warehouse"}
@@ -144,6 +146,32 @@ def test_an_idle_gateway_ends(scratch: pathlib.Path) -> None:
         assert served.request("POST", _API, {"statement": "SELECT 1"})[1]["inline"]["data"] == [[1]]
         served.process.send_signal(signal.SIGTERM)
         served.assert_ended_well(20)
+
+
+def _is_free(lock: pathlib.Path) -> bool:
+    with contextlib.suppress(BlockingIOError), exclusive(lock, _raise_taken):
+        return True
+    return False
+
+
+def _raise_taken() -> None:
+    raise BlockingIOError
+
+
+def test_a_state_directory_has_one_gateway(scratch: pathlib.Path) -> None:
+    state = f"state_directory={scratch / 'state'}"
+    for folder in ("second", "third"):
+        (scratch / folder).mkdir()
+    with _serving(scratch, state) as first:
+        second = Served(scratch / "second", _CONFIG, "127.0.0.1", (state,))
+        assert second.process.wait(60) == 1
+        assert "error: STATE_DIRECTORY_TAKEN: another gateway" in second.errors.read_text()
+        assert first.request("POST", _API, {"statement": "SELECT 1"})[0] == 200
+        first.process.kill()
+        # its worker ends by itself then, and lets the directory go
+        wait_until(lambda: _is_free(scratch / "state" / "gateway.lock"), 60, "the worker to end")
+    with _serving(scratch / "third", state) as third:
+        assert third.request("POST", _API, {"statement": "SELECT 1"})[0] == 200
 
 
 def test_probes_need_no_access_token(scratch: pathlib.Path) -> None:
