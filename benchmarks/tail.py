@@ -37,6 +37,7 @@ from seamline.connectors.kafka.subscription import MESSAGES_MAX
 from seamline.gateway import names
 from seamline.gateway.config import FILE_NAME, load
 from seamline.gateway.deadline import no_deadline
+from seamline.gateway.http.server import collect_seldom
 from seamline.gateway.pinning import Pinned
 from seamline.gateway.service import Service
 from seamline.gateway.statements import StatementRequest
@@ -91,6 +92,7 @@ def service(directory: pathlib.Path, memory_bytes: int) -> Iterator[Service]:
         tail = dataclasses.replace(config.tail, memory_bytes=memory_bytes)
         limits = dataclasses.replace(config.limits, duckdb_tail_rows_max=2**60)
         own = Service(dataclasses.replace(config, state_directory=state, tail=tail, limits=limits))
+        collect_seldom()
         try:
             yield own
         finally:

@@ -28,7 +28,7 @@ from seamline.sql.errors import (
 )
 
 POOL_SIZE_MAX = 16
-_QUEUE_KILOBYTES_MAX = 4_096
+_QUEUE_KILOBYTES_MAX = 8_192
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
