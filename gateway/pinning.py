@@ -109,6 +109,18 @@ class _Target:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What one call is to pin, and how; see `Pinner.pin`."""
+
+    targets: Sequence[_Target]
+    session: names.Session
+    deadline: Deadline
+    token: Sequence[TokenSeam] = ()
+    after: After = NOTHING
+    freshness: Freshness = LATEST
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Topic:
     cluster: str
     topic: str
@@ -178,7 +190,7 @@ class Pinner:
             SeamlineError: named after the cause; see `planners.seam`.
         """
         targets = [self._target(reference, session) for reference in references]
-        return self._pin_all(targets, session, deadline, token, after, freshness)
+        return self._pin_all(_Wanted(targets, session, deadline, token, after, freshness))
 
     def pin_table(self, name: TableName, deadline: Deadline) -> Pinned:
         """Pins one table, as it is now.
@@ -187,44 +199,27 @@ class Pinner:
             SeamlineError: named after the cause; see `planners.seam`.
         """
         session = names.Session(name.catalog, "")
-        (pinned,) = self._pin_all([_Target(name, None)], session, deadline, (), NOTHING, LATEST)
+        (pinned,) = self._pin_all(_Wanted([_Target(name, None)], session, deadline))
         return pinned
 
-    def _pin_all(
-        self,
-        targets: Sequence[_Target],
-        session: names.Session,
-        deadline: Deadline,
-        token: Sequence[TokenSeam],
-        after: After,
-        freshness: Freshness,
-    ) -> list[Pinned]:
-        wanted = {target.name for target in targets}
-        last = self._loaded.last_seen(wanted)
+    def _pin_all(self, wanted: _Wanted) -> list[Pinned]:
+        tables = {target.name for target in wanted.targets}
+        last = self._loaded.last_seen(tables)
         if last is not None:
             try:
-                return self._pin_by(last, targets, session, deadline, token, after, freshness)
+                return self._pin_by(last, wanted)
             except SeamlineError as error:
                 if error.code not in _BOUND_ANEW:
                     raise
-        now = self._loaded.now(wanted)
-        return self._pin_by(now, targets, session, deadline, token, after, freshness)
+        return self._pin_by(self._loaded.now(tables), wanted)
 
-    def _pin_by(
-        self,
-        before: Mapping[TableName, ColdTable],
-        targets: Sequence[_Target],
-        session: names.Session,
-        deadline: Deadline,
-        token: Sequence[TokenSeam],
-        after: After,
-        freshness: Freshness,
-    ) -> list[Pinned]:
+    def _pin_by(self, before: Mapping[TableName, ColdTable], wanted: _Wanted) -> list[Pinned]:
         """Pins, asking the topics that the tables were bound to before."""
-        targets = [self._with_virtual(target, before) for target in targets]
+        after, deadline, freshness = wanted.after, wanted.deadline, wanted.freshness
+        targets = [self._with_virtual(target, before) for target in wanted.targets]
         topics = {target: _topic_of(target, before) for target in targets}
-        floors = self._floors(topics, session, after)
-        by_token = {entry.table: entry for entry in token}
+        floors = self._floors(topics, wanted.session, after)
+        by_token = {entry.table: entry for entry in wanted.token}
         pinned_at = time.monotonic()
         cuts = {}
         if not freshness.asks_log:

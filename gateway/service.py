@@ -10,6 +10,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import datetime
+import gc
 import logging
 import os
 import pathlib
@@ -63,6 +64,7 @@ _LOG = logging.getLogger("seamline.service")
 ABANDONED_S = 300.0
 QUIET_S = 5.0
 _SWEEP_S = 5.0
+_YOUNG = 1
 _DRAIN_LOOK_S = 0.1
 
 
@@ -406,6 +408,9 @@ class Service:
         while not self._stopping.wait(_SWEEP_S):
             if self._followers is not None:
                 self._followers.sweep()
+            gc.collect(
+                _YOUNG
+            )  # a failed statement's traceback may hold a tail; see `collect_seldom`
             now = time.monotonic()
             with self._lock:
                 for statement_id, statement in list(self._statements.items()):

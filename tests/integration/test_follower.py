@@ -177,15 +177,16 @@ def test_much_more_than_fits_into_memory(
     stack.create_topic(name, 3)
     stack.create_table(name, COLUMNS)
     sql = f"SELECT text, count(*), sum(id) FROM {name} GROUP BY text"
-    for first in range(0, 30_000, 10_000):
-        stack.produce(name, rows_of(range(first, first + 10_000), "some text "))
-        rows, tail = check(sql, tiny, direct)
-        assert sum(row[1] for row in rows) == first + 10_000
-        assert tail["segments_on_disk"] > 0
-        assert tail["offsets_read"] == 0
     followers = tiny.service._followers
     assert followers is not None
-    wait_until(lambda: followers.usage.memory_bytes <= 20_000)
+    for first in range(0, 30_000, 10_000):
+        stack.produce(name, rows_of(range(first, first + 10_000), "some text "))
+        rows, _ = check(sql, tiny, direct)
+        assert sum(row[1] for row in rows) == first + 10_000
+        wait_until(lambda: followers.usage.memory_bytes <= 20_000)  # what the statement held, too
+        _, tail = check(sql, tiny, direct)
+        assert tail["segments_on_disk"] > 0
+        assert tail["offsets_read"] == 0
     check(sql, tiny, direct, engine="spark")
     statement = tiny.statement(f"SELECT id FROM {name} WHERE id = 15000", "duckdb")
     assert statement_rows(statement) == [(15_000,)]
@@ -232,6 +233,28 @@ def test_a_topic_created_again(stack: Stack, roomy: Gateway, direct: Gateway, na
     rows, _ = check(sql, roomy, direct)
     assert [row[0] for row in sorted(rows)] == list(range(1000, 1050))
     assert follower_of(roomy, name) is not first
+
+
+@pytest.mark.integration
+def test_a_name_that_stands_on_another_topic(
+    stack: Stack, roomy: Gateway, direct: Gateway, name: str
+) -> None:
+    """What a gateway remembers of the table names a topic that is gone."""
+    other = f"{name}_other"
+    for topic in (name, other):
+        stack.create_topic(topic, 1)
+    stack.create_table(name, COLUMNS)
+    stack.produce(name, rows_of(range(10)))
+    stack.produce(other, rows_of(range(20, 25)))
+    sql = f"SELECT id, {PLACES} FROM {name}"
+    check(sql, roomy, direct)
+    stack.connections.catalog("lake").drop(("default", name), purge=False)
+    stack.create_table(name, COLUMNS, topic=other)
+    for future in stack.admin.delete_topics([name]).values():
+        future.result(30)
+    wait_until(lambda: name not in stack.admin.list_topics(timeout=10).topics)
+    rows, _ = check(sql, roomy, direct)
+    assert sorted(row[0] for row in rows) == list(range(20, 25))
 
 
 @pytest.mark.integration
