@@ -72,9 +72,13 @@ class Served:
         assert status == 200, manifest
         return str(manifest["statement_id"])
 
-    def state(self, statement_id: str) -> str:
-        """State of a statement."""
-        return str(self.request("GET", f"{_API}/{statement_id}?wait=1")[1]["state"])
+    def state(self, statement_id: str, wait_s: int = 1) -> str:
+        """State of a statement, once it is final or the time is over."""
+        return str(self.request("GET", f"{_API}/{statement_id}?wait={wait_s}")[1]["state"])
+
+    def wait_until_running(self, statement_id: str) -> None:
+        """Returns as soon as a statement runs; it may not for long."""
+        wait_until(lambda: self.state(statement_id, wait_s=0) == "RUNNING", what="it to run")
 
     def assert_ended_well(self, seconds_max: float) -> None:
         """It ends within that time, with status 0, having said nothing but its greeting."""
@@ -106,7 +110,7 @@ def _free_port(host: str) -> int:
 def test_sigterm_lets_a_statement_end_and_be_fetched(scratch: pathlib.Path) -> None:
     with _serving(scratch) as served:
         statement = served.submit(digits=8)
-        assert served.state(statement) == "RUNNING"
+        served.wait_until_running(statement)
         served.process.send_signal(signal.SIGTERM)
         wait_until(lambda: served.request("GET", "/readyz")[0] == 503, what="draining")
         status, refused = served.request("POST", _API, {"statement": "SELECT 1"})
@@ -128,7 +132,7 @@ def test_a_result_nobody_comes_for_does_not_hold_it(scratch: pathlib.Path) -> No
 def test_draining_ends_when_its_time_is_over(scratch: pathlib.Path) -> None:
     with _serving(scratch, "http.drain_seconds_max=1") as served:
         statement = served.submit(digits=18)
-        assert served.state(statement) == "RUNNING"
+        served.wait_until_running(statement)
         served.process.send_signal(signal.SIGTERM)
         served.assert_ended_well(20)
 
@@ -136,7 +140,7 @@ def test_draining_ends_when_its_time_is_over(scratch: pathlib.Path) -> None:
 def test_sigint_ends_it_at_once(scratch: pathlib.Path) -> None:
     with _serving(scratch) as served:
         statement = served.submit(digits=18)
-        assert served.state(statement) == "RUNNING"
+        served.wait_until_running(statement)
         served.process.send_signal(signal.SIGINT)
         served.assert_ended_well(20)
 
