@@ -31,8 +31,10 @@ class Instance:
     """An instance in the hands of one statement.
 
     Args:
-        connection: DuckDB's, with its configuration open or already locked to `files`.
-        files: What it may read; None while nothing is said of that.
+        connection: DuckDB's, not locked yet.
+
+    Attributes:
+        files: What it may read; None until it is locked to that.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -156,7 +158,7 @@ class Instances:
             self._ready.put(self._make())
 
     def _make(self) -> duckdb.DuckDBPyConnection:
-        connection = duckdb.connect(":memory:", config=dict(self._config))
+        connection = duckdb.connect(":memory:", config=self._config)
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET python_enable_replacements = false")
         connection.execute("SET parquet_metadata_cache = true")  # data files never change
