@@ -214,6 +214,12 @@ class Config:
             raise _invalid("default_catalog", f"{self.default_catalog!r} is not under catalogs")
         if self.default_cluster not in self.clusters:
             raise _invalid("default_cluster", f"{self.default_cluster!r} is not under clusters")
+        for name, catalog in self.catalogs.items():
+            needed = {"sql": ("uri", "warehouse"), "rest": ("uri",)}.get(catalog.type, ())
+            missing = [key for key in needed if key not in catalog.address]
+            if missing:
+                path = f"catalogs.{name}.{missing[0]}"
+                raise _invalid(path, f"is missing; type {catalog.type} needs it")
         clash = set(self.catalogs) & set(self.clusters)
         if clash:
             raise _invalid("clusters", f"{min(clash)!r} names a catalog and a cluster")

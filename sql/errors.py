@@ -228,10 +228,7 @@ INVALID_CAST = _declare(
 )
 NUMERIC_OVERFLOW = _declare("NUMERIC_OVERFLOW", 18, _USER, "CAST to a wider type before computing.")
 SUBQUERY_MULTIPLE_ROWS = _declare(
-    "SUBQUERY_MULTIPLE_ROWS",
-    19,
-    _USER,
-    "A scalar subquery must give one row: aggregate or LIMIT 1.",
+    "SUBQUERY_MULTIPLE_ROWS", 19, _USER, "A scalar subquery gives one row: aggregate or LIMIT 1."
 )
 INVALID_ARGUMENT = _declare("INVALID_ARGUMENT", 20, _USER, "Correct the argument and try again.")
 EVALUATION_FAILED = _declare(
@@ -250,10 +247,7 @@ INVALID_TABLE_DEFINITION = _declare(
     "INVALID_TABLE_DEFINITION", 42, _USER, "Correct the definition; docs/tables.md lists its parts."
 )
 INFERENCE_FAILED = _declare(
-    "INFERENCE_FAILED",
-    43,
-    _USER,
-    "Produce sample records first, or state the columns with --schema.",
+    "INFERENCE_FAILED", 43, _USER, "Produce sample records, or state the columns with --schema."
 )
 NOT_A_UNIFIED_TABLE = _declare(
     "NOT_A_UNIFIED_TABLE",
@@ -432,6 +426,9 @@ CATALOG_UNAVAILABLE = _declare(
     "Check that the Iceberg catalog runs and that its settings are right.",
     retriable=True,
     status=503,
+)
+CATALOG_ACCESS_DENIED = _declare(
+    "CATALOG_ACCESS_DENIED", 109, _EXTERNAL, "Check the catalog's credential.", status=502
 )
 STORAGE_UNAVAILABLE = _declare(
     "STORAGE_UNAVAILABLE",

@@ -10,23 +10,14 @@ from __future__ import annotations
 import collections
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pydantic import ValidationError
 from pyiceberg.catalog import Catalog as PyCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NamespaceAlreadyExistsError,
-    NoSuchNamespaceError,
-    NoSuchTableError,
-    NoSuchViewError,
-    RESTError,
-    TableAlreadyExistsError,
-)
+from pyiceberg.exceptions import NamespaceAlreadyExistsError
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -34,7 +25,6 @@ from pyiceberg.table import Table as PyTable
 from pyiceberg.table import TableProperties
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import SetPropertiesUpdate
-from sqlalchemy.exc import SQLAlchemyError
 
 from seamline.connectors.base import (
     Boundary,
@@ -48,22 +38,13 @@ from seamline.connectors.base import (
 )
 from seamline.connectors.iceberg import moments, views
 from seamline.connectors.iceberg.catalog_config import CatalogConfig, open_catalog
+from seamline.connectors.iceberg.errors import catalog_errors, storage_errors
 from seamline.connectors.iceberg.files import FileReader
 from seamline.connectors.iceberg.marks import prepare_mark
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.scan import FileTask, ScanPlanner
 from seamline.connectors.iceberg.types import table_schema
-from seamline.sql.errors import (
-    CATALOG_UNAVAILABLE,
-    COMMIT_CONFLICT,
-    NOT_SUPPORTED,
-    SCHEMA_NOT_FOUND,
-    STORAGE_UNAVAILABLE,
-    TABLE_EXISTS,
-    TABLE_NOT_FOUND,
-    VIEW_NOT_FOUND,
-    SeamlineError,
-)
+from seamline.sql.errors import NOT_SUPPORTED, SeamlineError
 
 STATES_CACHED_MAX = 256
 
@@ -165,13 +146,13 @@ class IcebergCatalog:
         """
         with self._lock:
             if self._catalog is None:
-                with self._catalog_errors():
+                with catalog_errors(self.name):
                     self._catalog = open_catalog(self.config)
             return self._catalog
 
     def load(self, identifier: tuple[str, ...]) -> IcebergTable:
         """See `Catalog.load`."""
-        with self._catalog_errors(identifier):
+        with catalog_errors(self.name, identifier):
             table = self.pyiceberg.load_table(identifier)
         return self._wrap(identifier, table)
 
@@ -193,7 +174,7 @@ class IcebergCatalog:
         Raises:
             SeamlineError: TABLE_EXISTS, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
         """
-        with self._catalog_errors(identifier), storage_errors(f"warehouse of {self.name}"):
+        with catalog_errors(self.name, identifier), storage_errors(f"warehouse of {self.name}"):
             with contextlib.suppress(NamespaceAlreadyExistsError):
                 if not self.pyiceberg.namespace_exists(identifier[:-1]):
                     self.pyiceberg.create_namespace(identifier[:-1])
@@ -233,7 +214,7 @@ class IcebergCatalog:
         Raises:
             SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
-        with self._catalog_errors(identifier):
+        with catalog_errors(self.name, identifier):
             if purge:
                 self.pyiceberg.purge_table(identifier)
             else:
@@ -245,7 +226,7 @@ class IcebergCatalog:
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
-        with self._catalog_errors(parent):
+        with catalog_errors(self.name, parent):
             return sorted(tuple(namespace) for namespace in self.pyiceberg.list_namespaces(parent))
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
@@ -254,14 +235,14 @@ class IcebergCatalog:
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
-        with self._catalog_errors(namespace):
+        with catalog_errors(self.name, namespace):
             return {
                 k: str(v) for k, v in self.pyiceberg.load_namespace_properties(namespace).items()
             }
 
     def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
         """See `Catalog.tables`."""
-        with self._catalog_errors(namespace):
+        with catalog_errors(self.name, namespace):
             return sorted(tuple(name) for name in self.pyiceberg.list_tables(namespace))
 
     @property
@@ -279,7 +260,7 @@ class IcebergCatalog:
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
-        with self._catalog_errors(namespace):
+        with catalog_errors(self.name, namespace):
             return sorted(tuple(name) for name in self.pyiceberg.list_views(namespace))
 
     def view(self, identifier: tuple[str, ...]) -> bytes:
@@ -289,7 +270,7 @@ class IcebergCatalog:
             SeamlineError: VIEW_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
         assert isinstance(self.pyiceberg, RestCatalog)
-        with self._catalog_errors(identifier):
+        with catalog_errors(self.name, identifier):
             return views.load(self.pyiceberg, identifier)
 
     def _wrap(self, identifier: tuple[str, ...], table: PyTable) -> IcebergTable:
@@ -302,53 +283,6 @@ class IcebergCatalog:
                 while len(self._states) > STATES_CACHED_MAX:
                     self._states.popitem(last=False)
         return IcebergTable(known, table, self._planner, self._files)
-
-    @contextlib.contextmanager
-    def _catalog_errors(self, identifier: tuple[str, ...] = ()) -> Iterator[None]:
-        name = ".".join((self.name, *identifier))
-        try:
-            yield
-        except NoSuchTableError as error:
-            raise SeamlineError(TABLE_NOT_FOUND, f"table {name} does not exist") from error
-        except NoSuchNamespaceError as error:
-            raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {name} does not exist") from error
-        except NoSuchViewError as error:
-            raise SeamlineError(VIEW_NOT_FOUND, f"view {name} does not exist") from error
-        except TableAlreadyExistsError as error:
-            raise SeamlineError(TABLE_EXISTS, f"table {name} exists already") from error
-        except CommitFailedException as error:
-            raise SeamlineError(COMMIT_CONFLICT, f"table {name}: {error}") from error
-        except ValidationError as error:
-            raise SeamlineError(
-                NOT_SUPPORTED,
-                f"table {name}: its metadata holds what cannot be read here: {_reasons(error)}",
-                hint="Read the table with Spark.",
-            ) from error
-        except (SQLAlchemyError, RESTError, ConnectionError, TimeoutError) as error:
-            cause = getattr(error, "orig", None) or error
-            raise SeamlineError(
-                CATALOG_UNAVAILABLE, f"catalog {self.name} does not answer: {cause}"
-            ) from error
-        except FileNotFoundError as error:
-            raise SeamlineError(
-                STORAGE_UNAVAILABLE, f"the metadata file of table {name} is gone: {error}"
-            ) from error
-
-
-def _reasons(error: ValidationError) -> str:
-    """What is wrong with metadata, each thing once."""
-    return "; ".join(dict.fromkeys(str(detail["msg"]) for detail in error.errors()))
-
-
-@contextlib.contextmanager
-def storage_errors(what: str) -> Iterator[None]:
-    """Gives failures of file access their name."""
-    try:
-        yield
-    except SeamlineError:
-        raise
-    except OSError as error:
-        raise SeamlineError(STORAGE_UNAVAILABLE, f"{what}: {error}") from error
 
 
 def _name_mapping(table: PyTable) -> SetPropertiesUpdate:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import threading
 from collections.abc import Mapping
 from typing import Any
 
 from pyiceberg.catalog import Catalog as PyCatalog
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.serializers import Compressor
 from pyiceberg.table import Table as PyTable
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.typedef import IcebergBaseModel
+from requests import Session
 
 METADATA_CACHED_MAX = 256
+REST_TIMEOUT_S = (10.0, 60.0)
+"""For connecting to a REST catalog, and for every wait for a part of its answer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,18 +32,24 @@ class CatalogConfig:
     Attributes:
         name: What the configuration and statements call it.
         type: PyIceberg's catalog type: `sql`, `rest`, `hive`, `glue`, …
-        uri: Where it is.
-        warehouse: Where tables are put.
+        uri: Where it is; for those that have an address.
+        warehouse: Where tables are put; a REST catalog may have names for its warehouses.
         properties: Further PyIceberg properties.
         spark: Further properties of the same catalog in Spark, without their prefix.
     """
 
     name: str
     type: str
-    uri: str
-    warehouse: str
+    uri: str = ""
+    warehouse: str = ""
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     spark: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+
+    @property
+    def address(self) -> dict[str, str]:
+        """What is said of where it is, in the words of PyIceberg and of Spark."""
+        both = {"uri": self.uri, "warehouse": self.warehouse}
+        return {name: value for name, value in both.items() if value}
 
 
 class _CachingSqlCatalog(SqlCatalog):
@@ -81,13 +92,21 @@ class _CachingSqlCatalog(SqlCatalog):
         )
 
 
+class _PatientRestCatalog(RestCatalog):
+    """PyIceberg's REST catalog, waiting so long for an answer and no longer."""
+
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        request = functools.partial(session.request, timeout=REST_TIMEOUT_S)
+        session.request = request  # type: ignore[method-assign]
+        return session
+
+
 def open_catalog(config: CatalogConfig) -> PyCatalog:
     """The catalog a configuration describes."""
-    properties: dict[str, Any] = {
-        "uri": config.uri,
-        "warehouse": config.warehouse,
-        **config.properties,
-    }
+    properties: dict[str, Any] = {**config.address, **config.properties}
     if config.type == "sql":
         return _CachingSqlCatalog(config.name, **properties)
+    if config.type == "rest":
+        return _PatientRestCatalog(config.name, **properties)
     return load_catalog(config.name, type=config.type, **properties)

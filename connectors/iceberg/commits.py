@@ -11,11 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    CommitStateUnknownException,
-    RESTError,
-)
+from pyiceberg.exceptions import BadRequestError
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
@@ -25,18 +21,13 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
-from sqlalchemy.exc import SQLAlchemyError
 
 from seamline.connectors.base import Boundary
 from seamline.connectors.iceberg.boundary import TAG
-from seamline.connectors.iceberg.catalog import IcebergTable, storage_errors
+from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.errors import commit_errors, storage_errors
 from seamline.connectors.iceberg.marks import prepare_mark, set_ref
-from seamline.sql.errors import (
-    CATALOG_UNAVAILABLE,
-    COMMIT_CONFLICT,
-    SNAPSHOT_GONE,
-    SeamlineError,
-)
+from seamline.sql.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, SeamlineError
 
 T = TypeVar("T")
 ATTEMPTS = 8
@@ -167,8 +158,11 @@ def _create_ref(
             ),
             (set_ref(name, kind, snapshot_id, age_ms + keep_ms),),
         )
-    except ValueError as error:  # it expired since the table was loaded
-        raise _gone(table, snapshot_id) from error
+    except (SeamlineError, ValueError) as error:
+        refused = isinstance(error.__cause__, BadRequestError)  # as a REST catalog says it
+        if isinstance(error, SeamlineError) and not refused:
+            raise
+        raise _gone(table, snapshot_id) from error  # it expired since the table was loaded
 
 
 def _gone(table: IcebergTable, snapshot_id: int) -> SeamlineError:
@@ -195,21 +189,8 @@ def _commit(
     requirements: tuple[TableRequirement, ...],
     updates: tuple[TableUpdate, ...],
 ) -> None:
-    name = table.state.display_name
-    try:
-        with storage_errors(f"table {name}"):
-            table.iceberg.catalog.commit_table(table.iceberg, requirements, updates)
-    except CommitFailedException as error:
-        raise SeamlineError(COMMIT_CONFLICT, f"table {name}: {error}") from error
-    except CommitStateUnknownException as error:
-        raise SeamlineError(
-            CATALOG_UNAVAILABLE, f"table {name}: whether the commit landed is unknown: {error}"
-        ) from error
-    except (SQLAlchemyError, RESTError, ConnectionError, TimeoutError) as error:
-        cause = getattr(error, "orig", None) or error
-        raise SeamlineError(
-            CATALOG_UNAVAILABLE, f"table {name}: the catalog takes no commit: {cause}"
-        ) from error
+    with commit_errors(table.state.display_name):
+        table.iceberg.catalog.commit_table(table.iceberg, requirements, updates)
 
 
 def move_head(table: IcebergTable, snapshot_id: int, to: int) -> None:

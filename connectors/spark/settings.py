@@ -89,6 +89,13 @@ def environment() -> dict[str, str]:
     }
 
 
+_SAME_IN_SPARK = (
+    "s3.", "client.", "gcs.", "adls.", "rest.", "header.",
+    "token", "credential", "scope", "oauth2-server-uri", "audience", "resource",
+)  # fmt: skip
+"""How those of PyIceberg's properties begin that mean the same to Iceberg in Java."""
+
+
 def catalog_conf(catalog: CatalogConfig) -> dict[str, str]:
     """A catalog of the configuration as Spark is told of it.
 
@@ -97,20 +104,15 @@ def catalog_conf(catalog: CatalogConfig) -> dict[str, str]:
     """
     own: dict[str, str] = {
         "type": {"sql": "jdbc"}.get(catalog.type, catalog.type),
-        "uri": catalog.uri,
-        "warehouse": catalog.warehouse,
+        **catalog.address,
         "cache-enabled": "false",
     }
     if catalog.type == "sql":
         own["uri"] = jdbc_uri(catalog.uri)
         own["jdbc.schema-version"] = "V1"
-    own.update(
-        {
-            k: v
-            for k, v in catalog.properties.items()
-            if k.startswith(("s3.", "token", "credential"))
-        }
-    )
+    if "s3.region" in catalog.properties:
+        own["client.region"] = catalog.properties["s3.region"]
+    own.update({k: v for k, v in catalog.properties.items() if k.startswith(_SAME_IN_SPARK)})
     own.update(catalog.spark)
     prefix = f"spark.sql.catalog.{catalog.name}"
     return {

@@ -21,7 +21,7 @@ from pyiceberg.table.sorting import SortOrder
 
 from seamline.connectors.base import Deadline
 from seamline.connectors.iceberg import rest_expressions, tail_store
-from seamline.connectors.iceberg.catalog import storage_errors
+from seamline.connectors.iceberg.errors import storage_errors
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.row_filters import matching
 from seamline.connectors.iceberg.row_ids import with_first_row_id

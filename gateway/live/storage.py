@@ -43,19 +43,24 @@ class LiveStorage:
         self._gateway_id = _kept_id(state / "gateway-id")
         self._default = (state / "live").resolve()
 
-    def folder(self, catalog: str) -> str:
+    def folder(self, catalog: str, table_location: str | None = None) -> str:
         """The location that everything of a catalog's tables is put under.
+
+        Args:
+            catalog: Name of the catalog.
+            table_location: Where the table is that it is wanted for; some catalogs call their
+                warehouse by a name that says nothing of where it is.
 
         Raises:
             SeamlineError: INVALID_CONFIG when engines could not reach the default one.
         """
         location = self._config.iceberg.location
         if location is None:
-            warehouse = self._config.catalogs[catalog].warehouse
-            if urlparse(warehouse).scheme not in {"", "file"}:
+            theirs = table_location or self._config.catalogs[catalog].warehouse
+            if urlparse(theirs).scheme not in {"", "file"}:
                 raise SeamlineError(
                     INVALID_CONFIG,
-                    f"catalog {catalog} keeps its tables in {warehouse}, and iceberg.location is "
+                    f"catalog {catalog} keeps its tables in {theirs}, and iceberg.location is "
                     "not set",
                     hint="Set iceberg.location to a prefix in the same storage, outside of every "
                     "table, that this gateway writes and the engines read.",
@@ -87,7 +92,7 @@ class LiveStorage:
 
     def folder_of(self, live: LiveTable) -> str:
         """Location of everything of a table that is ours."""
-        return f"{self.folder(live.name.catalog)}/{live.uuid}"
+        return f"{self.folder(live.name.catalog, live.cold.state.location)}/{live.uuid}"
 
     def remove(self, paths: Iterable[str]) -> bool:
         """Removes files of ours; those that are gone already are as good.

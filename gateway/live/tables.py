@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from seamline.connectors.base import Deadline, OffsetRange, TopicBinding
 from seamline.connectors.iceberg import tail_store, virtual
-from seamline.connectors.iceberg.catalog import IcebergTable, storage_errors
+from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.errors import storage_errors
 from seamline.connectors.iceberg.metadata_files import MetadataFiles
 from seamline.connectors.iceberg.tail_store import TailSegment
 from seamline.connectors.kafka.decode import DecoderSpec

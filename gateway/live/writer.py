@@ -18,7 +18,7 @@ from pyiceberg.manifest import ManifestFile
 
 from seamline.connectors.base import Deadline, OffsetRange
 from seamline.connectors.iceberg import manifests, virtual
-from seamline.connectors.iceberg.catalog import storage_errors
+from seamline.connectors.iceberg.errors import storage_errors
 from seamline.connectors.iceberg.tail_store import TailSegment, TailStore, TailTable
 from seamline.connectors.iceberg.virtual import VirtualSnapshot
 from seamline.connectors.leases import Leases

@@ -43,7 +43,7 @@ from seamline.sql.qualify import BoundQuery, Relation, qualify
 from simulation.world import CATALOG, CLUSTER
 
 CONFIG = Config(
-    catalogs={CATALOG: CatalogConfig(CATALOG, "memory", "", "")},
+    catalogs={CATALOG: CatalogConfig(CATALOG, "memory")},
     clusters={CLUSTER: ClusterConfig(CLUSTER, "")},
     default_catalog=CATALOG,
     default_cluster=CLUSTER,

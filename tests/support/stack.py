@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import dataclasses
 import datetime
 import functools
 import json
@@ -17,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from seamline.connectors.base import READ_COMMITTED, LogBounds
+from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.connectors.spark.maintenance import Maintained, maintain
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.tiering import SparkTierTable
@@ -69,6 +72,25 @@ class Stack:
         self._server.close()
         self.connections.close()
         self._local.down(lambda _: None)
+
+    @contextlib.contextmanager
+    def over(self, catalog: CatalogConfig, directory: pathlib.Path) -> Iterator[Stack]:
+        """The same cluster with another catalog, and a Spark of its own that knows it."""
+        other = copy.copy(self)
+        other.__dict__.pop("spark", None)
+        own = {"state_directory": str(directory / "gateway"), "spark.master": "local[2]"}
+        alone = dataclasses.replace(self.configured(own), catalogs={catalog.name: catalog})
+        other._server = ConnectServer(settings(alone))
+        other.spark_url = other._server.url()
+        other.config = dataclasses.replace(
+            alone, spark=dataclasses.replace(alone.spark, remote=other.spark_url)
+        )
+        other.connections = Connections(other.config)
+        try:
+            yield other
+        finally:
+            other.connections.close()
+            other._server.close()
 
     def restart_broker(self, *, without_log_of: str) -> None:
         """Ends the broker, loses the records of a topic, and starts it again."""

@@ -96,6 +96,11 @@ def test_numbers_have_units(tmp_path: pathlib.Path, text: str, number: int) -> N
         ("auth: {tokens: x}\n", "auth.tokens must be a list"),
         ("auth: {tokens: [{name: a}]}\n", "auth.tokens[0].sha256 is missing"),
         ("auth: {tokens: [{name: a, sha256: plain}]}\n", "the sha256 of 'a' has not 64 hex"),
+        ("catalogs: {lake: {type: rest}}\n", "catalogs.lake.uri is missing; type rest needs it"),
+        (
+            "catalogs: {lake: {type: sql, uri: 'sqlite:///x'}}\n",
+            "catalogs.lake.warehouse is missing; type sql needs it",
+        ),
         ("default_catalog: nope\n", "default_catalog 'nope' is not under catalogs"),
         ("default_cluster: nope\n", "default_cluster 'nope' is not under clusters"),
         ("default_schema: [a]\n", "default_schema must be a text"),

@@ -10,7 +10,8 @@ import pathlib
 import pytest
 from sqlalchemy.engine import make_url
 
-from seamline.connectors.spark.settings import jdbc_uri
+from seamline.connectors.iceberg.catalog_config import CatalogConfig
+from seamline.connectors.spark.settings import catalog_conf, jdbc_uri
 from seamline.gateway.config import load
 from seamline.gateway.local.settings import catalog_config, new_text, updated_text
 from seamline.sql.errors import INVALID_CONFIG, SeamlineError
@@ -42,6 +43,33 @@ def test_one_address_serves_sqlalchemy_and_jdbc() -> None:
     assert make_url(uri).database == "/state/catalog.db"
     assert int(str(make_url(uri).query["timeout"])) == 30
     assert jdbc_uri(uri).startswith("jdbc:sqlite:/state/catalog.db?busy_timeout=")
+
+
+def test_a_catalog_reached_by_rest_is_the_same_in_spark() -> None:
+    properties = {
+        "credential": "id:secret",
+        "scope": "PRINCIPAL_ROLE:ALL",
+        "header.X-Realm": "main",
+        "s3.region": "eu-west-1",
+        "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
+    }
+    catalog = CatalogConfig("lake", "rest", "https://catalog.example", "main", properties)
+    prefix = "spark.sql.catalog.lake"
+    conf = catalog_conf(catalog)
+    assert conf.pop(prefix) == "org.apache.iceberg.spark.SparkCatalog"
+    assert {key.removeprefix(f"{prefix}."): value for key, value in conf.items()} == {
+        "type": "rest",
+        "uri": "https://catalog.example",
+        "warehouse": "main",
+        "cache-enabled": "false",
+        "credential": "id:secret",
+        "scope": "PRINCIPAL_ROLE:ALL",
+        "header.X-Realm": "main",
+        "s3.region": "eu-west-1",
+        "client.region": "eu-west-1",
+    }
+    nameless = CatalogConfig("lake", "rest", "https://catalog.example")
+    assert f"{prefix}.warehouse" not in catalog_conf(nameless)
 
 
 def test_port_is_put_right_and_edits_are_kept() -> None:
