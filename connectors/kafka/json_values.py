@@ -76,7 +76,7 @@ class JsonValues:
             table = pa_json.read_json(
                 pa.BufferReader(whole),
                 read_options=pa_json.ReadOptions(
-                    use_threads=False, block_size=max(_BLOCK_SIZE_MIN, len(whole) + 1)
+                    use_threads=False, block_size=max(_BLOCK_SIZE_MIN, whole.size + 1)
                 ),
                 parse_options=pa_json.ParseOptions(
                     explicit_schema=parse_schema, unexpected_field_behavior="ignore"
@@ -474,45 +474,38 @@ def _type_has_fast_path(type_: Type) -> bool:
             )
 
 
-def _is_utf8(text: bytes) -> bool:
-    offsets = pa.array([0, len(text)], pa.int64()).buffers()[1]
-    array = pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(text))
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _joined(values: Sequence[bytes | None]) -> bytes | None:
+def _joined(values: Sequence[bytes | None]) -> pa.Buffer | None:
     """The records as lines, when each line is sure to hold whole JSON objects and nothing else.
 
     A line that starts with `{` and ends with `}` cannot run into the next one: `}` and `{` with
     only a line break between them are two values, at the top level, in any JSON text, and strings
     cannot hold a raw line break. So as many rows as lines means one object a line.
     """
-    try:
-        whole = b"\n".join(values)  # type: ignore[arg-type]
-    except TypeError:  # a tombstone is as good as an empty object
-        return _joined([b"{}" if value is None else value for value in values])
-    boundaries = len(values) - 1
-    if not (whole.startswith(b"{") and whole.endswith(b"}")):
+    lines = pa.array(values, pa.large_binary())
+    if lines.null_count:  # a tombstone is as good as an empty object
+        lines = pc.fill_null(lines, b"{}")
+    objects = pc.and_(pc.starts_with(lines, b"{"), pc.ends_with(lines, b"}"))
+    text = lines.buffers()[2].to_pybytes()
+    if not pc.all(objects).as_py() or b"\n" in text:
         return None
-    if whole.count(b"}\n{") != boundaries or whole.count(b"\n") != boundaries:
-        return None
-    if max(map(len, values)) > _DEEP_BYTES_MIN and any(  # type: ignore[arg-type]
-        len(value) > _DEEP_BYTES_MIN and _too_deep(value)  # type: ignore[arg-type]
-        for value in values
+    if pc.max(pc.binary_length(lines)).as_py() > _DEEP_BYTES_MIN and any(
+        value is not None and len(value) > _DEEP_BYTES_MIN and _too_deep(value) for value in values
     ):
         return None
     # a single byte is looked for many times faster than three
-    not_a_number = b"N" in whole and b"NaN" in whole
-    if (not_a_number or (b"I" in whole and b"Inf" in whole)) and _BARE_WORD.search(whole):
+    not_a_number = b"N" in text and b"NaN" in text
+    if (not_a_number or (b"I" in text and b"Inf" in text)) and _BARE_WORD.search(text):
         return None
-    if not _is_utf8(whole):  # also in names that no column has
+    bounds = pa.array([0, len(lines)], pa.int64())
+    whole = pc.binary_join(pa.LargeListArray.from_arrays(bounds, lines), _LINE_BREAK)
+    try:
+        whole.view(pa.large_string()).validate(full=True)  # also names that no column has
+    except pa.ArrowInvalid:
         return None
-    return whole
+    return whole[0].as_buffer()
 
+
+_LINE_BREAK = pa.scalar(b"\n", pa.large_binary())
 
 _DEEP_BYTES_MIN = 2 * DEPTH_MAX
 """A shorter record that opens more brackets than `DEPTH_MAX` does not close them: it is no JSON."""

@@ -238,7 +238,7 @@ def spill(segment: Segment, directory: pathlib.Path) -> Segment:
 
 # --- Which neighbours to merge -------------------------------------------------------------------
 
-MERGED_BYTES = 32 << 20
+MERGED_BYTES = 8 << 20
 """A segment of half of this is large enough; merges do not make larger ones than about this."""
 
 _FAN_IN = 8

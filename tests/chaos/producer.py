@@ -79,8 +79,20 @@ def _delivered(id_: int) -> Any:
 
 
 def run_plain(spec: dict[str, Any], ids: Iterator[int], chance: random.Random) -> None:
-    """Sends until it is ended."""
-    sender = Sender(spec["servers"], ids)
+    """Sends until it is ended; after an error that a client does not get over, with a new one.
+
+    A broker that lost its log, or a topic made again, leaves an idempotent client out of sequence.
+    """
+    while True:
+        sender = Sender(spec["servers"], ids)
+        try:
+            _send(sender, spec, chance)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._FATAL:
+                raise
+
+
+def _send(sender: Sender, spec: dict[str, Any], chance: random.Random) -> None:
     while True:
         for _ in range(chance.randint(1, 3)):
             sender.send(spec["topics"], chance)
