@@ -84,6 +84,7 @@ def compare(
     processes: Sequence[int] = (),
     repeats: int = REPEATS,
     notes: dict[str, Any] | None = None,
+    prepare: Callable[[], None] = lambda: None,
 ) -> Comparison:
     """Measures both sides, after their results have been found equal.
 
@@ -95,16 +96,19 @@ def compare(
         processes: Other processes whose processor time counts to a side.
         repeats: Runs of each side.
         notes: Goes with the figure.
+        prepare: Called before each run of either side; not part of it.
 
     Raises:
         AssertionError: when the results differ.
     """
+    prepare()
     first, second = ours(), theirs()
     assert first == second, f"{name}: results differ: {first!r} and {second!r}"
     times: dict[str, list[tuple[float, float]]] = {"ours": [], "theirs": []}
     for number in range(repeats):
         sides = [("ours", ours), ("theirs", theirs)]
         for label, side in sides if number % 2 == 0 else reversed(sides):
+            prepare()
             times[label].append(timed(side, processes))
     found = {
         label: Timing([wall for wall, _ in pairs], [cpu for _, cpu in pairs])

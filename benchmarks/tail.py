@@ -12,6 +12,7 @@ python benchmarks/tail.py --only spilled [--spilled-records 16000000] [--budget-
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -30,9 +31,12 @@ from harness import REPEATS, Timing, compare, report, verdict_of, write
 from stand import Stand, say, stand
 
 import seamline
-from seamline.connectors.base import READ_COMMITTED, OffsetRange
+from seamline.connectors.base import READ_COMMITTED, OffsetRange, Offsets
 from seamline.connectors.kafka.cluster import Cluster
+from seamline.connectors.kafka.decode import Decoder
 from seamline.connectors.kafka.follower import READERS
+from seamline.connectors.kafka.lineage import Lineage
+from seamline.connectors.kafka.segments import Segment, build, merge
 from seamline.connectors.kafka.subscription import MESSAGES_MAX
 from seamline.gateway import names
 from seamline.gateway.config import FILE_NAME, load
@@ -54,6 +58,7 @@ SPILLED_SPARE_BYTES = 300 << 20
 SPILLED_SQL = "SELECT channel, count(*), sum(price), max(url) FROM bids GROUP BY channel"
 _ROOMY_BYTES = 16 << 30
 _WARM_UP_RECORDS = 100_000
+SEGMENTS_MERGED = 8
 
 
 def main() -> None:
@@ -121,11 +126,62 @@ def cold(own: Service, repeats: int) -> None:
             goal=COLD_GOAL,
             repeats=repeats,
             notes=notes,
+            prepare=functools.partial(forget, own),
         )
         for threads in dict.fromkeys((1, READERS))
     ]
     cluster.close()
     report(comparisons, "tail_cold")
+    profile(own, pinned)
+
+
+def profile(own: Service, pinned: Pinned) -> None:
+    """Where a follower's time goes, a record: its stages one after the other, in one thread."""
+    seam = pinned.facts.seam
+    assert pinned.decoder is not None
+    decoder = Decoder(pinned.decoder)
+    lineage = Lineage(seam.topic_id, seam.isolation, pinned.decoder, seam.schema_id)
+    log = own.connections.log("default")
+    positions = Offsets(dict.fromkeys(seam.end, 0))
+    left = set(seam.end)
+    spent: collections.Counter[str] = collections.Counter()
+    segments: list[Segment] = []
+
+    @contextlib.contextmanager
+    def stage(name: str) -> Iterator[None]:
+        started = time.thread_time()
+        yield
+        spent[name] += time.thread_time() - started
+
+    started = time.process_time()
+    subscription = log.follow(seam.topic, positions, seam.isolation, {})
+    while left:
+        with stage("consuming, and its messages as columns"):
+            polled = subscription.poll(0.2)
+        for batch in polled.batches:
+            partition, end = int(batch.partitions[0]), batch.offsets[-1] + 1
+            with stage("JSON to columns"):
+                decoder._values.decode(batch.values)
+            with stage("JSON to columns, and all of a segment"):
+                segments.append(
+                    build(lineage, decoder, batch, OffsetRange(partition, batch.offsets[0], end))
+                )
+            if len(segments) == SEGMENTS_MERGED:
+                with stage("merging segments"):
+                    merge(segments)
+                segments.clear()
+        left -= {p for p, position in polled.positions.items() if position >= seam.end[p]}
+    subscription.close()
+    json_s = spent["JSON to columns"]
+    spent["the rest of a segment"] = spent.pop("JSON to columns, and all of a segment") - json_s
+    inside = sum(spent.values())
+    spent["threads of the Kafka client"] = time.process_time() - started - inside - json_s
+    records = sum(seam.end.values())
+    head = "| where a follower's time goes | " + " | ".join(spent) + " |"
+    cells = " | ".join(f"{seconds / records * 1e9:.0f} ns" for seconds in spent.values())
+    lines = f"{head}\n|{'---|' * (len(spent) + 1)}\n| CPU a record | {cells} |"
+    print(lines)
+    write("tail_cold_profile", {"records": records, "seconds": dict(spent)}, lines)
 
 
 def _pinned(own: Service) -> list[Pinned]:
@@ -155,7 +211,6 @@ def follow(own: Service, pinned: Pinned) -> int:
     found = tail.records
     assert tail.source.offsets_read == 0
     tail.release()
-    forget(own)
     return found
 
 
