@@ -6,7 +6,7 @@ freshness  from the acknowledgement to the row in an answer over HTTP, against o
 spilled    a statement over a tail that does not fit into its budget, against one that does
 
 python benchmarks/tail.py [--records 5000000] [--probes 300] [--only cold,again,freshness]
-python benchmarks/tail.py --only spilled [--spilled-records 16000000] [--budget-mb 512]
+python benchmarks/tail.py --only spilled [--spilled-records 18000000] [--budget-mb 512]
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from seamline.connectors.kafka.subscription import MESSAGES_MAX
 from seamline.gateway import names
 from seamline.gateway.config import FILE_NAME, load
 from seamline.gateway.deadline import no_deadline
-from seamline.gateway.http.server import collect_seldom
+from seamline.gateway.http.server import settle_memory
 from seamline.gateway.pinning import Pinned
 from seamline.gateway.service import Service
 from seamline.gateway.statements import StatementRequest
@@ -67,7 +67,7 @@ def main() -> None:
     options.add_argument("--records", type=int, default=5_000_000)
     options.add_argument("--probes", type=int, default=300)
     options.add_argument("--repeats", type=int, default=REPEATS)
-    options.add_argument("--spilled-records", type=int, default=16_000_000)
+    options.add_argument("--spilled-records", type=int, default=18_000_000)
     options.add_argument("--budget-mb", type=int, default=512)
     options.add_argument("--only", default="freshness,cold,again,spilled")
     chosen = options.parse_args()
@@ -97,7 +97,7 @@ def service(directory: pathlib.Path, memory_bytes: int) -> Iterator[Service]:
         tail = dataclasses.replace(config.tail, memory_bytes=memory_bytes)
         limits = dataclasses.replace(config.limits, duckdb_tail_rows_max=2**60)
         own = Service(dataclasses.replace(config, state_directory=state, tail=tail, limits=limits))
-        collect_seldom()
+        settle_memory()
         try:
             yield own
         finally:

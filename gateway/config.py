@@ -112,7 +112,8 @@ class TailConfig:
 
     Attributes:
         follow: Whether tables are followed; without, every statement reads its tail itself.
-        memory_bytes: Decoded rows in memory, of all tables together.
+        memory_bytes: Memory for decoded rows, of all tables together; a part of it is left to what
+            is being read, merged and written.
         disk_bytes: Files of what does not stay in memory, of all tables together.
         idle_seconds: A table that no statement reads for so long is not followed any more.
     """

@@ -410,7 +410,7 @@ class Service:
                 self._followers.sweep()
             gc.collect(
                 _YOUNG
-            )  # a failed statement's traceback may hold a tail; see `collect_seldom`
+            )  # a failed statement's traceback may hold a tail; see `settle_memory`
             now = time.monotonic()
             with self._lock:
                 for statement_id, statement in list(self._statements.items()):

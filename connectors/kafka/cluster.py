@@ -28,7 +28,7 @@ from seamline.sql.errors import (
 )
 
 POOL_SIZE_MAX = 16
-_QUEUE_KILOBYTES_MAX = 8_192
+_QUEUE_KILOBYTES_MAX = 2048
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from seamline.connectors.kafka.store import SegmentStore, Usage
 
 _LOG = logging.getLogger("seamline.tail")
 
-_LOW_WATER = 0.75
+_LOW_WATER = 1 / 2
 """Spilling goes on to this part of the memory, so that statements find room for a while."""
 
 _UNUSED_S = 10.0

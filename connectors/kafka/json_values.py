@@ -497,15 +497,14 @@ def _joined(values: Sequence[bytes | None]) -> pa.Buffer | None:
     if (not_a_number or (b"I" in text and b"Inf" in text)) and _BARE_WORD.search(text):
         return None
     bounds = pa.array([0, len(lines)], pa.int64())
-    whole = pc.binary_join(pa.LargeListArray.from_arrays(bounds, lines), _LINE_BREAK)
+    line_break = pa.scalar(b"\n", pa.large_binary())
+    whole = pc.binary_join(pa.LargeListArray.from_arrays(bounds, lines), line_break)
     try:
         whole.view(pa.large_string()).validate(full=True)  # also names that no column has
     except pa.ArrowInvalid:
         return None
     return whole[0].as_buffer()
 
-
-_LINE_BREAK = pa.scalar(b"\n", pa.large_binary())
 
 _DEEP_BYTES_MIN = 2 * DEPTH_MAX
 """A shorter record that opens more brackets than `DEPTH_MAX` does not close them: it is no JSON."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from seamline.connectors.kafka.segments import Segment, spill
 
-_HIGH_WATER = 7 / 8
+_HIGH_WATER = 5 / 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class SegmentStore:
     def is_over_budget(self) -> bool:
         """Whether more is in memory than there should be.
 
-        A part of the budget is left to merging and writing segments, which needs a copy of some.
+        A part of the budget is left to what is being read, merged and written.
         """
         return self.usage.memory_bytes > self.memory_bytes_max * _HIGH_WATER
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import pathlib
 import socket
 import threading
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from gunicorn.app.base import BaseApplication
 from gunicorn.workers.gthread import ThreadWorker
 
@@ -95,7 +97,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
 
         self._service = Service(self._config)
         app = create_app(self._service)
-        collect_seldom()
+        settle_memory()
         return app
 
     def drain(self) -> None:
@@ -108,12 +110,16 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
             self._service.close()
 
 
-def collect_seldom() -> None:
-    """Spares followers the collector of cycles, for the rest of the process.
+def settle_memory() -> None:
+    """Suits the memory of the rest of the process to followers.
 
-    Ten thousand messages at a time come and go by their counts. To the collector they look like
-    what stays: it would walk all that the process holds every few polls.
+    Ten thousand messages at a time come and go by their counts. To the collector of cycles they
+    look like what stays: it would walk all that the process holds every few polls. And what was
+    decoded comes and goes by megabytes, which Arrow's own allocators keep where the system's gives
+    it back; `ARROW_DEFAULT_MEMORY_POOL` decides when it is set.
     """
+    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
+        pa.set_memory_pool(pa.system_memory_pool())
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_MAX)

@@ -98,7 +98,7 @@ def test_trimming_deletes_files_that_nobody_reads(scratch: pathlib.Path) -> None
 
 
 def test_what_is_read_stays_in_memory_and_counts(scratch: pathlib.Path) -> None:
-    tail = MemoryTail(scratch, memory_bytes=20_000)
+    tail = MemoryTail(scratch, memory_bytes=40_000)
     produce(tail.log, 50)
     kept = tail.read()
     used = memory_of(tail)
