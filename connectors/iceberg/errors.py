@@ -71,7 +71,7 @@ def catalog_errors(catalog: str, identifier: tuple[str, ...] = ()) -> Iterator[N
             hint="Read the table with Spark.",
         ) from error
     except _FAILURES as error:
-        raise _failure(f"catalog {catalog} does not answer", error) from error
+        raise _failure(f"catalog {catalog}", "does not answer", error) from error
     except FileNotFoundError as error:
         raise SeamlineError(
             STORAGE_UNAVAILABLE, f"the metadata file of table {name} is gone: {error}"
@@ -95,7 +95,7 @@ def commit_errors(table: str) -> Iterator[None]:
             CATALOG_UNAVAILABLE, f"table {table}: whether the commit landed is unknown: {error}"
         ) from error
     except _FAILURES as error:
-        raise _failure(f"table {table}: the catalog takes no commit", error) from error
+        raise _failure(f"table {table}: the catalog", "takes no commit", error) from error
 
 
 @contextlib.contextmanager
@@ -109,11 +109,11 @@ def storage_errors(what: str) -> Iterator[None]:
         raise SeamlineError(STORAGE_UNAVAILABLE, f"{what}: {error}") from error
 
 
-def _failure(what: str, error: Exception) -> SeamlineError:
+def _failure(who: str, what: str, error: Exception) -> SeamlineError:
     cause = getattr(error, "orig", None) or error
     if isinstance(error, _REFUSALS):
-        return SeamlineError(CATALOG_ACCESS_DENIED, f"{what}: {cause}")
-    return SeamlineError(CATALOG_UNAVAILABLE, f"{what}: {cause}")
+        return SeamlineError(CATALOG_ACCESS_DENIED, f"{who} refuses: {cause}")
+    return SeamlineError(CATALOG_UNAVAILABLE, f"{who} {what}: {cause}")
 
 
 def _reasons(error: ValidationError) -> str:
