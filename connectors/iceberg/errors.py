@@ -90,7 +90,7 @@ def commit_errors(table: str) -> Iterator[None]:
             yield
     except CommitFailedException as error:
         raise SeamlineError(COMMIT_CONFLICT, f"table {table}: {error}") from error
-    except CommitStateUnknownException as error:
+    except (CommitStateUnknownException, RequestException) as error:
         raise SeamlineError(
             CATALOG_UNAVAILABLE, f"table {table}: whether the commit landed is unknown: {error}"
         ) from error
