@@ -7,6 +7,7 @@ start that was interrupted leaves nothing half done.
 from __future__ import annotations
 
 import base64
+import contextlib
 import pathlib
 import re
 import struct
@@ -17,6 +18,7 @@ import uuid
 from seamline.connectors.java import Java
 from seamline.gateway.local.broker_log import start_failure
 from seamline.gateway.local.ports import HOST, Ports
+from seamline.gateway.local.process import uninterrupted
 from seamline.sql.errors import LOCAL_STACK_FAILED, SeamlineError
 
 _FORMAT_S_MAX = 60.0
@@ -95,15 +97,16 @@ def _run_storage_tool(
         f"--cluster-id={_new_cluster_id()}",
     ]
     try:
-        with log.open("wb") as output:
-            subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                timeout=_FORMAT_S_MAX,
-                check=True,
-            )
+        with log.open("wb") as output, contextlib.ExitStack() as at_the_end:
+            with uninterrupted():  # a tool that was started and nobody knows of would go on
+                tool = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                )
+                at_the_end.callback(tool.wait)
+                at_the_end.callback(tool.kill)
+            code = tool.wait(_FORMAT_S_MAX)
+            if code != 0:
+                raise subprocess.CalledProcessError(code, command)
     except subprocess.SubprocessError as error:
         raise start_failure(log, "the broker's storage cannot be formatted") from error
 

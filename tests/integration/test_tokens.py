@@ -65,7 +65,9 @@ def test_a_later_snapshot_serves_a_token(
     stack.produce(name, rows_of(range(300, 500)))
     sql = f"SELECT id, text, _kafka_partition, _kafka_offset FROM {name}"
     first = gateway.statement(sql, engine)
-    stack.produce(name, rows_of(range(500, 900), "late"))
+    for partition in (0, 1):  # whatever the producer would choose: each goes on past its end
+        late = range(500 + 200 * partition, 700 + 200 * partition)
+        stack.produce(name, rows_of(late, "late"), partition=partition)
     stack.tier(name)
     stack.maintain(name, rewrite_manifests=False)
     end = {int(p): e for p, e in first.receipt["tables"][0]["end"].items()}
