@@ -124,7 +124,10 @@ def table_of_file(name: tuple[str, ...], table: PyTable) -> IcebergTable:
 
 
 class IcebergCatalog:
-    """One catalog. Safe to share between threads."""
+    """One catalog. Safe to share between threads.
+
+    What may fail with CATALOG_UNAVAILABLE may fail with CATALOG_ACCESS_DENIED, when it refuses.
+    """
 
     def __init__(self, config: CatalogConfig) -> None:
         self.config = config

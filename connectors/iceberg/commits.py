@@ -158,11 +158,12 @@ def _create_ref(
             ),
             (set_ref(name, kind, snapshot_id, age_ms + keep_ms),),
         )
-    except (SeamlineError, ValueError) as error:
-        refused = isinstance(error.__cause__, BadRequestError)  # as a REST catalog says it
-        if isinstance(error, SeamlineError) and not refused:
-            raise
-        raise _gone(table, snapshot_id) from error  # it expired since the table was loaded
+    except ValueError as error:  # it expired since the table was loaded
+        raise _gone(table, snapshot_id) from error
+    except SeamlineError as error:
+        if isinstance(error.__cause__, BadRequestError):  # the same, as a REST catalog says it
+            raise _gone(table, snapshot_id) from error
+        raise
 
 
 def _gone(table: IcebergTable, snapshot_id: int) -> SeamlineError:

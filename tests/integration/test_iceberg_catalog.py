@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.types import LongType
-from support.live import FILES, PLANNED, LiveReaders
+from support.live import FILES, PLANNED, LiveReaders, watched
 from support.stack import Stack
 from support.waiting import wait_until
 
@@ -29,12 +29,8 @@ MODES = pytest.mark.parametrize("mode", [FILES, PLANNED])
 
 @pytest.fixture(scope="module")
 def readers(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveReaders]:
-    running = LiveReaders(stack, tmp_path_factory.mktemp("live"))
-    try:
+    with watched(LiveReaders(stack, tmp_path_factory.mktemp("live"))) as running:
         yield running
-        assert not running.watch.wrong, running.watch.wrong[:3]
-    finally:
-        running.close()
 
 
 def records(*ids: int) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from support.foreign import delete_where_equal
-from support.live import LiveReaders, canonical
+from support.live import LiveReaders, canonical, watched
 from support.stack import Stack
 
 from seamline.connectors.iceberg.virtual import END_KEY
@@ -196,12 +196,8 @@ SHAPES = (
 
 @pytest.fixture(scope="module")
 def readers(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveReaders]:
-    running = LiveReaders(stack, tmp_path_factory.mktemp("shapes"))
-    try:
+    with watched(LiveReaders(stack, tmp_path_factory.mktemp("shapes"))) as running:
         yield running
-        assert not running.watch.wrong, running.watch.wrong[:3]
-    finally:
-        running.close()
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyiceberg.schema import Schema
 from support.checker import Replay, agree, agree_with_log, failure
-from support.live import FILES, LiveReaders
+from support.live import FILES, LiveReaders, watched
 from support.rest_catalog import rest_catalog
 from support.stack import Stack
 
@@ -40,12 +40,8 @@ def rest(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sta
 @pytest.fixture(scope="module")
 def readers(rest: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveReaders]:
     """A gateway over it, with clients of every kind."""
-    running = LiveReaders(rest, tmp_path_factory.mktemp("live-rest"))
-    try:
+    with watched(LiveReaders(rest, tmp_path_factory.mktemp("live-rest"))) as running:
         yield running
-        assert not running.watch.wrong, running.watch.wrong[:3]
-    finally:
-        running.close()
 
 
 def records(*ids: int) -> list[dict[str, Any]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import decimal
 import functools
 import pathlib
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyiceberg.catalog.rest import RestCatalog
@@ -119,6 +120,14 @@ class LiveReaders:
             ),
         }
         return {way: canonical(read()) for way, read in ways.items() if way not in unread_by}
+
+
+@contextlib.contextmanager
+def watched(readers: LiveReaders) -> Iterator[LiveReaders]:
+    """The readers until the block ends; every answer of their gateway must have been valid."""
+    with contextlib.closing(readers):
+        yield readers
+        assert not readers.watch.wrong, readers.watch.wrong[:3]
 
 
 def _scanned(table: Table, snapshot_id: int, columns: Sequence[str]) -> list[tuple[Any, ...]]:

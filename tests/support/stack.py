@@ -80,17 +80,12 @@ class Stack:
         other.__dict__.pop("spark", None)
         own = {"state_directory": str(directory / "gateway"), "spark.master": "local[2]"}
         alone = dataclasses.replace(self.configured(own), catalogs={catalog.name: catalog})
-        other._server = ConnectServer(settings(alone))
-        other.spark_url = other._server.url()
-        other.config = dataclasses.replace(
-            alone, spark=dataclasses.replace(alone.spark, remote=other.spark_url)
-        )
-        other.connections = Connections(other.config)
-        try:
-            yield other
-        finally:
-            other.connections.close()
-            other._server.close()
+        with contextlib.closing(ConnectServer(settings(alone))) as server:
+            other.spark_url = server.url()
+            spark = dataclasses.replace(alone.spark, remote=other.spark_url)
+            other.config = dataclasses.replace(alone, spark=spark)
+            with contextlib.closing(Connections(other.config)) as other.connections:
+                yield other
 
     def restart_broker(self, *, without_log_of: str) -> None:
         """Ends the broker, loses the records of a topic, and starts it again."""
