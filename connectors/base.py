@@ -203,10 +203,20 @@ class HotLog(Protocol):
             SeamlineError: TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE.
         """
 
-    def offsets_at(self, topic: str, timestamp_ms: int, deadline: Deadline) -> Offsets:
-        """Per partition the first offset whose record time is at or after `timestamp_ms`.
+    def offsets_at(
+        self, topic: str, topic_id: str, ends: Offsets, timestamp_ms: int, deadline: Deadline
+    ) -> Offsets:
+        """Per partition the first offset whose record time is at or after a moment.
 
-        A partition with no such record answers its end.
+        Args:
+            topic: Name of the topic.
+            topic_id: Its id: the offsets of another topic of that name would mean nothing.
+            ends: The partitions asked about, and what answers for one without such a record.
+            timestamp_ms: The moment.
+            deadline: The statement's.
+
+        Raises:
+            SeamlineError: TOPIC_RECREATED, TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE.
         """
 
     def read(

@@ -1,15 +1,106 @@
-"""Whether a log still holds what was seen of it, after its leaders have changed.
+"""Whether a log still is the one that was seen, and still holds what was seen of it.
 
-An unclean election loses the end of a log, and other records may take its place: offsets alone do
-not tell. A leader's epoch does: the broker knows where each epoch ended. So whoever remembers an
-offset remembers the epoch with it, and where another epoch leads now, asks.
+Everything that reads a log goes by the topic's name and by offsets, and both may mean something
+else a moment later: a topic is created again under its name, retention trims the start, an unclean
+election loses the end and other records take its place. A topic's id tells the first, the log's
+start the second. For the third offsets alone do not tell, but a leader's epoch does: the broker
+knows where each epoch ended. So whoever remembers an offset remembers the epoch with it, and where
+another epoch leads now, asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 
-from seamline.connectors.base import Deadline, HotLog, LogBounds, OffsetRange
+from seamline.connectors.base import Deadline, HotLog, LogBounds, OffsetRange, Offsets
+from seamline.sql.errors import LOG_TRIMMED, LOG_TRUNCATED, TOPIC_RECREATED, SeamlineError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LogRead:
+    """What was read of a log, and what it was taken for.
+
+    Attributes:
+        topic: Name of the topic.
+        topic_id: The id that it must have.
+        isolation: What it was read under.
+        ranges: What was read.
+        end: Exclusive ends the log was found to have before, per partition.
+        end_epochs: Leader epochs of then, where known.
+    """
+
+    topic: str
+    topic_id: str
+    isolation: str
+    ranges: tuple[OffsetRange, ...]
+    end: Offsets
+    end_epochs: Offsets
+
+
+def check_read(log: HotLog, read: LogRead, deadline: Deadline) -> None:
+    """After a read, before its first row is given: these were the records that were meant.
+
+    The topic is still the same, so it was the same all the time. The log still starts no later than
+    the read did, so nothing was trimmed away under it. Its end is what it was or has grown, so no
+    record below it has been replaced.
+
+    Args:
+        log: The cluster.
+        read: What was read.
+        deadline: The statement's.
+
+    Raises:
+        SeamlineError: TOPIC_RECREATED, LOG_TRIMMED or LOG_TRUNCATED: the rows prove nothing, and
+            fresh facts should be tried; KAFKA_UNAVAILABLE.
+    """
+    if not read.ranges:
+        return
+    bounds = log.bounds([read.topic], read.isolation, deadline)[read.topic]
+    check_same_topic(read.topic, bounds.topic_id, read.topic_id)
+    check_holds(bounds, read.ranges)
+    ends = {r.partition: max(r.end_exclusive, read.end[r.partition]) for r in read.ranges}
+    check_not_cut(log, bounds, ends, read.end_epochs, deadline)
+
+
+def check_same_topic(topic: str, topic_id: str, wanted_id: str) -> None:
+    """A topic must be the one that is meant, not another of the same name.
+
+    Raises:
+        SeamlineError: TOPIC_RECREATED.
+    """
+    if topic_id != wanted_id:
+        raise SeamlineError(
+            TOPIC_RECREATED, f"topic {topic} was created again: it is {topic_id}, not {wanted_id}"
+        )
+
+
+def check_holds(bounds: LogBounds, ranges: Sequence[OffsetRange]) -> None:
+    """The log must hold ranges that it held when they were read.
+
+    Raises:
+        SeamlineError: LOG_TRIMMED, LOG_TRUNCATED.
+    """
+    for wanted in ranges:
+        place = f"partition {wanted.partition} of topic {bounds.topic}"
+        kept_from = bounds.start.get(wanted.partition, 0)
+        if kept_from > wanted.start:
+            raise SeamlineError(
+                LOG_TRIMMED,
+                f"{place} was trimmed to {kept_from} while it was read from {wanted.start}",
+                details={
+                    "partition": wanted.partition,
+                    "log_start": kept_from,
+                    "boundary": wanted.start,
+                },
+            )
+        end = bounds.high_watermark.get(wanted.partition, 0)
+        if end < wanted.end_exclusive:
+            raise SeamlineError(
+                LOG_TRUNCATED,
+                f"{place} now ends at {end}: it was read to {wanted.end_exclusive}",
+                details={"partition": wanted.partition, "log_end": end},
+            )
 
 
 def check_not_cut(

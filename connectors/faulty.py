@@ -114,13 +114,15 @@ class FaultyLog:
                 found[topic] = before
         return found
 
-    def offsets_at(self, topic: str, timestamp_ms: int, deadline: Deadline) -> Offsets:
+    def offsets_at(
+        self, topic: str, topic_id: str, ends: Offsets, timestamp_ms: int, deadline: Deadline
+    ) -> Offsets:
         """See `HotLog.offsets_at`."""
         found, _ = _look(
             self._plan,
             "offsets at",
             KAFKA_UNAVAILABLE,
-            lambda: self._inner.offsets_at(topic, timestamp_ms, deadline),
+            lambda: self._inner.offsets_at(topic, topic_id, ends, timestamp_ms, deadline),
         )
         return found
 

@@ -36,6 +36,7 @@ from seamline.connectors.base import (
     TableSchema,
     TableState,
 )
+from seamline.connectors.continuity import check_same_topic
 from seamline.connectors.iceberg.boundary import SUMMARY_KEY, TAG, encode
 from seamline.connectors.tiering import Batch
 from seamline.sql import columns
@@ -291,16 +292,24 @@ class MemoryLog:
         deadline.check()
         return {name: self._bounds(name, isolation) for name in topics}
 
-    def offsets_at(self, topic: str, timestamp_ms: int, deadline: Deadline) -> Offsets:
+    def offsets_at(
+        self, topic: str, topic_id: str, ends: Offsets, timestamp_ms: int, deadline: Deadline
+    ) -> Offsets:
         """See `HotLog.offsets_at`."""
         deadline.check()
+        known = self._topic(topic)
+        check_same_topic(topic, known.topic_id, topic_id)
         return Offsets(
             {
                 number: next(
-                    (r.offset for r in log.records if r.timestamp_ms >= timestamp_ms),
-                    log.stable_end,
+                    (
+                        r.offset
+                        for r in known.partitions[number].records
+                        if r.timestamp_ms >= timestamp_ms
+                    ),
+                    end,
                 )
-                for number, log in enumerate(self._topic(topic).partitions)
+                for number, end in ends.items()
             }
         )
 

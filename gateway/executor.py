@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from seamline.connectors.kafka.followers import Followers
 from seamline.connectors.kafka.tail import Tail, read_tail
 from seamline.gateway.connections import Sources
 from seamline.gateway.pinning import Pinned
+from seamline.gateway.results import ResultSpool
 from seamline.gateway.tail_requests import TailReader, TailRequest
 from seamline.gateway.tails import Tails
 from seamline.planners.logical import Scan
@@ -54,6 +56,7 @@ class Executor:
         engines: By name.
         tail_bytes_max: Bytes of records that one tail may hold here.
         tail_rows_max: A longer tail is read by Spark's executors.
+        spool: Makes a place for a result that is held back.
         followers: Follows tables; None follows none.
         read_tail: Reads a tail from the log.
     """
@@ -65,6 +68,7 @@ class Executor:
         *,
         tail_bytes_max: int,
         tail_rows_max: int,
+        spool: Callable[[pa.Schema], ResultSpool],
         followers: Followers | None = None,
         read_tail: TailReader = read_tail,
     ) -> None:
@@ -77,9 +81,15 @@ class Executor:
         )
         self._engines = engines
         self._tail_rows_max = tail_rows_max
+        self._spool = spool
 
     def start(
-        self, plan: PhysicalPlan, pinned: Mapping[str, Pinned], deadline: Deadline
+        self,
+        plan: PhysicalPlan,
+        pinned: Mapping[str, Pinned],
+        deadline: Deadline,
+        *,
+        row_limit: int | None = None,
     ) -> Execution:
         """Reads what must be read here, and starts the engine.
 
@@ -87,6 +97,7 @@ class Executor:
             plan: The plan.
             pinned: The tables by scan id.
             deadline: The statement's.
+            row_limit: Rows after which nobody reads on; None for all.
 
         Raises:
             SeamlineError: named after the cause. No row has been given away yet.
@@ -109,6 +120,9 @@ class Executor:
         except BaseException:
             release()
             raise
+        unchecked = [tail for name, tail in plan.tails.items() if name not in tails]
+        if unchecked:
+            stream = self._held_back(stream, unchecked, row_limit, deadline)
         return Execution(_with_release(stream, release), tails)
 
     def _run(
@@ -129,6 +143,37 @@ class Executor:
             },
         )
         return self._engines[plan.route.engine].run(query, deadline)
+
+    def _held_back(
+        self,
+        stream: ResultStream,
+        tails: Sequence[TailRead],
+        row_limit: int | None,
+        deadline: Deadline,
+    ) -> ResultStream:
+        """A result over tails that Spark's workers read; no row is given before these are checked.
+
+        Only when the last row is there have the workers read the log for sure.
+        """
+
+        def batches() -> Generator[pa.RecordBatch]:
+            with contextlib.closing(self._spool(stream.schema)) as spool:
+                for batch in stream.batches:
+                    spool.write(batch)
+                    if row_limit is not None and spool.row_count > row_limit:
+                        break
+                spool.finish()
+                for tail in tails:
+                    self.tails.check_read(tail.seam, tail.ranges, deadline)
+                yield from spool.batches()
+
+        found = batches()
+
+        def close() -> None:
+            found.close()
+            stream.close()
+
+        return ResultStream(stream.schema, found, close)
 
     def _is_left_to_spark(self, plan: PhysicalPlan, tail: TailRead) -> bool:
         is_large = plan.route.reads_log or tail.offsets > self._tail_rows_max

@@ -422,7 +422,7 @@ class Pinner:
         head = cold_side(state, state.current_snapshot_id)
         after_ms = int(moment.timestamp() * 1000) + 1
         log = self._connections.log(binding.cluster)
-        ends = log.offsets_at(binding.topic, after_ms, deadline)
+        ends = log.offsets_at(bounds.topic, bounds.topic_id, bounds.end, after_ms, deadline)
         trimmed = [
             OffsetRange(p, own.boundary.next.get(p, 0), kept_from)
             for p, kept_from in bounds.start.items()

@@ -80,6 +80,7 @@ class QueryRequest:
         after: What it must not fall behind.
         now: The moment it was asked.
         freshness: How fresh the rows must be.
+        row_limit: Rows after which its result is cut off.
     """
 
     tree: exp.Expr
@@ -89,6 +90,7 @@ class QueryRequest:
     after: After
     now: datetime.datetime
     freshness: Freshness = LATEST
+    row_limit: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -226,11 +228,11 @@ class Queries:
                 plan = self.plan(request, deadline)
                 planned(plan)
                 try:
-                    return self._run(plan, attempt, deadline)
+                    return self._run(plan, request, attempt, deadline)
                 except SeamlineError as error:
                     plan = self._on_spark(plan, request, error)
                 planned(plan)
-                return self._run(plan, attempt, deadline)
+                return self._run(plan, request, attempt, deadline)
             except SeamlineError as error:
                 last = attempt == ATTEMPTS_MAX - 1
                 if not may_have_gone_stale(error) or last:
@@ -238,11 +240,15 @@ class Queries:
                 deadline.check()
         raise AssertionError("the last attempt returns or raises")
 
-    def _run(self, planned: Planned, retries: int, deadline: Deadline) -> Running:
+    def _run(
+        self, planned: Planned, request: QueryRequest, retries: int, deadline: Deadline
+    ) -> Running:
         with contextlib.ExitStack() as held:
             lease = self._leases.take(planned.plan, deadline) if self._leases else Lease()
             held.callback(lease.release)
-            execution = self._executor.start(planned.plan, planned.pinned, deadline)
+            execution = self._executor.start(
+                planned.plan, planned.pinned, deadline, row_limit=request.row_limit
+            )
             held.callback(execution.stream.close)
             stream = dataclasses.replace(execution.stream, close=held.pop_all().close)
         batches = Batches(stream)
@@ -273,8 +279,8 @@ class Queries:
     def _with_moments(self, scan: Scan, deadline: Deadline) -> ScanFacts:
         offsets: dict[int, Offsets] = {}
         for moment in moments(scan):
-            log = self._connections.log(scan.seam.cluster)
-            offsets[moment] = log.offsets_at(scan.seam.topic, moment, deadline)
+            seam, log = scan.seam, self._connections.log(scan.seam.cluster)
+            offsets[moment] = log.offsets_at(seam.topic, seam.topic_id, seam.end, moment, deadline)
         return dataclasses.replace(scan.facts, offsets_at=offsets)
 
     def _cold_plans(self, plan: LogicalPlan, pinned: Mapping[str, Pinned]) -> dict[str, ColdPlan]:

@@ -79,6 +79,7 @@ def placed(pinned: Pinned, token: str, config: Config) -> dict[str, Any]:
         "end": seam.end.to_json(),
         "cold_end": seam.cold_end.to_json() if seam.cold_end is not None else None,
         "epochs": seam.epochs.to_json(),
+        "end_epochs": seam.end_epochs.to_json(),
         "token": token,
     }
 

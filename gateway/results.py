@@ -122,6 +122,13 @@ class ResultSpool:
                 )
             return None
 
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Every row that is ready, in order."""
+        for index in range(self.chunk_count):
+            data = self.chunk(index, 0.0)
+            assert data is not None
+            yield from read_chunk(data)
+
     def abort(self) -> None:
         """Wakes whoever waits: the statement failed."""
         with self._changed:

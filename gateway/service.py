@@ -14,6 +14,7 @@ import gc
 import logging
 import os
 import pathlib
+import secrets
 import shutil
 import threading
 import time
@@ -102,6 +103,7 @@ class Service:
             engines,
             tail_bytes_max=limits.memory_bytes,
             tail_rows_max=limits.duckdb_tail_rows_max,
+            spool=self._held_result,
             followers=self._followers,
         )
         pinner = Pinner(self.connections, executor.tails, self._virtual_seam)
@@ -325,6 +327,7 @@ class Service:
             after=self._signer.after(request.after, statement.principal),
             freshness=freshness.parse(request.freshness),
             now=datetime.datetime.fromtimestamp(statement.submitted_at, datetime.UTC),
+            row_limit=request.row_limit,
         )
 
     def _run_query(self, statement: Statement, request: QueryRequest) -> Planned:
@@ -397,11 +400,16 @@ class Service:
 
     def _open(self, statement: Statement, output: Sequence[Output]) -> ResultSpool:
         schema = pa.schema([(column.name, types.to_arrow(column.type)) for column in output])
-        spool = ResultSpool(
-            schema, statement.spool_path, size_bytes_max=self.config.limits.result_bytes
-        )
+        spool = self._result(schema, statement.spool_path)
         statement.opened(tuple(output), spool)
         return spool
+
+    def _held_result(self, schema: pa.Schema) -> ResultSpool:
+        """Where a result is held back before its statement has one."""
+        return self._result(schema, self._spool / f"{secrets.token_urlsafe(18)}.held.arrow")
+
+    def _result(self, schema: pa.Schema, path: pathlib.Path) -> ResultSpool:
+        return ResultSpool(schema, path, size_bytes_max=self.config.limits.result_bytes)
 
     def _sweep(self) -> None:
         """Lets go of what nobody wants any more."""

@@ -260,7 +260,8 @@ def _start_offsets(
         ) from error
     instant = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
     log = connections.log(definition.cluster)
-    return log.offsets_at(definition.topic, int(instant.timestamp() * 1000), deadline)
+    moment_ms = int(instant.timestamp() * 1000)
+    return log.offsets_at(bounds.topic, bounds.topic_id, bounds.end, moment_ms, deadline)
 
 
 def _checked(start: Offsets, bounds: LogBounds) -> Offsets:

@@ -25,6 +25,7 @@ from seamline.connectors.base import (
     Offsets,
     TableState,
 )
+from seamline.connectors.continuity import LogRead, check_read
 from seamline.connectors.kafka.decode import DecoderSpec
 from seamline.connectors.kafka.follower import Follower
 from seamline.connectors.kafka.followers import Budget, Followers
@@ -41,7 +42,6 @@ from seamline.gateway.tail_requests import (
     of_whatever_age,
     subject_of,
 )
-from seamline.planners import seam as seams
 from seamline.planners.estimate import BYTES_PER_TAIL_RECORD
 from seamline.planners.physical import TailRead
 from seamline.planners.seam import Seam
@@ -285,10 +285,19 @@ class Tails:
             size_bytes_max=self._size_bytes_max,
             epochs={p: e for p, e in request.epochs.items() if starts.get(p) == seam.boundary[p]},
         )
-        if ranges:
-            after = log.bounds([seam.topic], seam.isolation, deadline)[seam.topic]
-            seams.check_after_read(seam, after, starts)
+        self.check_read(seam, ranges, deadline)
         return tail
+
+    def check_read(self, seam: Seam, ranges: Sequence[OffsetRange], deadline: Deadline) -> None:
+        """What was just read of the log, here or by Spark's workers, must be the seam's own.
+
+        Raises:
+            SeamlineError: as `continuity.check_read`.
+        """
+        read = LogRead(
+            seam.topic, seam.topic_id, seam.isolation, tuple(ranges), seam.end, seam.end_epochs
+        )
+        check_read(self._connections.log(seam.cluster), read, deadline)
 
 
 def followers(config: Config, connections: Connections) -> Followers | None:

@@ -188,39 +188,6 @@ def check_topic(boundary: Boundary, bounds: LogBounds) -> None:
         )
 
 
-def check_after_read(seam: Seam, bounds: LogBounds, read: Mapping[int, int]) -> None:
-    """After the hot read: the log must still be the same one and still hold what was read.
-
-    Args:
-        seam: The seam that was read.
-        bounds: What the log holds after the read.
-        read: Per partition the first offset that was asked for.
-
-    Raises:
-        SeamlineError: TOPIC_RECREATED, LOG_TRUNCATED or LOG_TRIMMED: the rows just read prove
-            nothing, and that a fresh seam should be tried.
-    """
-    if bounds.topic_id != seam.topic_id:
-        raise SeamlineError(
-            TOPIC_RECREATED, f"topic {seam.topic} was created again while it was read"
-        )
-    for partition, start in read.items():
-        epoch = seam.end_epochs.get(partition)
-        if epoch is not None and bounds.leader_epochs.get(partition, epoch) != epoch:
-            raise SeamlineError(
-                LOG_TRUNCATED,
-                f"partition {partition} of topic {seam.topic} got another leader while it was read",
-            )
-        kept_from = bounds.start.get(partition, 0)
-        if kept_from > start:
-            raise SeamlineError(
-                LOG_TRIMMED,
-                f"partition {partition} of topic {seam.topic} was trimmed to {kept_from} while it "
-                f"was read from {start}",
-                details={"partition": partition, "log_start": kept_from, "boundary": start},
-            )
-
-
 def hot_only(name: tuple[str, ...], bounds: LogBounds, *, cluster: str, schema_id: int = 0) -> Seam:
     """The seam of a topic without a table: everything the log holds is the tail."""
     return Seam(

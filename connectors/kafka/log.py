@@ -34,6 +34,7 @@ from seamline.connectors.base import (
     Offsets,
     RawBatch,
 )
+from seamline.connectors.continuity import check_same_topic
 from seamline.connectors.kafka.cluster import Cluster, named_error, passes
 from seamline.connectors.kafka.positions import assign
 from seamline.connectors.kafka.requests import (
@@ -121,18 +122,28 @@ class KafkaLog:
             for topic in topics
         }
 
-    def offsets_at(self, topic: str, timestamp_ms: int, deadline: Deadline) -> Offsets:
-        """See `HotLog.offsets_at`."""
-        bounds = self.bounds([topic], READ_COMMITTED, deadline)[topic]
+    def offsets_at(
+        self, topic: str, topic_id: str, ends: Offsets, timestamp_ms: int, deadline: Deadline
+    ) -> Offsets:
+        """See `HotLog.offsets_at`; the id is asked for after the offsets."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)
-        request = {TopicPartition(topic, partition): spec for partition in bounds.end}
-        answer = retried(
-            lambda: self._list_offsets(request, READ_COMMITTED, deadline),
-            deadline,
-            self._refresh_leaders,
-        )
+        request = {TopicPartition(topic, partition): spec for partition in ends}
+        try:
+            answer = retried(
+                lambda: self._list_offsets(request, READ_COMMITTED, deadline),
+                deadline,
+                self._refresh_leaders,
+            )
+        except SeamlineError as error:
+            if error.code is TOPIC_NOT_FOUND:  # of a topic with fewer partitions, it may be
+                self._check_same(topic, topic_id, deadline)
+            raise
+        self._check_same(topic, topic_id, deadline)
         found = offsets_of(answer, topic)
-        return Offsets({p: found[p] if found[p] >= 0 else end for p, end in bounds.end.items()})
+        return Offsets({p: found[p] if found[p] >= 0 else end for p, end in ends.items()})
+
+    def _check_same(self, topic: str, topic_id: str, deadline: Deadline) -> None:
+        check_same_topic(topic, str(self._describe([topic], deadline)[topic].topic_id), topic_id)
 
     def read(
         self,

@@ -68,7 +68,8 @@ class _BatchReader(DataSourceReader):
             if end > table.boundary[partition]
         ]
         # Spark runs no task without a partition, and then wants none
-        return [*table.cold_splits(None), *table.hot_splits(ranges)] or [_Nothing()]
+        hot = table.hot_splits(ranges, table.epochs, table.end, table.end_epochs)
+        return [*table.cold_splits(None), *hot] or [_Nothing()]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         return partition.read()  # type: ignore[no-any-return]
@@ -89,25 +90,30 @@ class _StreamReader(DataSourceStreamReader):
         self._options = options
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return self._offset({})
+        return self._offset(Table.place(self._options), Offsets(), Offsets())
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802
         table = Table.place(self._options)
-        return self._offset(table.end.to_json(), table)
+        return self._offset(table, table.end, table.end_epochs)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         table = Table.place(self._options)
         for known in (start, end):
             self._check_same(known, table)
         first, last = Offsets.from_json(start["end"]), Offsets.from_json(end["end"])
-        window, ranges = {}, []
+        first_epochs = Offsets.from_json(start.get("epochs", {}))
+        window, ranges, epochs = {}, [], {}
         for partition, stop in last.items():
             begin, boundary = first.get(partition, 0), table.boundary.get(partition, 0)
             if begin < min(stop, boundary):
                 window[partition] = (begin, min(stop, boundary))
             if max(begin, boundary) < stop:
                 ranges.append(OffsetRange(partition, max(begin, boundary), stop))
-        return [*table.cold_splits(window), *table.hot_splits(ranges)] or [_Nothing()]
+                epochs_there = first_epochs if begin >= boundary else table.epochs
+                if partition in epochs_there:
+                    epochs[partition] = epochs_there[partition]
+        hot = table.hot_splits(ranges, epochs, last, Offsets.from_json(end.get("epochs", {})))
+        return [*table.cold_splits(window), *hot] or [_Nothing()]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         return partition.read()  # type: ignore[no-any-return]
@@ -118,9 +124,14 @@ class _StreamReader(DataSourceStreamReader):
     def stop(self) -> None:
         """Nothing was started."""
 
-    def _offset(self, end: dict[str, int], table: Table | None = None) -> dict[str, Any]:
-        body = (table or Table.place(self._options)).body
-        return {"end": end, "table_uuid": body["table_uuid"], "topic_id": body["topic_id"]}
+    def _offset(self, table: Table, end: Offsets, epochs: Offsets) -> dict[str, Any]:
+        """How far a stream is: the ends of what it has read, and the leader epochs there."""
+        return {
+            "end": end.to_json(),
+            "epochs": epochs.to_json(),
+            "table_uuid": table.body["table_uuid"],
+            "topic_id": table.body["topic_id"],
+        }
 
     def _check_same(self, known: dict[str, Any], table: Table) -> None:
         for field in ("table_uuid", "topic_id"):

@@ -29,6 +29,7 @@ from seamline.connectors.base import (
     ScanRequest,
     TableState,
 )
+from seamline.connectors.continuity import LogRead, check_read
 from seamline.connectors.duckdb.engine import read_scan
 from seamline.connectors.iceberg.catalog import table_of_file
 from seamline.connectors.kafka.cluster import Cluster, ClusterConfig
@@ -40,15 +41,15 @@ from seamline.sql.errors import (
     COLD_FILE_INVALID,
     GATEWAY_UNAVAILABLE,
     INVALID_ARGUMENT,
-    LOG_TRIMMED,
-    TOPIC_RECREATED,
     SeamlineError,
 )
 from seamline.sql.predicates import And, Comparison, Or, Predicate
 from seamline.sql.types import Field
 
 SPLIT_BYTES = 128 << 20
-SPLIT_OFFSETS = 500_000
+SPLIT_OFFSETS = 250_000
+"""Their rows are in memory until the log was found to be the same one still."""
+
 _REQUEST_S = 60.0
 
 
@@ -147,22 +148,43 @@ class Table:
     def _static(self) -> StaticTable:
         return StaticTable.from_metadata(self.body["metadata_location"], dict(self.options.storage))
 
-    def hot_splits(self, ranges: Sequence[OffsetRange]) -> list[HotSplit]:
-        """The log between offsets, in parts of a bounded length."""
+    @property
+    def epochs(self) -> Offsets:
+        """Leader epochs the log had at the boundary, where known."""
+        return Offsets.from_json(self.body["epochs"])
+
+    @property
+    def end_epochs(self) -> Offsets:
+        """Those it had at the ends."""
+        return Offsets.from_json(self.body["end_epochs"])
+
+    def hot_splits(
+        self,
+        ranges: Sequence[OffsetRange],
+        epochs: Mapping[int, int],
+        end: Offsets,
+        end_epochs: Offsets,
+    ) -> list[HotSplit]:
+        """The log between offsets, in parts of a bounded length.
+
+        Args:
+            ranges: The offsets.
+            epochs: Leader epochs of the records below the ranges' starts, where known.
+            end: Ends the log was found to have.
+            end_epochs: Leader epochs of then, where known.
+        """
         body = self.body
         if not body["topic"]:
             return []
         cluster = ClusterConfig("source", body["bootstrap_servers"], {**self.options.kafka})
         spec = DecoderSpec(body["topic"], body["format"], body["on_error"], self.columns)
-        epochs = Offsets.from_json(body["epochs"])
+        topic, topic_id, isolation = body["topic"], body["topic_id"], body["isolation"]
         return [
             HotSplit(
                 cluster,
                 spec,
-                body["topic_id"],
-                body["isolation"],
-                part,
-                epochs.get(part.partition) if part.start == self.boundary[part.partition] else None,
+                LogRead(topic, topic_id, isolation, (part,), end, end_epochs),
+                epochs.get(part.partition) if part.start == wanted.start else None,
             )
             for wanted in ranges
             for part in _parts(wanted)
@@ -274,34 +296,31 @@ class ColdSplit(InputPartition):
 
 @dataclasses.dataclass
 class HotSplit(InputPartition):
-    """Some offsets of the log."""
+    """Some offsets of the log.
+
+    Attributes:
+        cluster: How executors reach it.
+        spec: How records are decoded.
+        log_read: The offsets, and the log that they must be of.
+        epoch: Leader epoch of the record below them, where known.
+    """
 
     cluster: ClusterConfig
     spec: DecoderSpec
-    topic_id: str
-    isolation: str
-    offsets: OffsetRange
+    log_read: LogRead
     epoch: int | None
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """The rows, once the log has been found to be the same one still."""
         cluster = Cluster(self.cluster)
         try:
-            log = KafkaLog(cluster)
-            decoder, deadline = Decoder(self.spec), NoDeadline()
-            partition, topic = self.offsets.partition, self.spec.topic
-            epochs = {partition: self.epoch} if self.epoch is not None else {}
-            for raw in log.read(topic, [self.offsets], self.isolation, deadline, epochs=epochs):
-                rows = decoder.decode(raw).rows
-                if rows.num_rows:
-                    yield plain(rows)
-            bounds = log.bounds([topic], self.isolation, deadline)[topic]
-            if bounds.topic_id != self.topic_id:
-                raise SeamlineError(TOPIC_RECREATED, f"topic {topic} was created again")
-            if bounds.start.get(partition, 0) > self.offsets.start:
-                raise SeamlineError(
-                    LOG_TRIMMED, f"partition {partition} of {topic} was trimmed while it was read"
-                )
+            log, decoder, deadline = KafkaLog(cluster), Decoder(self.spec), NoDeadline()
+            read = self.log_read
+            epochs = {r.partition: self.epoch for r in read.ranges if self.epoch is not None}
+            records = log.read(read.topic, read.ranges, read.isolation, deadline, epochs=epochs)
+            batches = [decoder.decode(raw).rows for raw in records]
+            check_read(log, read, deadline)
+            yield from (plain(rows) for rows in batches if rows.num_rows)
         finally:
             cluster.close()
 

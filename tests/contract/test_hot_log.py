@@ -23,7 +23,7 @@ from seamline.connectors.base import (
     Offsets,
 )
 from seamline.connectors.memory import ManualClock, MemoryLog
-from seamline.sql.errors import SeamlineError
+from seamline.sql.errors import TOPIC_RECREATED, SeamlineError
 
 NOW = NoDeadline()
 Found = list[tuple[int, int, bytes | None]]
@@ -298,8 +298,18 @@ def test_a_moment_leads_to_the_first_record_at_or_after_it(
     base = 1_700_000_000_000
     for after in (100, 300, 200):
         subject.produce(topic, 0, b"x", timestamp_ms=base + after)
-    found = subject.log.offsets_at(topic, base + moment_ms, NOW)
+    held = bounds(subject, topic)
+    found = subject.log.offsets_at(topic, held.topic_id, held.end, base + moment_ms, NOW)
     assert found == Offsets({0: expected, 1: 0})
+
+
+def test_a_moment_leads_nowhere_in_another_topic_of_the_name(
+    subject: LogSubject, topic: str
+) -> None:
+    held = bounds(subject, topic)
+    with pytest.raises(SeamlineError) as caught:
+        subject.log.offsets_at(topic, "another", held.end, 0, NOW)
+    assert caught.value.code is TOPIC_RECREATED
 
 
 # --- Following -----------------------------------------------------------------------------------

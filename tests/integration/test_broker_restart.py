@@ -19,12 +19,9 @@ from support.gateway import Gateway
 from support.stack import Stack
 from support.waiting import wait_until
 
-from seamline.connectors.base import READ_COMMITTED, OffsetRange, TopicBinding
-from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.boundary import boundary_of
+from seamline.connectors.base import READ_COMMITTED, OffsetRange
 from seamline.connectors.kafka.cluster import Cluster, ClusterConfig
 from seamline.connectors.kafka.log import KafkaLog
-from seamline.connectors.tiering import next_batch
 from seamline.gateway.deadline import no_deadline
 from seamline.gateway.local.stack import LocalStack
 from seamline.sql.errors import LOG_TRUNCATED, SeamlineError
@@ -70,17 +67,6 @@ def test_leaders_are_looked_up_after_a_restart(tmp_path: pathlib.Path) -> None:
         stack.down(lambda _: None)
 
 
-def _mark(stack: Stack, name: str) -> None:
-    """Moves the boundary to the log's end, as a batch without rows does."""
-    table = stack.load(name)
-    binding = TopicBinding.from_properties(table.state.properties)
-    assert binding is not None
-    before = boundary_of(table.state, table.state.current_snapshot_id)
-    batch = next_batch(table.state, binding, before, stack.bounds(name), records_max=1000)
-    assert batch is not None
-    commits.commit_mark(table, batch.boundary)
-
-
 @pytest.mark.integration
 def test_a_log_that_was_cut_is_not_read_on(tmp_path: pathlib.Path) -> None:
     """pitfall: the boundary of a log that lost records, applied to what was written since."""
@@ -91,7 +77,7 @@ def test_a_log_that_was_cut_is_not_read_on(tmp_path: pathlib.Path) -> None:
         stack.create_topic("t", 1)
         stack.create_table("t", "id bigint")
         stack.produce("t", [{"id": i} for i in range(20)])
-        _mark(stack, "t")
+        stack.move_boundary("t")
         stack.produce("t", [{"id": i} for i in range(20, 25)])
         assert gateway.rows("SELECT id FROM t ORDER BY id") == [(i,) for i in range(20, 25)]
         stack.restart_broker(without_log_of="t")

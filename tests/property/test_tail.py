@@ -101,7 +101,10 @@ def scan_of(story: Story, binding: TopicBinding, predicate: Predicate) -> Scan:
     seam = story.pin()
     assert seam is not None
     scan = Scan("scan_0", ScanFacts("unified", seam, binding), (), predicate, seam.hot_ranges)
-    asked = {ms: story.log.offsets_at(TOPIC, ms, NO_DEADLINE) for ms in moments(scan)}
+    asked = {
+        ms: story.log.offsets_at(TOPIC, seam.topic_id, seam.end, ms, NO_DEADLINE)
+        for ms in moments(scan)
+    }
     facts = ScanFacts("unified", seam, binding, asked)
     return Scan("scan_0", facts, (), predicate, seam.hot_ranges)
 

@@ -137,9 +137,11 @@ class AskingLog:
         """See `HotLog.bounds`."""
         return {topic: self._io.ask("bounds", topic, isolation) for topic in topics}
 
-    def offsets_at(self, topic: str, timestamp_ms: int, deadline: Deadline) -> Offsets:
+    def offsets_at(
+        self, topic: str, topic_id: str, ends: Offsets, timestamp_ms: int, deadline: Deadline
+    ) -> Offsets:
         """See `HotLog.offsets_at`."""
-        offsets: Offsets = self._io.ask("offsets at", topic, timestamp_ms)
+        offsets: Offsets = self._io.ask("offsets at", topic, topic_id, ends, timestamp_ms)
         return offsets
 
     def read(
@@ -266,8 +268,8 @@ def _perform(world: World, effect: Effect) -> Any:
         case Effect("read", (str(topic), OffsetRange() as wanted, str(isolation), epoch)):
             epochs = None if epoch is None else {wanted.partition: epoch}
             return tuple(log.read(topic, [wanted], isolation, deadline, epochs=epochs))
-        case Effect("offsets at", (str(topic), int(moment))):
-            return log.offsets_at(topic, moment, deadline)
+        case Effect("offsets at", (str(topic), str(topic_id), Offsets() as ends, int(moment))):
+            return log.offsets_at(topic, topic_id, ends, moment, deadline)
         case Effect("cold offsets at", (snapshot_id, int(moment), tuple(ranges))):
             return table.offsets_at(snapshot_id, moment, ranges)
         case Effect("plan", (snapshot_id, ScanRequest() as request)):

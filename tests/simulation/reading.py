@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+import pyarrow as pa
 from sqlglot import exp
 
 from seamline.connectors.base import (
@@ -34,6 +35,7 @@ from seamline.gateway.executor import Executor
 from seamline.gateway.loaded import LoadedTables, Tables
 from seamline.gateway.pinning import Pinner
 from seamline.gateway.queries import Pins, Queries, QueryRequest
+from seamline.gateway.results import ResultSpool
 from seamline.gateway.tokens import NOTHING, After
 from seamline.planners.history import TokenSeam
 from seamline.planners.route import DUCKDB, Limits
@@ -162,6 +164,7 @@ def read(
         {DUCKDB: _RowsEngine(open_file)},
         tail_bytes_max=2**60,
         tail_rows_max=2**60,
+        spool=_no_spool,
         read_tail=_read_tail,
     )
     if pinner is None and last is not None:
@@ -171,6 +174,10 @@ def read(
     running = queries.start(request, deadline or NoDeadline(), lambda _: None)
     (scans,) = cast("list[tuple[tuple[Row, ...], ...]]", list(running.batches))
     return Answer(scans, running.planned.plan.seams, running.retries)
+
+
+def _no_spool(schema: pa.Schema) -> ResultSpool:
+    raise AssertionError("every tail is read here")
 
 
 def _read_tail(

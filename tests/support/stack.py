@@ -18,12 +18,14 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from seamline.connectors.base import READ_COMMITTED, LogBounds
+from seamline.connectors.base import READ_COMMITTED, LogBounds, TopicBinding
+from seamline.connectors.iceberg import commits
+from seamline.connectors.iceberg.boundary import boundary_of
 from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.connectors.spark.maintenance import Maintained, maintain
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.tiering import SparkTierTable
-from seamline.connectors.tiering import Outcome, Step, tier_once
+from seamline.connectors.tiering import Outcome, Step, next_batch, tier_once
 from seamline.gateway import config, names, tables
 from seamline.gateway.connections import Connections
 from seamline.gateway.deadline import no_deadline
@@ -218,6 +220,17 @@ class Stack:
     def resolve(self, name: str) -> names.TableName:
         """The full name of a table."""
         return names.resolve((name,), names.session(self.config), self.config)
+
+    def move_boundary(self, name: str) -> None:
+        """Moves the boundary to the log's end, as a batch without rows does."""
+        table = self.load(name)
+        binding = TopicBinding.from_properties(table.state.properties)
+        assert binding is not None
+        before = boundary_of(table.state, table.state.current_snapshot_id)
+        bounds = self.bounds(binding.topic)
+        batch = next_batch(table.state, binding, before, bounds, records_max=1 << 40)
+        assert batch is not None
+        commits.commit_mark(table, batch.boundary)
 
     def load(self, name: str) -> Any:
         """The table as it is now."""

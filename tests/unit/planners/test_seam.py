@@ -165,27 +165,6 @@ def test_skipped_records_of_the_snapshot_are_told() -> None:
     assert placed(boundary(skipped=4), bounds()).skipped == 4
 
 
-# --- After the read ------------------------------------------------------------------------------
-
-
-def test_a_log_that_still_holds_what_was_asked_for_proves_the_read() -> None:
-    seam = placed(boundary(), bounds())
-    seams.check_after_read(seam, bounds(start={0: 10, 1: 20}), {0: 10})
-
-
-def test_a_log_trimmed_past_a_start_proves_nothing() -> None:
-    seam = placed(boundary(), bounds())
-    trimmed = bounds(start={0: 11, 1: 5})
-    refused(LOG_TRIMMED, lambda: seams.check_after_read(seam, trimmed, {0: 10}))
-    seams.check_after_read(seam, trimmed, {0: 11})  # pruning had asked for less
-
-
-def test_a_topic_recreated_meanwhile_proves_nothing() -> None:
-    seam = placed(boundary(), bounds())
-    other = bounds(topic_id="topic-2")
-    refused(TOPIC_RECREATED, lambda: seams.check_after_read(seam, other, {0: 10}))
-
-
 # --- One tier alone ------------------------------------------------------------------------------
 
 

@@ -1,0 +1,301 @@
+"""Whoever reads the log gives no row of a log that turned out to be another one.
+
+Goal: a topic that is created again, trimmed or cut between planning and reading is a named error of
+every reader, never fewer or other rows.
+Method: each reader of the product reads a table's tail, and something happens under it just before
+its first record is read. A test over the sources holds the list of readers complete.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import datetime
+import pathlib
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import TopicPartition
+from support.gateway import Gateway
+from support.meddling import Event, MeddledEngine, MeddledLog, MeddledSources
+from support.sources import ROOT, python_files
+from support.stack import Stack
+from support.tierers import At, Interrupted
+
+from seamline.connectors.base import NoDeadline
+from seamline.connectors.duckdb.engine import DuckDBEngine
+from seamline.connectors.kafka.followers import Budget, Followers
+from seamline.connectors.spark.engine import SparkEngine
+from seamline.connectors.spark.source import _BatchReader, _StreamReader
+from seamline.connectors.spark.splits import Options, Table
+from seamline.connectors.tiering import tier_once
+from seamline.gateway import names
+from seamline.gateway.executor import Executor
+from seamline.gateway.pinning import Pinner
+from seamline.gateway.queries import Queries, QueryRequest
+from seamline.gateway.results import ResultSpool
+from seamline.gateway.tails import Tails
+from seamline.gateway.tokens import NOTHING
+from seamline.planners.physical import TailRead
+from seamline.planners.route import DUCKDB, SPARK, Limits
+from seamline.sql import parse
+from seamline.sql.errors import SeamlineError
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+COLUMNS = "id bigint"
+NOW = NoDeadline()
+LARGE = 1 << 40
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """What readers are made of.
+
+    Attributes:
+        stack: The stack.
+        gateway: A gateway over it.
+        directory: A folder of the test's own.
+    """
+
+    stack: Stack
+    gateway: Gateway
+    directory: pathlib.Path
+
+
+Reader = Callable[[Bench, str, Event], list[int]]
+"""(what to read with, the table, what happens before the first record is read) to the ids read."""
+
+
+def _statement(bench: Bench, name: str, event: Event, engine: str, **settings: object) -> list[int]:
+    sources = MeddledSources(bench.stack.connections, event)
+    spark = SparkEngine(
+        lambda: bench.stack.spark_url, lambda: None, bench.stack.config.clusters, tail_partitions=2
+    )
+    duckdb = DuckDBEngine(
+        memory_bytes=1 << 30,
+        threads=2,
+        spill_directory=str(bench.directory / "spill"),
+        spill_bytes=1 << 30,
+    )
+    with contextlib.closing(duckdb):
+        executor = Executor(
+            sources,
+            {DUCKDB: duckdb, SPARK: MeddledEngine(spark, event)},
+            tail_bytes_max=LARGE,
+            spool=lambda schema: ResultSpool(
+                schema, bench.directory / "held.arrow", size_bytes_max=LARGE
+            ),
+            **settings,  # type: ignore[arg-type]
+        )
+        limits = Limits(duckdb_cold_bytes_max=LARGE, duckdb_tail_rows_max=LARGE)
+        parsed = parse.parse(f"SELECT id FROM {name}")
+        assert isinstance(parsed, parse.Query)
+        now = datetime.datetime.now(datetime.UTC)
+        session = names.session(bench.stack.config)
+        request = QueryRequest(parsed.tree, session, engine, (), NOTHING, now)
+        running = Queries(sources, executor, limits).start(request, NOW, lambda _: None)
+        with contextlib.closing(running.batches):
+            return [i for batch in running.batches for i in batch.column(0).to_pylist()]
+
+
+def here(bench: Bench, name: str, event: Event) -> list[int]:
+    """A statement that reads the log itself."""
+    return _statement(bench, name, event, DUCKDB, tail_rows_max=LARGE)
+
+
+def follower(bench: Bench, name: str, event: Event) -> list[int]:
+    """A statement that takes what a follower has read."""
+    log = bench.stack.connections.log
+    budget = Budget(1 << 30, 0, 60.0)
+    followers = Followers(
+        lambda cluster: MeddledLog(log(cluster), event), budget, bench.directory / "tail"
+    )
+    with contextlib.closing(followers):
+        return _statement(bench, name, event, DUCKDB, tail_rows_max=LARGE, followers=followers)
+
+
+def spark_workers(bench: Bench, name: str, event: Event) -> list[int]:
+    """A statement whose tail Spark's workers read."""
+    return _statement(bench, name, event, SPARK, tail_rows_max=0)
+
+
+def virtual_snapshot(bench: Bench, name: str, event: Event) -> list[int]:
+    """The tail of a table that is given to other engines as files."""
+    sources = MeddledSources(bench.stack.connections, event)
+    tails = Tails(sources, None, size_bytes_max=LARGE, offsets_max=LARGE)
+    pinned = Pinner(sources, tails).pin_table(bench.stack.resolve(name), NOW)
+    assert pinned.decoder is not None
+    seam = pinned.facts.seam
+    tail = tails.read(TailRead(seam, seam.hot_ranges), pinned.decoder, ["id"], NOW)
+    return [int(i.as_py()) for i in tail.rows.column("id")]
+
+
+def _ids(batches: Iterator[pa.RecordBatch]) -> list[int]:
+    return [int(i) for batch in batches for i in batch.column("id").to_pylist()]
+
+
+def data_source(bench: Bench, name: str, event: Event) -> list[int]:
+    """Spark's executors, reading the data source as a batch."""
+    reader = _BatchReader(Table.place(Options.of({"url": bench.gateway.url, "table": name})))
+    parts = reader.partitions()
+    event()
+    return [i for part in parts for i in _ids(part.read())]
+
+
+def stream(bench: Bench, name: str, event: Event) -> list[int]:
+    """Spark's executors, reading the data source as a stream."""
+    reader = _StreamReader(Options.of({"url": bench.gateway.url, "table": name}))
+    parts = reader.partitions(reader.initialOffset(), reader.latestOffset())
+    event()
+    return [i for part in parts for i in _ids(part.read())]
+
+
+def pipeline(bench: Bench, name: str, event: Event) -> list[int]:
+    """A batch of the pipeline; what it wrote is taken back, so the table is what it was."""
+    table = Interrupted(bench.stack.tier_table(name), {At.PROBED: event})
+    before = bench.stack.load(name).state.current_snapshot_id
+    try:
+        tier_once(table, bench.stack.connections.log("default"), NOW, records_max=LARGE)
+    except SeamlineError:
+        assert bench.stack.load(name).state.current_snapshot_id == before
+        raise
+    return [row[0] for row in bench.gateway.rows(f'SELECT id FROM "{name}$cold"')]
+
+
+READERS: tuple[Reader, ...] = (
+    here,
+    follower,
+    spark_workers,
+    virtual_snapshot,
+    data_source,
+    stream,
+    pipeline,
+)
+
+
+# --- What happens under them ---------------------------------------------------------------------
+
+EARLIER = range(-5, 0)
+"""Below the boundary; no row of the table, as if all of them had been skipped."""
+RECORDS = range(20)
+OTHERS = range(1000, 1040)
+
+
+def _produce(stack: Stack, name: str, ids: range) -> None:
+    stack.produce(name, [{"id": i} for i in ids])
+
+
+def nothing(stack: Stack, name: str) -> None:
+    """The log stays as it is."""
+
+
+def grown(stack: Stack, name: str) -> None:
+    """Records come that lie past the seam."""
+    _produce(stack, name, OTHERS)
+
+
+def created_again(stack: Stack, name: str) -> None:
+    """The topic is another one, and has grown past the old one's end."""
+    stack.recreate_topic(name, 1)
+    _produce(stack, name, OTHERS)
+
+
+def trimmed(stack: Stack, name: str) -> None:
+    """The first half of what is to be read is deleted."""
+    for future in stack.admin.delete_records([TopicPartition(name, 0, 15)]).values():
+        future.result(30)
+
+
+def cut(stack: Stack, name: str) -> None:
+    """The broker loses the log, and others are written in its place."""
+    stack.restart_broker(without_log_of=name)
+    _produce(stack, name, OTHERS)
+
+
+@pytest.fixture(scope="module")
+def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A stack whose broker may be ended."""
+    with contextlib.closing(Stack(tmp_path_factory.mktemp("readers"))) as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def bench(own_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with contextlib.closing(Gateway(own_stack.config)) as gateway:
+        yield Bench(own_stack, gateway, tmp_path_factory.mktemp("bench"))
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("event", [nothing, grown])
+def test_readers_give_the_records_of_the_seam(
+    bench: Bench, name: str, reader: Reader, event: Callable[[Stack, str], None]
+) -> None:
+    """Without these, the test below would show nothing."""
+    found, happened = _read_with(bench, name, reader, event)
+    assert sorted(found) == list(RECORDS)
+    assert happened
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    ("event", "code"),
+    [(created_again, "TOPIC_RECREATED"), (trimmed, "LOG_TRIMMED"), (cut, "LOG_TRUNCATED")],
+)
+def test_fault_01_no_reader_gives_rows_of_another_log(
+    bench: Bench, name: str, reader: Reader, event: Callable[[Stack, str], None], code: str
+) -> None:
+    with pytest.raises(SeamlineError) as caught:
+        pytest.fail(f"read {_read_with(bench, name, reader, event)}")
+    assert caught.value.code.name == code
+
+
+def _read_with(
+    bench: Bench, name: str, reader: Reader, work: Callable[[Stack, str], None]
+) -> tuple[list[int], bool]:
+    stack = bench.stack
+    stack.create_topic(name, 1)
+    stack.create_table(name, COLUMNS)
+    _produce(stack, name, EARLIER)
+    stack.move_boundary(name)
+    _produce(stack, name, RECORDS)
+    event = Event(lambda: work(stack, name))
+    return reader(bench, name, event), event.happened
+
+
+# --- That these are all --------------------------------------------------------------------------
+
+KNOWN = {
+    ("connectors/continuity.py", "read"): "asks about epochs, takes no row",
+    ("connectors/kafka/reader.py", "follow"): follower,
+    ("connectors/kafka/tail.py", "read"): here,
+    ("connectors/spark/engine.py", "decoded_tail"): spark_workers,
+    ("connectors/spark/splits.py", "read"): data_source,
+    ("connectors/spark/tiering.py", "decoded_tail"): pipeline,
+    ("connectors/spark/tiering.py", "read"): pipeline,
+    ("gateway/tables.py", "read"): "a sample, from which columns are guessed and shown",
+}
+"""Which of the readers above stands for a place that reads the log, or why none has to."""
+
+
+def test_every_place_that_reads_the_log_is_one_of_them() -> None:
+    found = set()
+    for folder in ("connectors", "gateway", "planners"):
+        for path in python_files(folder):
+            if path.name in {"memory.py", "faulty.py"}:
+                continue
+            for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and (how := _reads_log(node)):
+                    found.add((str(path), how))
+    assert found == set(KNOWN)
+
+
+def _reads_log(node: ast.Call) -> str:
+    """How a call reads the log; empty when it does not."""
+    match node.func:
+        case ast.Name("decoded_tail"):
+            return "decoded_tail"
+        case ast.Attribute(ast.Name("log") | ast.Attribute(attr="_log"), "read" | "follow" as how):
+            return how
+    return ""

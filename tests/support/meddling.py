@@ -1,0 +1,122 @@
+"""A log and an engine under which something happens once, between planning and reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from seamline.connectors.base import (
+    Catalog,
+    Deadline,
+    Engine,
+    EngineQuery,
+    FollowableLog,
+    LogBounds,
+    OffsetRange,
+    Offsets,
+    RawBatch,
+    ResultStream,
+    Subscription,
+)
+from seamline.gateway.config import Config
+from seamline.gateway.connections import Connections
+
+
+class Event:
+    """What happens, once.
+
+    Args:
+        work: Does it.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work: Callable[[], None] | None = work
+
+    @property
+    def happened(self) -> bool:
+        """Whether it has."""
+        return self._work is None
+
+    def __call__(self) -> None:
+        """Lets it happen, unless it has."""
+        work, self._work = self._work, None
+        if work is not None:
+            work()
+
+
+class MeddledLog:
+    """`FollowableLog` over another: the event happens before the first record is read."""
+
+    def __init__(self, inner: FollowableLog, event: Event) -> None:
+        self._inner = inner
+        self._event = event
+
+    def bounds(
+        self, topics: Sequence[str], isolation: str, deadline: Deadline
+    ) -> dict[str, LogBounds]:
+        """See `HotLog.bounds`."""
+        return self._inner.bounds(topics, isolation, deadline)
+
+    def offsets_at(
+        self, topic: str, topic_id: str, ends: Offsets, timestamp_ms: int, deadline: Deadline
+    ) -> Offsets:
+        """See `HotLog.offsets_at`."""
+        self._event()
+        return self._inner.offsets_at(topic, topic_id, ends, timestamp_ms, deadline)
+
+    def read(
+        self,
+        topic: str,
+        ranges: Sequence[OffsetRange],
+        isolation: str,
+        deadline: Deadline,
+        *,
+        epochs: Mapping[int, int] | None = None,
+        max_records: int | None = None,
+    ) -> Iterator[RawBatch]:
+        """See `HotLog.read`."""
+        self._event()
+        return self._inner.read(
+            topic, ranges, isolation, deadline, epochs=epochs, max_records=max_records
+        )
+
+    def follow(
+        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int]
+    ) -> Subscription:
+        """See `FollowableLog.follow`."""
+        self._event()
+        return self._inner.follow(topic, starts, isolation, epochs)
+
+
+class MeddledSources:
+    """`Sources` whose logs have something happen under them."""
+
+    def __init__(self, inner: Connections, event: Event) -> None:
+        self._inner = inner
+        self._event = event
+
+    @property
+    def config(self) -> Config:
+        """See `Sources.config`."""
+        return self._inner.config
+
+    def catalog(self, name: str) -> Catalog:
+        """See `Sources.catalog`."""
+        return self._inner.catalog(name)
+
+    def log(self, name: str) -> MeddledLog:
+        """See `Sources.log`."""
+        return MeddledLog(self._inner.log(name), self._event)
+
+
+class MeddledEngine:
+    """`Engine` over another: the event happens before it runs."""
+
+    def __init__(self, inner: Engine, event: Event) -> None:
+        self.name = inner.name
+        self._inner = inner
+        self._event = event
+
+    def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
+        """See `Engine.run`."""
+        self._event()
+        return self._inner.run(query, deadline)
