@@ -116,7 +116,7 @@ def cold(own: Service, repeats: int) -> None:
         "partitions": len(ends),
         "load": os.getloadavg(),
     }
-    cluster = Cluster(own.config.clusters["default"])
+    cluster = Cluster(own.config.clusters[own.config.default_cluster])
     ours = functools.partial(follow, own, pinned)
     comparisons = [
         compare(
@@ -142,7 +142,7 @@ def profile(own: Service, pinned: Pinned) -> None:
     assert pinned.decoder is not None
     decoder = Decoder(pinned.decoder)
     lineage = Lineage(seam.topic_id, seam.isolation, pinned.decoder, seam.schema_id)
-    log = own.connections.log("default")
+    log = own.connections.log(own.config.default_cluster)
     positions = Offsets(dict.fromkeys(seam.end, 0))
     left = set(seam.end)
     spent: collections.Counter[str] = collections.Counter()

@@ -194,6 +194,13 @@ class NoDeadline:
 class HotLog(Protocol):
     """A Kafka cluster, or anything that keeps records by topic, partition and offset."""
 
+    def topics(self, deadline: Deadline) -> list[str]:
+        """Names of the topics that are not the log's own, sorted.
+
+        Raises:
+            SeamlineError: KAFKA_UNAVAILABLE.
+        """
+
     def bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline
     ) -> dict[str, LogBounds]:
@@ -642,10 +649,17 @@ class Catalog(Protocol):
         """
 
     def namespaces(self) -> list[tuple[str, ...]]:
-        """Every namespace."""
+        """Every namespace, of every level, sorted."""
+
+    def has_namespace(self, namespace: tuple[str, ...]) -> bool:
+        """Whether there is such a namespace."""
 
     def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """Identifiers of the tables of a namespace."""
+        """Identifiers of the tables of a namespace, sorted.
+
+        Raises:
+            SeamlineError: SCHEMA_NOT_FOUND.
+        """
 
 
 # --- Engines -----------------------------------------------------------------------------------

@@ -97,6 +97,13 @@ class FaultyLog:
         self._plan = plan
         self._last: dict[tuple[str, str], LogBounds] = {}
 
+    def topics(self, deadline: Deadline) -> list[str]:
+        """See `HotLog.topics`."""
+        found, _ = _look(
+            self._plan, "topics", KAFKA_UNAVAILABLE, lambda: self._inner.topics(deadline)
+        )
+        return found
+
     def bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline
     ) -> dict[str, LogBounds]:
@@ -177,6 +184,10 @@ class FaultyCatalog:
     def namespaces(self) -> list[tuple[str, ...]]:
         """See `Catalog.namespaces`."""
         return self._inner.namespaces()
+
+    def has_namespace(self, namespace: tuple[str, ...]) -> bool:
+        """See `Catalog.has_namespace`."""
+        return self._inner.has_namespace(namespace)
 
     def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
         """See `Catalog.tables`."""

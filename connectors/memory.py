@@ -46,6 +46,7 @@ from seamline.sql.errors import (
     DEADLINE_EXCEEDED,
     LOG_TRIMMED,
     LOG_TRUNCATED,
+    SCHEMA_NOT_FOUND,
     TABLE_NOT_FOUND,
     TOPIC_NOT_FOUND,
     SeamlineError,
@@ -284,6 +285,10 @@ class MemoryLog:
         }
 
     # --- HotLog --------------------------------------------------------------------------------
+
+    def topics(self, deadline: Deadline) -> list[str]:  # noqa: ARG002 - it answers at once
+        """See `HotLog.topics`."""
+        return sorted(self._topics)
 
     def bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline
@@ -841,10 +846,16 @@ class MemoryCatalog:
 
     def namespaces(self) -> list[tuple[str, ...]]:
         """See `Catalog.namespaces`."""
-        return sorted({identifier[:-1] for identifier in self._tables})
+        return sorted({i[:levels] for i in self._tables for levels in range(1, len(i))})
+
+    def has_namespace(self, namespace: tuple[str, ...]) -> bool:
+        """See `Catalog.has_namespace`."""
+        return namespace in self.namespaces()
 
     def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
         """See `Catalog.tables`."""
+        if not self.has_namespace(namespace):
+            raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {'.'.join(namespace)} does not exist")
         return sorted(i for i in self._tables if i[:-1] == namespace)
 
 

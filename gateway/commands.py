@@ -8,11 +8,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from seamline.connectors.base import Deadline, TableState, TopicBinding
-from seamline.gateway import names, system, tables
+from seamline.connectors.base import READ_COMMITTED, Deadline, TableState, TopicBinding
+from seamline.gateway import listings, names, system, tables
 from seamline.gateway.connections import Connections
+from seamline.gateway.loaded import LoadedTables
 from seamline.gateway.names import Session
-from seamline.sql import functions, parse, types
+from seamline.sql import columns, functions, parse, types
 from seamline.sql.binder.scope import Output
 from seamline.sql.errors import (
     INVALID_TABLE_DEFINITION,
@@ -21,6 +22,7 @@ from seamline.sql.errors import (
     TABLE_NOT_FOUND,
     SeamlineError,
 )
+from seamline.sql.types import Field
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Commands:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
+        self._loaded = LoadedTables(connections)
 
     def run(self, statement: parse.Statement, session: Session, deadline: Deadline) -> Rows:
         """Runs one.
@@ -57,8 +60,7 @@ class Commands:
     def _show(self, statement: parse.Show, session: Session, deadline: Deadline) -> Rows:
         match statement.what:
             case "catalogs":
-                found = [*self._connections.config.catalogs, *self._connections.config.clusters]
-                return _names("Catalog", found, statement.like)
+                return _names("Catalog", listings.catalogs(self._connections), statement.like)
             case "schemas":
                 return self._schemas(statement, session)
             case "tables":
@@ -66,39 +68,49 @@ class Commands:
             case "functions":
                 return _functions(statement.like)
             case "columns":
-                return self._columns(statement, session)
+                return self._columns(statement, session, deadline)
         return self._create_text(statement, session)
 
     def _schemas(self, statement: parse.Show, session: Session) -> Rows:
-        catalog = self._connections.catalog(
-            statement.name[0] if statement.name else session.catalog
-        )
-        found = [".".join(namespace) for namespace in catalog.namespaces()]
-        return _names("Schema", [names.INFORMATION_SCHEMA, *found], statement.like)
+        source = statement.name[0] if statement.name else session.catalog
+        asked = names.session(self._connections.config, source)
+        found = listings.schemas(self._connections, asked.catalog)
+        return _names("Schema", found, statement.like)
 
     def _tables(self, statement: parse.Show, session: Session, deadline: Deadline) -> Rows:
-        config = self._connections.config
-        if statement.name and statement.name[0] in config.clusters:
-            topics = self._connections.log(statement.name[0]).topics(deadline)
-            return _names("Table", topics, statement.like)
-        *front, schema = statement.name or (session.schema,)
-        catalog = self._connections.catalog(front[0] if front else session.catalog)
-        found = [identifier[-1] for identifier in catalog.tables(tuple(schema.split(".")))]
+        source, schema = names.resolve_schema(statement.name, session, self._connections)
+        if schema.lower() == names.INFORMATION_SCHEMA:
+            found = list(system.INFORMATION_TABLES)
+        else:
+            listed = listings.tables(self._connections, source, schema, deadline)
+            found = [name.table for name in listed]
         return _names("Table", found, statement.like)
 
-    def _columns(self, statement: parse.Show, session: Session) -> Rows:
-        state = self._state(statement.name, session)
+    def _columns(self, statement: parse.Show, session: Session, deadline: Deadline) -> Rows:
         output = (
             Output("Column", types.VARCHAR),
             Output("Type", types.VARCHAR),
             Output("Nullable", types.VARCHAR),
             Output("Hidden", types.BOOLEAN),
         )
+        fields = self._fields(statement.name, session, deadline)
         rows = [
             (name, type_, nullable, hidden)
-            for name, _, nullable, type_, hidden in system.column_rows(state.schema.columns)
+            for name, _, nullable, type_, hidden in system.column_rows(fields)
         ]
         return Rows(output, _like(rows, statement.like))
+
+    def _fields(
+        self, parts: tuple[str, ...], session: Session, deadline: Deadline
+    ) -> tuple[Field, ...]:
+        name = names.resolve(parts, session, self._connections)
+        if name.is_system:
+            return tuple(Field(*column) for column in system.information_columns(name).items())
+        if not name.cluster:
+            return self._state(parts, session).schema.columns
+        (topic,) = name.path
+        self._connections.log(name.cluster).bounds([topic], READ_COMMITTED, deadline)
+        return columns.TOPIC_FIELDS
 
     def _create_text(self, statement: parse.Show, session: Session) -> Rows:
         state = self._state(statement.name, session)
@@ -120,16 +132,17 @@ class Commands:
         return Rows((Output("Create Table", types.VARCHAR),), [(text,)])
 
     def _state(self, parts: tuple[str, ...], session: Session) -> TableState:
-        name = names.resolve(parts, session, self._connections.config)
-        if name.cluster or name.variant:
+        name = names.resolve(parts, session, self._connections)
+        if not name.is_own_table:
             raise SeamlineError(TABLE_NOT_FOUND, f"{name.display} is not a table of a catalog")
-        return self._connections.catalog(name.catalog).load(name.path).state
+        (table,) = self._loaded.now([name]).values()
+        return table.state
 
     # --- CREATE and DROP -------------------------------------------------------------------------
 
     def _create(self, statement: parse.CreateTable, session: Session, deadline: Deadline) -> Rows:
-        name = names.resolve(statement.name, session, self._connections.config)
-        if name.cluster or name.variant:
+        name = names.resolve(statement.name, session, self._connections)
+        if not name.is_own_table:
             raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be created")
         properties = dict(statement.properties)
         if "topic" not in properties:
@@ -151,8 +164,8 @@ class Commands:
         return _done()
 
     def _drop(self, statement: parse.DropTable, session: Session) -> Rows:
-        name = names.resolve(statement.name, session, self._connections.config)
-        if name.cluster or name.variant:
+        name = names.resolve(statement.name, session, self._connections)
+        if not name.is_own_table:
             raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be dropped")
         try:
             self._connections.catalog(name.catalog).drop(name.path, purge=False)

@@ -221,9 +221,10 @@ class Config:
             if missing:
                 path = f"catalogs.{name}.{missing[0]}"
                 raise _invalid(path, f"is missing; type {catalog.type} needs it")
-        clash = set(self.catalogs) & set(self.clusters)
-        if clash:
-            raise _invalid("clusters", f"{min(clash)!r} names a catalog and a cluster")
+        catalogs = {name.lower() for name in self.catalogs}
+        for name in self.clusters:
+            if name.lower() in catalogs:
+                raise _invalid(f"clusters.{name}", "is called like a catalog; rename one of them")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable
 
 from seamline.connectors.base import ColdTable
-from seamline.gateway import system
+from seamline.gateway import names
 from seamline.gateway.connections import Sources
 from seamline.gateway.names import TableName
 from seamline.sql.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
@@ -57,27 +57,33 @@ class LoadedTables:
 
     def last_seen(self, wanted: Iterable[TableName]) -> Tables | None:
         """The tables as they were last loaded; None unless all of them have been."""
-        names = list(_of_catalogs(wanted))
+        asked = list(_of_catalogs(wanted))
         with self._lock:
-            if not all(name in self._last for name in names):
+            if not all(name in self._last for name in asked):
                 return None
-            return {name: self._last[name] for name in names}
+            return {name: self._last[name] for name in asked}
 
     def _load(self, name: TableName) -> ColdTable:
         catalog = self._connections.catalog(name.catalog)
-        try:
-            return catalog.load(name.path)
-        except SeamlineError as error:
-            folded = tuple(part.lower() for part in name.path)
-            if error.code not in _NOT_FOUND or folded == name.path:
-                raise
-        try:
-            return catalog.load(folded)
-        except SeamlineError as error:
-            if error.code not in _NOT_FOUND:
-                raise
-            raise SeamlineError(TABLE_NOT_FOUND, f"table {name.display} does not exist") from error
+        missing = None
+        for path in dict.fromkeys((name.path, tuple(part.lower() for part in name.path))):
+            try:
+                return catalog.load(path)
+            except SeamlineError as error:
+                if error.code not in _NOT_FOUND:
+                    raise
+                missing = missing or error
+        assert missing is not None
+        raise SeamlineError(missing.code, missing.message, hint=self._hint(name)) from missing
+
+    def _hint(self, name: TableName) -> str | None:
+        """A schema that is called like a cluster hides that cluster's topics from short names."""
+        cluster = name.schema.lower()
+        if cluster not in self._connections.config.clusters:
+            return None
+        topic = names.text_of((cluster, names.CLUSTER_SCHEMA, name.path[-1]))
+        return f"The topic of that name would be {topic}."
 
 
-def _of_catalogs(names: Iterable[TableName]) -> Iterable[TableName]:
-    return (name for name in names if not name.cluster and not system.is_system(name))
+def _of_catalogs(wanted: Iterable[TableName]) -> Iterable[TableName]:
+    return (name for name in wanted if not name.cluster and not name.is_system)

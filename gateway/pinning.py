@@ -57,13 +57,7 @@ from seamline.sql.errors import (
     SeamlineError,
 )
 from seamline.sql.qualify import Relation, TableReference, TableVersion
-from seamline.sql.types import VARBINARY, Field
-
-RAW_COLUMNS: tuple[Field, ...] = (
-    Field("value", VARBINARY),
-    *(field for field in columns.METADATA_FIELDS if field.name != columns.BATCH),
-)
-"""Columns of a topic that has no table: its values are not decoded."""
+from seamline.sql.types import Field
 
 _BOUND_ANEW = frozenset({READ_CONFLICT, TOPIC_NOT_FOUND, INVALID_CONFIG})
 """What a table that was bound to another topic meanwhile may look like at first."""
@@ -254,7 +248,7 @@ class Pinner:
     # --- Facts ---------------------------------------------------------------------------------
 
     def _target(self, reference: TableReference, session: names.Session) -> _Target:
-        name = names.resolve(reference.name, session, self._connections.config)
+        name = names.resolve(reference.name, session, self._connections)
         return _Target(name, reference.version)
 
     def _with_virtual(self, target: _Target, tables: Mapping[TableName, ColdTable]) -> _Target:
@@ -292,7 +286,7 @@ class Pinner:
         return floors
 
     def _is_name_of(self, text: str, full: tuple[str, ...], session: names.Session) -> bool:
-        name = names.resolve(tuple(text.split(".")), session, self._connections.config)
+        name = names.resolve(names.split(text), session, self._connections)
         return [part.lower() for part in name.full] == [part.lower() for part in full]
 
     def _cuts(
@@ -340,8 +334,8 @@ class Pinner:
 
     def _pin(self, target: _Target, pins: _Pins) -> Pinned:
         name = target.name
-        if system.is_system(name):
-            relation, rows = system.information_schema(name, self._connections)
+        if name.is_system:
+            relation, rows = system.information_schema(name, self._connections, pins.deadline)
             return _system(name, relation, rows)
         if name.cluster:
             return self._pin_topic(name, pins)
@@ -450,9 +444,9 @@ class Pinner:
                 history.check_same_topic(seen, known)
                 check_remembered(log, known, seen, pins.deadline)
         return Pinned(
-            relation=_relation(RAW_COLUMNS),
+            relation=_relation(columns.TOPIC_FIELDS),
             facts=ScanFacts("hot", seam),
-            decoder=DecoderSpec(topic, "raw", "fail", RAW_COLUMNS),
+            decoder=DecoderSpec(topic, "raw", "fail", columns.TOPIC_FIELDS),
             pinned_at=pins.pinned_at,
             asked_at=pins.pinned_at,
         )
@@ -493,7 +487,7 @@ def _has_moved(before: ColdTable | None, now: ColdTable | None) -> bool:
 def _topic_of(target: _Target, tables: Mapping[TableName, ColdTable]) -> _Topic | None:
     """The topic that must be asked for a target, None when its log is of no interest."""
     name = target.name
-    if name.cluster:
+    if name.cluster and not name.is_system:
         return _Topic(name.cluster, name.path[-1], READ_COMMITTED)
     table = tables.get(name)
     is_snapshot = target.token is None and isinstance(target.moment, int | str)

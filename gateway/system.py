@@ -12,17 +12,18 @@ They are relations like any other: bound, filtered and joined by the engine.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from seamline.connectors.base import ColdTable, ScanRequest, TopicBinding
+from seamline.connectors.base import ColdTable, Deadline, ScanRequest
 from seamline.connectors.iceberg.boundary import decode
 from seamline.connectors.kafka.follower import Follower
 from seamline.connectors.kafka.status import status
+from seamline.gateway import listings
 from seamline.gateway.connections import Sources
-from seamline.gateway.names import INFORMATION_SCHEMA, TableName
+from seamline.gateway.names import TableName
 from seamline.planners.seam import Seam
 from seamline.sql import columns, types
 from seamline.sql.errors import TABLE_NOT_FOUND, SeamlineError
@@ -32,38 +33,15 @@ from seamline.sql.types import Field, Type
 TABLE_VARIANTS = frozenset({"seam", "snapshots", "files", "tail"})
 
 
-def is_system(name: TableName) -> bool:
-    """Whether the name is in `information_schema`."""
-    return bool(name.catalog) and name.path[0].lower() == INFORMATION_SCHEMA
-
-
-def information_schema(name: TableName, connections: Sources) -> tuple[Relation, pa.Table]:
-    """A table of `information_schema`.
-
-    Raises:
-        SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE.
-    """
-    catalog = connections.catalog(name.catalog)
-    match name.path[-1].lower():
-        case "schemata":
-            shape = {"catalog_name": types.VARCHAR, "schema_name": types.VARCHAR}
-            found = [".".join(namespace) for namespace in catalog.namespaces()]
-            return _table(shape, [(catalog.name, n) for n in (INFORMATION_SCHEMA, *found)])
-        case "tables":
-            return _table(_TABLES, _table_rows(name.catalog, connections))
-        case "columns":
-            return _table(_COLUMNS, _column_rows(name.catalog, connections))
-    raise SeamlineError(TABLE_NOT_FOUND, f"table {name.display} does not exist")
-
-
-_TABLES = {
+_SCHEMATA: Mapping[str, Type] = {"catalog_name": types.VARCHAR, "schema_name": types.VARCHAR}
+_TABLES: Mapping[str, Type] = {
     "table_catalog": types.VARCHAR,
     "table_schema": types.VARCHAR,
     "table_name": types.VARCHAR,
     "table_type": types.VARCHAR,
     "topic": types.VARCHAR,
 }
-_COLUMNS = {
+_COLUMNS: Mapping[str, Type] = {
     "table_catalog": types.VARCHAR,
     "table_schema": types.VARCHAR,
     "table_name": types.VARCHAR,
@@ -73,31 +51,42 @@ _COLUMNS = {
     "data_type": types.VARCHAR,
     "is_hidden": types.BOOLEAN,
 }
+INFORMATION_TABLES = {"columns": _COLUMNS, "schemata": _SCHEMATA, "tables": _TABLES}
 
 
-def _table_rows(catalog_name: str, connections: Sources) -> list[tuple[Any, ...]]:
-    rows = []
-    catalog = connections.catalog(catalog_name)
-    for namespace in catalog.namespaces():
-        for identifier in catalog.tables(namespace):
-            state = catalog.load(identifier).state
-            binding = TopicBinding.from_properties(state.properties)
-            topic = binding.topic if binding is not None else None
-            rows.append((catalog_name, ".".join(namespace), identifier[-1], "BASE TABLE", topic))
-    return rows
+def information_columns(name: TableName) -> Mapping[str, Type]:
+    """The columns of a table of `information_schema`.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND.
+    """
+    shape = INFORMATION_TABLES.get(name.path[-1])
+    if shape is None:
+        raise SeamlineError(TABLE_NOT_FOUND, f"table {name.display} does not exist")
+    return shape
 
 
-def _column_rows(catalog_name: str, connections: Sources) -> list[tuple[Any, ...]]:
-    rows = []
-    catalog = connections.catalog(catalog_name)
-    for namespace in catalog.namespaces():
-        for identifier in catalog.tables(namespace):
-            fields = catalog.load(identifier).state.schema.columns
-            rows += [
-                (catalog_name, ".".join(namespace), identifier[-1], *column)
-                for column in column_rows(fields)
-            ]
-    return rows
+def information_schema(
+    name: TableName, sources: Sources, deadline: Deadline
+) -> tuple[Relation, pa.Table]:
+    """A table of `information_schema`, of a catalog or of a cluster.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, KAFKA_UNAVAILABLE.
+    """
+    shape = information_columns(name)
+    source = name.full[0]
+    if name.path[-1] == "schemata":
+        return _table(shape, [(source, schema) for schema in listings.schemas(sources, source)])
+    rows: list[tuple[Any, ...]] = []
+    for listed in listings.all_tables(sources, source, deadline):
+        place = (source, listed.name.schema, listed.name.table)
+        if name.path[-1] == "columns":
+            rows += [(*place, *column) for column in column_rows(listed.columns)]
+        else:
+            topic = listed.binding.topic if listed.binding is not None else None
+            rows.append((*place, "BASE TABLE", topic))
+    return _table(shape, rows)
 
 
 def column_rows(fields: Sequence[Field]) -> list[tuple[str, int, str, str, bool]]:
@@ -224,9 +213,7 @@ def _files_table(table: ColdTable) -> tuple[Relation, pa.Table]:
     )
 
 
-def _table(
-    shape: dict[str, Type] | dict[str, Any], rows: Sequence[tuple[Any, ...]]
-) -> tuple[Relation, pa.Table]:
+def _table(shape: Mapping[str, Type], rows: Sequence[tuple[Any, ...]]) -> tuple[Relation, pa.Table]:
     fields = tuple(Field(name, type_) for name, type_ in shape.items())
     schema = pa.schema([(field.name, types.to_arrow(field.type)) for field in fields])
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(fields)

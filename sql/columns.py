@@ -40,6 +40,12 @@ names the tiering batch that wrote the row, the sum of its start offsets, and is
 is hot.
 """
 
+TOPIC_FIELDS: tuple[Field, ...] = (
+    Field("value", VARBINARY),
+    *(field for field in METADATA_FIELDS if field.name != BATCH),
+)
+"""Columns of a topic that has no table: its values are not decoded."""
+
 METADATA_NAMES = frozenset(field.name for field in METADATA_FIELDS)
 
 POSITION_NAMES = (PARTITION, OFFSET, TIMESTAMP, BATCH)

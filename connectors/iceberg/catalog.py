@@ -36,7 +36,7 @@ from seamline.connectors.base import (
     SnapshotRef,
     TableState,
 )
-from seamline.connectors.iceberg import moments, views
+from seamline.connectors.iceberg import moments, namespaces, views
 from seamline.connectors.iceberg.catalog_config import CatalogConfig, open_catalog
 from seamline.connectors.iceberg.errors import catalog_errors, storage_errors
 from seamline.connectors.iceberg.files import FileReader
@@ -194,8 +194,9 @@ class IcebergCatalog:
         boundary: Boundary,
     ) -> PyTable:
         version = properties.get(TableProperties.FORMAT_VERSION)
-        if version == "3" and isinstance(self.pyiceberg, SqlCatalog):
-            # PyIceberg makes a transaction's table as version 1 and cannot lift it to 3.
+        if isinstance(self.pyiceberg, SqlCatalog) and (version == "3" or len(identifier) > 2):
+            # PyIceberg makes a transaction's table as version 1 and cannot lift it to 3, and makes
+            # it in a namespace of one level only.
             table = self.pyiceberg.create_table(
                 identifier, schema, partition_spec=spec, sort_order=order, properties=properties
             )
@@ -223,14 +224,32 @@ class IcebergCatalog:
             else:
                 self.pyiceberg.drop_table(identifier)
 
-    def namespaces(self, parent: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-        """See `Catalog.namespaces`; those directly under a parent.
+    def namespaces(self) -> list[tuple[str, ...]]:
+        """See `Catalog.namespaces`.
+
+        Raises:
+            SeamlineError: CATALOG_UNAVAILABLE.
+        """
+        with catalog_errors(self.name):
+            return namespaces.every(self.pyiceberg)
+
+    def has_namespace(self, namespace: tuple[str, ...]) -> bool:
+        """See `Catalog.has_namespace`.
+
+        Raises:
+            SeamlineError: CATALOG_UNAVAILABLE.
+        """
+        with catalog_errors(self.name, namespace):
+            return self.pyiceberg.namespace_exists(namespace)
+
+    def child_namespaces(self, parent: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+        """Namespaces directly under a parent.
 
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
         with catalog_errors(self.name, parent):
-            return sorted(tuple(namespace) for namespace in self.pyiceberg.list_namespaces(parent))
+            return namespaces.children(self.pyiceberg, parent)
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
         """What a namespace says of itself.

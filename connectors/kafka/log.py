@@ -68,7 +68,7 @@ class KafkaLog:
         self._cluster_ids: dict[str, str] = {}
 
     def topics(self, deadline: Deadline) -> list[str]:
-        """Names of the topics that are not Kafka's own."""
+        """See `HotLog.topics`: those that are not Kafka's own."""
         try:
             listing = self._cluster.admin.list_topics(timeout=seconds(deadline))
         except KafkaException as error:

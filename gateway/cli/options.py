@@ -8,8 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
+from seamline.gateway import names
 from seamline.gateway.config import Loaded, find_file, load
-from seamline.sql.errors import INVALID_CONFIG, SeamlineError
+from seamline.gateway.connections import Connections
+from seamline.gateway.names import TableName
+from seamline.sql.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,3 +52,15 @@ def load_config(
         if flag is not None:
             values[name.replace("__", ".")] = str(flag)
     return load(find_file(config_file, os.environ), flags=values)
+
+
+def table_of(text: str, connections: Connections) -> TableName:
+    """The table that a text on the command line names, as listings write it.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT when it names none of a catalog; CATALOG_NOT_FOUND, ….
+    """
+    found = names.resolve(names.split(text), names.session(connections.config), connections)
+    if not found.is_own_table:
+        raise SeamlineError(INVALID_ARGUMENT, f"{text} is not the name of a table")
+    return found

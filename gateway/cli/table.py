@@ -15,8 +15,8 @@ from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.boundary import boundary_of
 from seamline.connectors.kafka.decode import POLICIES
 from seamline.connectors.tiering import lag
-from seamline.gateway import names, tables
-from seamline.gateway.cli.options import config_options, load_config
+from seamline.gateway import tables
+from seamline.gateway.cli.options import config_options, load_config, table_of
 from seamline.gateway.cli.tier import Duration
 from seamline.gateway.connections import Connections
 from seamline.gateway.deadline import no_deadline
@@ -33,13 +33,8 @@ def table() -> None:
 def _open(
     config_file: str | None, settings: tuple[str, ...], name: str | None = None
 ) -> tuple[Connections, TableName | None]:
-    config = load_config(config_file, settings).config
-    resolved = None
-    if name is not None:
-        resolved = names.resolve(tuple(name.split(".")), names.session(config), config)
-        if resolved.cluster or resolved.variant:
-            raise SeamlineError(INVALID_ARGUMENT, f"{name} is not the name of a table")
-    return Connections(config), resolved
+    connections = Connections(load_config(config_file, settings).config)
+    return connections, None if name is None else table_of(name, connections)
 
 
 @table.command()
@@ -210,9 +205,7 @@ def maintain(
     from seamline.gateway.tiering import start_spark
 
     connections, _ = _open(config_file, settings)
-    config = connections.config
-    session = names.session(config)
-    wanted = [names.resolve(tuple(t.split(".")), session, config) for t in tables_]
+    wanted = [table_of(text, connections) for text in tables_]
     for name in wanted:
         connections.catalog(name.catalog).load(name.path)
     click.echo("starting Spark …", err=True)

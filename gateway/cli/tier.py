@@ -11,8 +11,7 @@ from types import FrameType
 import click
 
 from seamline.connectors.tiering import Outcome, Step
-from seamline.gateway import names
-from seamline.gateway.cli.options import config_options, load_config
+from seamline.gateway.cli.options import config_options, load_config, table_of
 from seamline.gateway.connections import Connections
 from seamline.gateway.tiering import Progress, TieringApplication, serve_metrics, start_spark
 from seamline.sql.errors import SeamlineError
@@ -69,10 +68,8 @@ def tier(
     settings: tuple[str, ...],
 ) -> None:
     """Moves the tail of each TABLE's topic into the table."""
-    config = load_config(config_file, settings).config
-    connections = Connections(config)
-    session = names.session(config)
-    wanted = [names.resolve(tuple(t.split(".")), session, config) for t in tables]
+    connections = Connections(load_config(config_file, settings).config)
+    wanted = [table_of(text, connections) for text in tables]
     for name in wanted:
         connections.catalog(name.catalog).load(name.path)  # a wrong name fails before Spark starts
     click.echo("starting Spark …", err=True)

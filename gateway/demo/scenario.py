@@ -155,9 +155,9 @@ class Demo:
             ("auctions", bids.AUCTIONS_COLUMNS, None),
         ):
             definition = tables.TableDefinition(
-                name=names.resolve((name,), session, connections.config),
+                name=names.resolve((name,), session, connections),
                 topic=name,
-                cluster="default",
+                cluster=connections.config.default_cluster,
                 columns=tables.parse_fields(columns),
                 key=key,
                 key_partitioner="murmur2" if key else None,

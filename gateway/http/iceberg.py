@@ -117,7 +117,7 @@ def _add_namespaces(routes: flask.Blueprint, service: Service) -> None:
     @routes.get("/<prefix>/namespaces")
     def namespaces(prefix: str) -> flask.Response:
         parent = namespace_path(flask.request.args.get("parent", ""))
-        found = service.connections.catalog(prefix).namespaces(parent)
+        found = service.connections.catalog(prefix).child_namespaces(parent)
         return _json(_page("namespaces", [list(namespace) for namespace in found]))
 
     @routes.get("/<prefix>/namespaces/<namespace>")

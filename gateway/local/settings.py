@@ -16,8 +16,10 @@ from seamline.gateway.local.ports import HOST
 from seamline.sql.errors import INVALID_CONFIG, SeamlineError
 
 CATALOG = "lake"
-CLUSTER = "default"
+CLUSTER = "kafka"
 SCHEMA = "default"
+_CLUSTERS = (CLUSTER, "default")
+"""What the local cluster is called, and what it was in files of earlier versions."""
 
 _LOCAL_SERVER = re.compile(re.escape(HOST) + r":\d+")
 _BUSY_S = 30
@@ -65,12 +67,13 @@ def updated_text(text: str, bootstrap_servers: str) -> str:
             f"seamline.yaml is not YAML: {' '.join(str(error).split())}",
             hint="Correct it, or remove it to have it written again.",
         ) from error
-    for key in ("clusters", CLUSTER, "bootstrap_servers"):
-        node = _child(node, key)
-    if not isinstance(node, yaml.ScalarNode) or not _LOCAL_SERVER.fullmatch(node.value):
-        return text
-    start, end = node.start_mark.index, node.end_mark.index
-    return text[:start] + _quoted(bootstrap_servers) + text[end:]
+    clusters = _child(node, "clusters")
+    for cluster in _CLUSTERS:
+        server = _child(_child(clusters, cluster), "bootstrap_servers")
+        if isinstance(server, yaml.ScalarNode) and _LOCAL_SERVER.fullmatch(server.value):
+            start, end = server.start_mark.index, server.end_mark.index
+            return text[:start] + _quoted(bootstrap_servers) + text[end:]
+    return text
 
 
 def _child(node: yaml.Node | None, key: str) -> yaml.Node | None:

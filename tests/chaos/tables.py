@@ -80,7 +80,7 @@ def create(stack: ChaosStack, table: Table, topic_id: str, recorder: Recorder) -
     invoked = time.monotonic()
     session = names.session(stack.connections.config)
     definition = tables.TableDefinition(
-        name=names.resolve((table.name,), session, stack.connections.config),
+        name=names.resolve((table.name,), session, stack.connections),
         topic=table.topic,
         cluster=CLUSTER,
         columns=tables.parse_fields(COLUMNS),

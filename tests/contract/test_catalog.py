@@ -39,7 +39,7 @@ from seamline.sql.errors import SeamlineError
 from seamline.sql.predicates import And, Comparison, Predicate
 from seamline.sql.types import VARCHAR, Field
 
-TOPIC, TABLE = "bids", ("shop", "bids")
+TOPIC, TABLE = "bids", ("shop", "north", "bids")
 BASE_MS = 1_700_000_000_000
 FIELDS = (Field("value", VARCHAR), *columns.METADATA_FIELDS)
 BINDING = TopicBinding("default", TOPIC)
@@ -164,8 +164,21 @@ def refused(work: Callable[[], object]) -> str:
 
 def test_what_there_is_is_listed(subject: CatalogSubject) -> None:
     assert subject.catalog.name == "lake"
-    assert subject.catalog.namespaces() == [TABLE[:-1]]
-    assert subject.catalog.tables(TABLE[:-1]) == [TABLE]
+    assert subject.catalog.namespaces() == [("shop",), ("shop", "north")]
+    assert subject.catalog.tables(("shop",)) == []
+    assert subject.catalog.tables(("shop", "north")) == [TABLE]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "is_there"),
+    [(("shop",), True), (("shop", "north"), True), (("north",), False), (("shop", "south"), False)],
+)
+def test_a_namespace_is_there_or_not(
+    subject: CatalogSubject, namespace: tuple[str, ...], is_there: bool
+) -> None:
+    assert subject.catalog.has_namespace(namespace) == is_there
+    if not is_there:
+        assert refused(lambda: subject.catalog.tables(namespace)) == "SCHEMA_NOT_FOUND"
 
 
 def test_what_there_is_not_is_named(subject: CatalogSubject) -> None:

@@ -312,18 +312,18 @@ def test_a_broker_that_restarts(scratch: pathlib.Path, name: str) -> None:
 def _read_around_a_restart(
     local: LocalStack, configuration: Config, gateway: Gateway, name: str
 ) -> None:
-    servers = configuration.clusters["default"].bootstrap_servers
+    servers = configuration.clusters["kafka"].bootstrap_servers
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     for future in admin.create_topics([NewTopic(name, 2)]).values():
         future.result(30)
-    session = names.session(configuration)
+    connections = Connections(configuration)
     definition = tables.TableDefinition(
-        name=names.resolve((name,), session, configuration),
+        name=names.resolve((name,), names.session(configuration), connections),
         topic=name,
-        cluster="default",
+        cluster=configuration.default_cluster,
         columns=tables.parse_fields(COLUMNS),
     )
-    tables.create(Connections(configuration), definition, no_deadline())
+    tables.create(connections, definition, no_deadline())
     sql = f"SELECT count(*), count(DISTINCT id) FROM {name}"
     for round_ in range(3):
         producer = Producer({"bootstrap.servers": servers, "acks": "all", "log_level": 0})

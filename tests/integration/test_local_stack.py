@@ -152,7 +152,7 @@ def test_up_gives_what_a_gateway_needs(local: LocalStack, folder: pathlib.Path) 
     status = local.up(silent)
     config = configuration(folder)
     assert status.ready
-    assert status.bootstrap_servers == config.clusters["default"].bootstrap_servers
+    assert status.bootstrap_servers == config.clusters["kafka"].bootstrap_servers
     produce(status.bootstrap_servers, 3)
     assert consume(status.bootstrap_servers, 3) == ["0", "1", "2"]
     catalog = IcebergCatalog(config.catalogs["lake"]).pyiceberg
@@ -376,7 +376,7 @@ def test_port_that_somebody_took_meanwhile_is_replaced(
         other.listen()
         second = local.up(silent).bootstrap_servers
     assert second not in (None, first)
-    assert configuration(folder).clusters["default"].bootstrap_servers == second
+    assert configuration(folder).clusters["kafka"].bootstrap_servers == second
     assert configuration(folder).limits.duckdb_threads == 3
     assert file.read_text().endswith("# mine\n")
     assert consume(str(second), 3) == ["0", "1", "2"]

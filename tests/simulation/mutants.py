@@ -45,6 +45,7 @@ class BentLog:
         self._bend = bounds
         self._wanted = wanted
         self._isolation = isolation
+        self.topics = inner.topics
         self.offsets_at = inner.offsets_at
 
     def bounds(

@@ -131,6 +131,10 @@ class AskingLog:
     def __init__(self, io: Io) -> None:
         self._io = io
 
+    def topics(self, deadline: Deadline) -> list[str]:
+        """See `HotLog.topics`."""
+        return []
+
     def bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline
     ) -> dict[str, LogBounds]:
@@ -176,6 +180,10 @@ class AskingCatalog:
     def namespaces(self) -> list[tuple[str, ...]]:
         """See `Catalog.namespaces`."""
         return []
+
+    def has_namespace(self, namespace: tuple[str, ...]) -> bool:
+        """See `Catalog.has_namespace`."""
+        return False
 
     def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
         """See `Catalog.tables`."""

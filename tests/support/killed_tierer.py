@@ -22,7 +22,7 @@ def main(table: str, step: str) -> None:
     """Tiers until it is killed."""
     loaded = config.load(config.find_file(None, os.environ), environment=os.environ).config
     connections = Connections(loaded)
-    name = names.resolve((table,), names.session(loaded), loaded)
+    name = names.resolve((table,), names.session(loaded), connections)
     inner = SparkTierTable(
         start_spark(connections),
         connections.catalog(name.catalog),

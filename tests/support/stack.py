@@ -29,10 +29,17 @@ from seamline.connectors.tiering import Outcome, Step, next_batch, tier_once
 from seamline.gateway import config, names, tables
 from seamline.gateway.connections import Connections
 from seamline.gateway.deadline import no_deadline
+from seamline.gateway.local import settings as settings_file
 from seamline.gateway.local.stack import LocalStack
 from seamline.gateway.spark import settings
 from seamline.gateway.tiering import start_spark
 from support.waiting import wait_until
+
+
+def _file(directory: pathlib.Path) -> str:
+    """A configuration that calls the cluster `default`, as the catalog's schema is called."""
+    text = settings_file.new_text(directory, "127.0.0.1:9092")
+    return text.replace(f"  {settings_file.CLUSTER}:\n", "  default:\n")
 
 
 class Stack:
@@ -44,6 +51,9 @@ class Stack:
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
+        self.file = directory / config.FILE_NAME
+        directory.mkdir(exist_ok=True)
+        self.file.write_text(_file(directory), encoding="utf-8")
         self._local = LocalStack(directory)
         self._local.up(lambda _: None)
         try:
@@ -58,7 +68,6 @@ class Stack:
             "state_directory": str(self.directory / "gateway"),
             "limits.duckdb_threads": "2",
         }
-        self.file = self.directory / config.FILE_NAME
         plain = self.configured(flags)
         # one Spark for everything in this process: a classic session and a Connect one do not mix
         self._server = ConnectServer(settings(plain))
@@ -219,7 +228,7 @@ class Stack:
 
     def resolve(self, name: str) -> names.TableName:
         """The full name of a table."""
-        return names.resolve((name,), names.session(self.config), self.config)
+        return names.resolve((name,), names.session(self.config), self.connections)
 
     def move_boundary(self, name: str) -> None:
         """Moves the boundary to the log's end, as a batch without rows does."""

@@ -115,9 +115,10 @@ def test_a_flag_into_a_value_is_named(tmp_path: pathlib.Path) -> None:
     assert "http is a value, not a group" in refused(tmp_path, "http: 1\n", http__port="1")
 
 
-def test_a_catalog_and_a_cluster_cannot_share_a_name(tmp_path: pathlib.Path) -> None:
-    flags = {"clusters__lake__bootstrap_servers": "127.0.0.1:1"}
-    assert "'lake' names a catalog and a cluster" in refused(tmp_path, **flags)
+@pytest.mark.parametrize("name", ["lake", "Lake"])
+def test_a_catalog_and_a_cluster_cannot_share_a_name(tmp_path: pathlib.Path, name: str) -> None:
+    flags = {f"clusters__{name}__bootstrap_servers": "127.0.0.1:1"}
+    assert f"clusters.{name} is called like a catalog" in refused(tmp_path, **flags)
 
 
 # --- Secrets -------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def test_new_configuration_loads(tmp_path: pathlib.Path, name: str) -> None:
     file.write_text(new_text(directory, "127.0.0.1:19092"), encoding="utf-8")
     config = load(file, environment={}).config
     assert config.catalogs["lake"] == catalog_config(directory)
-    assert config.clusters["default"].bootstrap_servers == "127.0.0.1:19092"
+    assert config.clusters["kafka"].bootstrap_servers == "127.0.0.1:19092"
     assert (config.default_catalog, config.default_schema) == ("lake", "default")
 
 
@@ -72,9 +72,11 @@ def test_a_catalog_reached_by_rest_is_the_same_in_spark() -> None:
     assert f"{prefix}.warehouse" not in catalog_conf(nameless)
 
 
-def test_port_is_put_right_and_edits_are_kept() -> None:
-    updated = updated_text(EDITED, "127.0.0.1:20000")
-    assert updated == EDITED.replace("127.0.0.1:19092", '"127.0.0.1:20000"', 1)
+@pytest.mark.parametrize("cluster", ["kafka", "default"])
+def test_port_is_put_right_and_edits_are_kept(cluster: str) -> None:
+    text = EDITED.replace("default", cluster)
+    updated = updated_text(text, "127.0.0.1:20000")
+    assert updated == text.replace("127.0.0.1:19092", '"127.0.0.1:20000"', 1)
     assert updated_text(updated, "127.0.0.1:20000") == updated
 
 
