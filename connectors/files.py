@@ -45,10 +45,15 @@ def named_write_errors(
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if is_full(error):
             raise disk_full(directory) from error
         cause = error.strerror or str(error)
         raise SeamlineError(otherwise, f"{directory} cannot be used: {cause}", hint=hint) from error
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether something could not be written for want of room."""
+    return isinstance(error, OSError) and error.errno in _FULL
 
 
 def disk_full(directory: pathlib.Path, detail: str = "") -> SeamlineError:

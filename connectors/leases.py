@@ -121,6 +121,11 @@ class Leases:
                 del self._leases[lease.lease_id]
         return ended
 
+    def put_back(self, lease: Lease) -> None:
+        """Takes an expired lease back whose files could not be removed, to be given again."""
+        with self._lock:
+            self._leases.setdefault(lease.lease_id, lease)
+
     def forget(self, lease: Lease) -> None:
         """Removes the record of an expired lease, once its files are gone."""
         self._written.pop(lease.lease_id, None)

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from seamline.connectors import supervision
+from seamline.connectors.supervision import Loop
 from seamline.sql.errors import CANCELED, DEADLINE_EXCEEDED, SeamlineError
 
 _AGAIN_S = 0.1
@@ -29,9 +31,7 @@ class StatementDeadline:
         self._canceled = False
         self._ended = threading.Event()
         self._stopping = False
-        self._timer = threading.Timer(seconds, self._end)
-        self._timer.daemon = True
-        self._timer.start()
+        self._take_back = supervision.later(seconds, "deadline", self._end)
 
     @property
     def canceled(self) -> bool:
@@ -76,7 +76,7 @@ class StatementDeadline:
 
     def close(self) -> None:
         """Takes the timer back; the statement has ended."""
-        self._timer.cancel()
+        self._take_back()
 
     def _end(self) -> None:
         self._ended.set()
@@ -84,18 +84,18 @@ class StatementDeadline:
             if self._stopping or not self._stops:
                 return
             self._stopping = True
-        threading.Thread(target=self._stop, name="seamline-stop", daemon=True).start()
+        if not supervision.attempt("stop", lambda: Loop("stop", self._stop)):
+            self._stopping = False  # the system gave no thread for it
 
-    def _stop(self) -> None:
-        while True:
-            with self._lock:
-                stops = list(self._stops)
-                if not stops:
-                    self._stopping = False
-                    return
-            for stop in stops:
-                stop()
-            time.sleep(_AGAIN_S)
+    def _stop(self) -> float | None:
+        with self._lock:
+            stops = list(self._stops)
+            if not stops:
+                self._stopping = False
+                return None
+        for stop in stops:
+            supervision.attempt("stop", stop)
+        return _AGAIN_S
 
 
 def no_deadline() -> StatementDeadline:

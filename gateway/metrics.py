@@ -74,4 +74,10 @@ def _labels(**labels: str) -> Labels:
 
 
 def _text(labels: Labels) -> str:
-    return "{" + ",".join(f'{name}="{value}"' for name, value in labels) + "}" if labels else ""
+    pairs = ",".join(f'{name}="{escaped(value)}"' for name, value in labels)
+    return f"{{{pairs}}}" if labels else ""
+
+
+def escaped(text: str) -> str:
+    """A text as the value of a label."""
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -23,8 +23,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from seamline.connectors import supervision
 from seamline.connectors.base import Engine
 from seamline.connectors.duckdb.engine import DuckDBEngine
+from seamline.connectors.supervision import Loop
 from seamline.gateway import freshness, names, receipts, tokens
 from seamline.gateway.commands import Commands, Rows
 from seamline.gateway.config import Config
@@ -51,7 +53,6 @@ from seamline.planners.route import DUCKDB, ENGINES, SPARK, Limits
 from seamline.sql import parameters, parse, types
 from seamline.sql.binder.scope import Output
 from seamline.sql.errors import (
-    INTERNAL_ERROR,
     INVALID_REQUEST,
     SHUTTING_DOWN,
     STATEMENT_NOT_FOUND,
@@ -132,8 +133,7 @@ class Service:
         self._statements: dict[str, Statement] = {}
         self._refusing = threading.Event()
         self._stopping = threading.Event()
-        self._sweeper = threading.Thread(target=self._sweep, name="seamline-sweeper", daemon=True)
-        self._sweeper.start()
+        self._sweeper = Loop("sweeper", self._sweep, delay_s=_SWEEP_S)
         self._duckdb.warm_up()
 
     # --- For the wire formats ------------------------------------------------------------------
@@ -162,7 +162,7 @@ class Service:
                 raise SeamlineError(TOO_MANY_STATEMENTS, f"{waiting} statements are waiting")
             statement = Statement(request, principal, timeout_s, self._spool)
             self._statements[statement.statement_id] = statement
-            self._runners.submit(self._run, statement)
+            self._runners.submit(supervision.attempt, "statement", lambda: self._run(statement))
         return statement
 
     def statement(self, statement_id: str, principal: str) -> Statement:
@@ -247,13 +247,16 @@ class Service:
     def metrics_text(self) -> str:
         """Every metric, as `/metrics` gives it."""
         text = self.metrics.text()
-        return text + tail_metrics(self._followers) if self._followers is not None else text
+        if self._followers is not None:
+            text += tail_metrics(self._followers)
+        return text + "\n".join(supervision.metrics()) + "\n"
 
     def close(self) -> None:
         """Cancels what runs, waits for it, and lets everything go."""
         with self._lock:
             self._refusing.set()
             self._stopping.set()
+            self._sweeper.stop()
             running = list(self._statements.values())
         for statement in running:
             statement.cancel()
@@ -285,9 +288,9 @@ class Service:
             statement.fail(error)
         except RecursionError:
             statement.fail(SeamlineError(STATEMENT_TOO_LARGE, "the statement is nested too deeply"))
-        except Exception as error:  # noqa: BLE001 - a statement ends with a named error
+        except BaseException as error:  # noqa: BLE001 - a statement ends with a named error
             _LOG.exception("statement %s failed", statement.statement_id)
-            statement.fail(SeamlineError(INTERNAL_ERROR, f"{type(error).__name__}: {error}"))
+            statement.fail(supervision.named(error))
         self.metrics.finished(statement)
         _LOG.info(
             "statement %s by %s: %s in %.3f s",
@@ -411,23 +414,21 @@ class Service:
     def _result(self, schema: pa.Schema, path: pathlib.Path) -> ResultSpool:
         return ResultSpool(schema, path, size_bytes_max=self.config.limits.result_bytes)
 
-    def _sweep(self) -> None:
+    def _sweep(self) -> float:
         """Lets go of what nobody wants any more."""
-        while not self._stopping.wait(_SWEEP_S):
-            if self._followers is not None:
-                self._followers.sweep()
-            gc.collect(
-                _YOUNG
-            )  # a failed statement's traceback may hold a tail; see `settle_memory`
-            now = time.monotonic()
-            with self._lock:
-                for statement_id, statement in list(self._statements.items()):
-                    idle = now - statement.touched_at
-                    if statement.state in FINAL and idle > self.config.limits.result_seconds:
-                        statement.close()
-                        del self._statements[statement_id]
-                    elif statement.state not in FINAL and idle > ABANDONED_S:
-                        statement.cancel()
+        if self._followers is not None:
+            supervision.attempt("sweeper", self._followers.sweep)
+        gc.collect(_YOUNG)  # a failed statement's traceback may hold a tail; see `settle_memory`
+        now = time.monotonic()
+        with self._lock:
+            for statement_id, statement in list(self._statements.items()):
+                idle = now - statement.touched_at
+                if statement.state in FINAL and idle > self.config.limits.result_seconds:
+                    del self._statements[statement_id]
+                    supervision.attempt("sweeper", statement.close)
+                elif statement.state not in FINAL and idle > ABANDONED_S:
+                    supervision.attempt("sweeper", statement.cancel)
+        return _SWEEP_S
 
 
 def _cores() -> int:

@@ -10,6 +10,7 @@ import threading
 import time
 from typing import Any
 
+from seamline.connectors import supervision
 from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.results import ResultSpool
 from seamline.sql.binder.scope import Output
@@ -129,7 +130,7 @@ class Statement:
             error.query_id = self.statement_id
             self.error = error
         if self._spool is not None:
-            self._spool.abort()
+            supervision.attempt("statement", self._spool.abort)
         self._move(State.CANCELED if error.code is CANCELED else State.FAILED)
 
     def cancel(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from seamline.connectors.kafka.follower import State
 from seamline.connectors.kafka.followers import Followers
 from seamline.connectors.kafka.status import PartitionStatus, status
+from seamline.gateway.metrics import escaped
 
 _PER_TABLE = {
     "rows": lambda p: p.rows,
@@ -33,9 +34,9 @@ def _lines(followers: Followers) -> Iterator[str]:
     states: dict[str, int] = {}
     for follower in followers.all():
         table = ".".join(follower.subject.table)
-        partitions[f'table="{_escaped(table)}"'] = status(follower)
+        partitions[f'table="{escaped(table)}"'] = status(follower)
         for state in State:
-            labels = f'table="{_escaped(table)}",state="{state.value}"'
+            labels = f'table="{escaped(table)}",state="{state.value}"'
             states[labels] = int(follower.state is state)
     for name, of in _PER_TABLE.items():
         values = {labels: sum(map(of, found)) for labels, found in partitions.items()}
@@ -53,7 +54,3 @@ def _gauge(name: str, values: dict[str, int]) -> Iterator[str]:
     yield f"# TYPE {name} gauge"
     for labels, value in values.items():
         yield f"{name}{{{labels}}} {value}" if labels else f"{name} {value}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,26 +1,27 @@
-"""A tiering application: one Spark, any number of tables, each on its own thread and interval.
+"""A tiering application: one Spark, any number of tables, each in a loop of its own.
 
-A table that cannot go on is reported and tried again at the next interval; the others go on.
-Stopping lets the batch in hand finish.
+A table that cannot go on, for whatever reason, is reported and tried again, ever more patiently;
+the others go on. Stopping lets the batch in hand finish. Whether it is well is told by when a step
+of each table last worked.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-import http.server
-import logging
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from seamline.connectors.base import NoDeadline, TopicBinding
+from seamline.connectors import supervision
+from seamline.connectors.base import HotLog, NoDeadline, TopicBinding
 from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.settings import environment
 from seamline.connectors.spark.tiering import SparkTierTable
-from seamline.connectors.tiering import Outcome, Step, tier_once
+from seamline.connectors.supervision import Backoff, Loop
+from seamline.connectors.tiering import Outcome, Step, TierTable, tier_once
 from seamline.gateway.connections import Connections
 from seamline.gateway.names import TableName
 from seamline.gateway.spark import settings
@@ -31,7 +32,6 @@ from seamline.sql.errors import (
     SeamlineError,
 )
 
-_LOG = logging.getLogger("seamline.tiering")
 CONFLICT_RETRIES = 5
 
 
@@ -44,22 +44,35 @@ class Progress:
         steps: Commits made.
         offsets: Offsets tiered.
         lag: Offsets still waiting after the last step; None before the first.
-        errors: Steps that failed.
+        errors: Steps that failed, by the name of the error.
         last_error: Why the last one did, None once one has worked again.
         last_commit_at: Seconds since the epoch.
+        last_success_at: The same, of the last step that worked, whether there was anything to do.
     """
 
     table: str
     steps: int = 0
     offsets: int = 0
     lag: int | None = None
-    errors: int = 0
+    errors: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     last_error: SeamlineError | None = None
     last_commit_at: float | None = None
+    last_success_at: float | None = None
 
 
 Report = Callable[[Progress, Step | SeamlineError, float], None]
 """(progress, what the step did, seconds it took)"""
+
+
+class Tables(Protocol):
+    """Opens tables for tiering; `SparkTables` is the one."""
+
+    def open(self, name: TableName) -> tuple[TierTable, HotLog]:
+        """The table as it is now, and the cluster its topic is in.
+
+        Raises:
+            SeamlineError: NOT_A_UNIFIED_TABLE, or why it cannot be opened.
+        """
 
 
 def start_spark(connections: Connections) -> Any:
@@ -85,92 +98,21 @@ def start_spark(connections: Connections) -> Any:
     return spark
 
 
-class TieringApplication:
-    """Tiers tables until it is told to stop.
+class SparkTables:
+    """Tables that Spark writes.
 
     Args:
         connections: Clusters and catalogs.
         spark: The Spark session.
-        records_max: Offsets a batch covers at most.
     """
 
-    def __init__(self, connections: Connections, spark: Any, *, records_max: int) -> None:
+    def __init__(self, connections: Connections, spark: Any) -> None:
         self._connections = connections
         self._spark = spark
-        self._records_max = records_max
-        self._stop = threading.Event()
         self._starting = threading.Lock()
-        self.progress: dict[str, Progress] = {}
 
-    def stop(self) -> None:
-        """Lets each table finish its batch, then ends `run`."""
-        self._stop.set()
-
-    def run(
-        self, names: Sequence[TableName], *, interval_s: float | None, report: Report
-    ) -> list[SeamlineError]:
-        """Tiers the tables.
-
-        Args:
-            names: The tables.
-            interval_s: Seconds between looks at an idle table; None tiers what is there and ends.
-            report: Called after every step of every table.
-
-        Returns:
-            Why tables could not be brought to their end, when `interval_s` is None.
-        """
-        for name in names:
-            self.progress[name.display] = Progress(name.display)
-        threads = [
-            threading.Thread(
-                target=self._run_table, args=(name, interval_s, report), name=f"tier-{name.display}"
-            )
-            for name in names
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        found = [progress.last_error for progress in self.progress.values()]
-        return [error for error in found if error is not None]
-
-    def _run_table(self, name: TableName, interval_s: float | None, report: Report) -> None:
-        progress = self.progress[name.display]
-        conflicts = 0
-        while not self._stop.is_set():
-            started = time.monotonic()
-            try:
-                step = self._step(name)
-            except SeamlineError as error:
-                progress.errors += 1
-                progress.last_error = error
-                report(progress, error, time.monotonic() - started)
-                conflicts += 1
-                if error.code is COMMIT_CONFLICT and conflicts <= CONFLICT_RETRIES:
-                    continue
-                if interval_s is None:
-                    return
-                self._stop.wait(interval_s)
-                continue
-            conflicts = 0
-            progress.last_error = None
-            progress.lag = step.lag
-            if step.outcome is not Outcome.IDLE:
-                progress.steps += 1
-                progress.offsets += step.offsets
-                progress.last_commit_at = time.time()
-            report(progress, step, time.monotonic() - started)
-            if step.outcome is Outcome.IDLE or step.lag == 0:
-                if interval_s is None:
-                    return
-                self._stop.wait(interval_s)
-
-    def _step(self, name: TableName) -> Step:
-        table = self._table(name)
-        # requests to the log have limits of their own; a batch takes as long as it is large
-        return tier_once(table[0], table[1], NoDeadline(), records_max=self._records_max)
-
-    def _table(self, name: TableName) -> tuple[SparkTierTable, Any]:
+    def open(self, name: TableName) -> tuple[TierTable, HotLog]:
+        """See `Tables.open`."""
         catalog = self._connections.catalog(name.catalog)
         state = catalog.load(name.path).state
         binding = TopicBinding.from_properties(state.properties)
@@ -190,48 +132,111 @@ class TieringApplication:
             return self._spark
 
 
-# --- Metrics -------------------------------------------------------------------------------------
+class TieringApplication:
+    """Tiers tables until it is told to stop.
 
+    Args:
+        tables: Opens them.
+        records_max: Offsets a batch covers at most.
+        backoff: Pauses after failures of a table.
+    """
 
-def metrics_text(application: TieringApplication) -> str:
-    """Progress of every table in Prometheus' text format."""
-    lines = []
-    for metric, kind, attribute in (
-        ("seamline_tier_lag_offsets", "gauge", "lag"),
-        ("seamline_tier_offsets_total", "counter", "offsets"),
-        ("seamline_tier_commits_total", "counter", "steps"),
-        ("seamline_tier_errors_total", "counter", "errors"),
-        ("seamline_tier_last_commit_timestamp_seconds", "gauge", "last_commit_at"),
-    ):
-        lines.append(f"# TYPE {metric} {kind}")
-        for progress in application.progress.values():
-            value = getattr(progress, attribute)
-            if value is not None:
-                lines.append(f'{metric}{{table="{progress.table}"}} {value}')
-    return "\n".join(lines) + "\n"
+    def __init__(
+        self,
+        tables: Tables,
+        *,
+        records_max: int,
+        backoff: Backoff = Backoff(),  # noqa: B008 - a frozen value
+    ) -> None:
+        self._tables = tables
+        self._records_max = records_max
+        self._backoff = backoff
+        self._stop = threading.Event()
+        self._loops: dict[str, Loop] = {}
+        self.progress: dict[str, Progress] = {}
 
+    def stop(self) -> None:
+        """Lets each table finish its batch, then ends `run`."""
+        self._stop.set()
+        for loop in list(self._loops.values()):
+            loop.stop()
 
-def serve_metrics(
-    application: TieringApplication, host: str, port: int
-) -> http.server.ThreadingHTTPServer:
-    """Serves `/metrics` until it is shut down. They name tables and count; no data is in them."""
+    def run(
+        self, names: Sequence[TableName], *, interval_s: float | None, report: Report
+    ) -> list[SeamlineError]:
+        """Tiers the tables.
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            """Answers with the metrics, whatever the path."""
-            body = metrics_text(application).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+        Args:
+            names: The tables.
+            interval_s: Seconds between looks at an idle table; None tiers what is there and ends.
+            report: Called after every step of every table.
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's
-            """Requests are not logged."""
+        Returns:
+            Why tables could not be brought to their end, when `interval_s` is None.
+        """
+        for name in dict.fromkeys(names):
+            self.progress[name.display] = Progress(name.display)
+            self._loops[name.display] = self._loop(name, interval_s, report)
+        if self._stop.is_set():
+            self.stop()
+        for loop in self._loops.values():
+            loop.join()
+        found = [progress.last_error for progress in self.progress.values()]
+        return [error for error in found if error is not None]
 
-    class Server(http.server.ThreadingHTTPServer):
-        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    def health(self, unhealthy_after_s: float) -> tuple[bool, dict[str, Any]]:
+        """Whether every table is well, and how each is; JSON-ready.
 
-    server = Server((host, port), Handler)
-    threading.Thread(target=server.serve_forever, name="tier-metrics", daemon=True).start()
-    return server
+        Args:
+            unhealthy_after_s: A table of which no step has worked for so long is not well.
+        """
+        tables: dict[str, Any] = {}
+        for name, loop in list(self._loops.items()):
+            is_there = loop.is_alive or loop.has_finished
+            is_well = is_there and (loop.has_finished or loop.quiet_s <= unhealthy_after_s)
+            error = self.progress[name].last_error
+            tables[name] = {
+                "is_well": is_well,
+                "is_there": is_there,
+                "seconds_since_success": round(loop.quiet_s, 1),
+                "failures_in_a_row": loop.failures_in_a_row,
+                "error": error.code.name if error is not None else None,
+            }
+        is_well = all(table["is_well"] for table in tables.values())
+        return is_well, {"status": "ok" if is_well else "failing", "tables": tables}
+
+    def _loop(self, name: TableName, interval_s: float | None, report: Report) -> Loop:
+        progress = self.progress[name.display]
+        started = time.monotonic()
+
+        def step() -> float | None:
+            nonlocal started
+            started = time.monotonic()
+            done = self._step(name)
+            progress.last_error = None
+            progress.lag = done.lag
+            progress.last_success_at = time.time()
+            if done.outcome is not Outcome.IDLE:
+                progress.steps += 1
+                progress.offsets += done.offsets
+                progress.last_commit_at = progress.last_success_at
+            supervision.attempt("tier-report", lambda: report(progress, done, elapsed_s()))
+            return interval_s if done.outcome is Outcome.IDLE or done.lag == 0 else 0.0
+
+        def failed(error: SeamlineError, failures: int) -> float | None:
+            progress.errors[error.code.name] += 1
+            progress.last_error = error
+            supervision.attempt("tier-report", lambda: report(progress, error, elapsed_s()))
+            if error.code is COMMIT_CONFLICT and failures <= CONFLICT_RETRIES:
+                return 0.0
+            return None if interval_s is None else self._backoff.pause_s(failures)
+
+        def elapsed_s() -> float:
+            return time.monotonic() - started
+
+        return Loop("tier", step, after_failure=failed)
+
+    def _step(self, name: TableName) -> Step:
+        table, log = self._tables.open(name)
+        # requests to the log have limits of their own; a batch takes as long as it is large
+        return tier_once(table, log, NoDeadline(), records_max=self._records_max)

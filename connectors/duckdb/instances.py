@@ -18,6 +18,7 @@ from collections.abc import Mapping
 import duckdb
 import pyarrow as pa
 
+from seamline.connectors import supervision
 from seamline.connectors.duckdb.relation import text
 
 AHEAD = 2
@@ -140,7 +141,7 @@ class Instances:
 
     def warm_up(self) -> None:
         """Makes instances ahead of the next statements, in the background."""
-        self._maker.submit(self._refill)
+        self._maker.submit(supervision.attempt, "duckdb", self._refill)
 
     def close(self) -> None:
         """Ends those nobody uses; those in use end when they are given back."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 
@@ -19,6 +18,7 @@ from seamline.connectors.kafka.lineage import Subject
 from seamline.connectors.kafka.reader import Reader
 from seamline.connectors.kafka.retention import Retention
 from seamline.connectors.kafka.store import SegmentStore
+from seamline.connectors.supervision import Loop
 from seamline.sql.errors import SeamlineError
 
 _LOG = logging.getLogger("seamline.tail")
@@ -37,6 +37,7 @@ class State(enum.Enum):
     CATCHING_UP = "catching up"
     FOLLOWING = "following"
     FULL = "full"
+    RETRYING = "trying again"
     FAILED = "failed"
     STOPPED = "stopped"
 
@@ -66,6 +67,8 @@ class Follower(Kept):
         super().__init__(retention, store)
         self.subject = subject
         self.error: SeamlineError | None = None
+        self._troubles: dict[int, SeamlineError] = {}
+        self._in_background = readers > 0
         self._log = log
         self._make_room = make_room
         self._looked_at: float | None = None
@@ -73,12 +76,9 @@ class Follower(Kept):
         self._full = False
         numbers = range(max(1, readers))
         self._readers = [Reader(self, log, number, len(numbers)) for number in numbers]
-        self._threads = [
-            threading.Thread(target=reader.run, name=f"seamline-tail-{number}", daemon=True)
-            for number, reader in enumerate(self._readers[:readers])
+        self._loops: list[Loop] = [
+            reader.read_in_background() for reader in self._readers[:readers]
         ]
-        for thread in self._threads:
-            thread.start()
 
     # --- For statements ------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ class Follower(Kept):
         """Waits until everything below the ends is held.
 
         Returns:
-            Whether it is; False when it will not be soon: full, failed or stalled.
+            Whether it is; False when it will not be soon: full, failed, in trouble or stalled.
 
         Raises:
             SeamlineError: DEADLINE_EXCEEDED, CANCELED.
@@ -101,7 +101,8 @@ class Follower(Kept):
                     now = time.monotonic()
                     if reached > best or self._relieving:
                         best, since = reached, now
-                    if self.over or self._full or now - since >= STALLED_S:
+                    is_stuck = self._full or self._troubles or now - since >= STALLED_S
+                    if self.over or is_stuck:
                         return False
                     if not self._wait(min(STALLED_S, deadline.remaining_s())):
                         return False
@@ -152,6 +153,8 @@ class Follower(Kept):
         with self._changed:
             if self.over:
                 return State.STOPPED if self.error is None else State.FAILED
+            if self._troubles:
+                return State.RETRYING
             if self._full:
                 return State.FULL
             is_there = self._holdings.reached(self._horizon.ends) is None
@@ -184,6 +187,7 @@ class Follower(Kept):
             if self.over:
                 return
             self.error = error
+            self._troubles.clear()
             self._end()
         _LOG.warning("table %s is not followed any more: %s", ".".join(self.subject.table), error)
 
@@ -191,11 +195,13 @@ class Follower(Kept):
         """Stops, and lets everything go."""
         with self._changed:
             self._end()
+        for loop in self._loops:
+            loop.stop()
 
     def join(self, seconds: float) -> None:
         """Waits for its threads, after `close`."""
-        for thread in self._threads:
-            thread.join(seconds)
+        for loop in self._loops:
+            loop.join(seconds)
 
     # --- For its readers -----------------------------------------------------------------------
 
@@ -210,6 +216,19 @@ class Follower(Kept):
             if not self.over:
                 self._changed.wait(seconds)
 
+    def in_trouble(self, number: int, error: SeamlineError) -> None:
+        """A reader cannot go on now and will try again; who waits need not."""
+        with self._changed:
+            if not self.over:
+                self.error = self._troubles[number] = error
+                self._changed.notify_all()
+
+    def recovered(self, number: int) -> None:
+        """A reader has gone on."""
+        with self._changed:
+            if self._troubles.pop(number, None) is not None:
+                self.error = next(iter(self._troubles.values()), None)
+
     def relieve(self) -> None:
         """Returns when there is room in memory for more, or it is over."""
         while not self.over and self._store.is_over_budget:
@@ -223,7 +242,7 @@ class Follower(Kept):
                     self._relieving -= 1
                     self._full = not has_room
                     self._changed.notify_all()
-            if not self._threads:
+            if not self._in_background:
                 return
             if not has_room:
                 self._store.wait_for_change(LOOK_EVERY_S)
@@ -233,7 +252,7 @@ class Follower(Kept):
 
     def _wait(self, seconds: float) -> bool:
         """Waits for a change. Without threads, makes one; False when there is none to make."""
-        if self._threads:
+        if self._in_background:
             self._changed.wait(seconds)
             return True
         try:

@@ -1,4 +1,4 @@
-"""A reader of a follower: a thread that consumes some of its partitions and decodes what comes.
+"""A reader of a follower: a loop that consumes some of its partitions and decodes what comes.
 
 Consuming holds Python's lock, decoding does not: two readers of one follower overlap. A reader
 subscribes at the follower's positions and again whenever these are not where it left them: a
@@ -7,17 +7,19 @@ partition was added, a boundary was skipped to, or the connection had failed.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from seamline.connectors import supervision
 from seamline.connectors.base import FollowableLog, OffsetRange, Offsets, Polled, Subscription
 from seamline.connectors.kafka.decode import Decoder
 from seamline.connectors.kafka.holdings import Read
 from seamline.connectors.kafka.segments import build
+from seamline.connectors.supervision import Backoff, Loop
 from seamline.sql.errors import (
     DEADLINE_EXCEEDED,
+    DISK_FULL,
     INTERNAL_ERROR,
     KAFKA_UNAVAILABLE,
     SeamlineError,
@@ -26,14 +28,14 @@ from seamline.sql.errors import (
 if TYPE_CHECKING:
     from seamline.connectors.kafka.follower import Follower
 
-_LOG = logging.getLogger("seamline.tail")
-
 POLL_S = 0.2
 """Longest wait for records; between waits a reader looks whether it should end."""
 
-_RETRY_S = 0.5
+_BACKOFF = Backoff(first_s=0.5, max_s=5.0)
 _LOOK_S_MAX = 5.0
 _PASSING = frozenset({KAFKA_UNAVAILABLE, DEADLINE_EXCEEDED})
+_UNKNOWN = frozenset({INTERNAL_ERROR, DISK_FULL})
+"""What is raised by others' code; what is held stays good."""
 
 
 class Reader:
@@ -55,23 +57,9 @@ class Reader:
         self._subscription: Subscription | None = None
         self._positions: dict[int, int] = {}
 
-    def run(self) -> None:
-        """Reads until the follower is over."""
-        follower = self._follower
-        while not follower.over:
-            try:
-                self.step(POLL_S)
-            except SeamlineError as error:
-                self._unsubscribe()
-                if error.code not in _PASSING:
-                    follower.fail(error)
-                else:
-                    _LOG.info("table %s: %s", ".".join(follower.subject.table), error)
-                    follower.wait_for_change(_RETRY_S)
-            except Exception as error:  # noqa: BLE001 - a thread must not end without saying why
-                _LOG.exception("following %s failed", ".".join(follower.subject.table))
-                follower.fail(SeamlineError(INTERNAL_ERROR, f"{type(error).__name__}: {error}"))
-        self._unsubscribe()
+    def read_in_background(self) -> Loop:
+        """Reads in a loop of its own, until the follower is over."""
+        return Loop("tail", self._round, after_failure=self._failed, at_end=self._unsubscribe)
 
     def step(self, wait_s: float) -> bool:
         """Reads what has come, waiting for it at most so long; whether there was anything."""
@@ -105,6 +93,23 @@ class Reader:
             self._follower.publish(Read(covers, segment, polled.epochs.get(partition)))
         self._follower.relieve()
 
+    def _round(self) -> float | None:
+        if self._follower.over:
+            return None
+        self.step(POLL_S)
+        self._follower.recovered(self._number)
+        return 0.0
+
+    def _failed(self, error: SeamlineError, failures: int) -> float:
+        """What passes is tried again, and so is what nobody knows; the rest ends the follower."""
+        supervision.attempt("tail", self._unsubscribe)
+        if error.code in _UNKNOWN:
+            self._follower.in_trouble(self._number, error)
+        elif error.code not in _PASSING:
+            self._follower.fail(error)
+            return 0.0
+        return _BACKOFF.pause_s(failures)
+
     def _look(self) -> None:
         try:
             self._follower.look(_Soon(_LOOK_S_MAX))
@@ -113,9 +118,9 @@ class Reader:
                 raise
 
     def _unsubscribe(self) -> None:
-        if self._subscription is not None:
-            self._subscription.close()
-            self._subscription = None
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            subscription.close()
 
 
 class _Soon:

@@ -8,8 +8,6 @@ tag.
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from seamline.connectors import supervision
 from seamline.connectors.arrow import conform
 from seamline.connectors.base import (
     Deadline,
@@ -34,7 +33,6 @@ from seamline.connectors.spark.tail import decoded_tail
 from seamline.sql import render
 from seamline.sql.errors import TAIL_TOO_LARGE, SeamlineError
 
-_LOG = logging.getLogger("seamline.spark")
 _RETRIES = 6
 """Some two seconds: long enough for a connection to be made anew, not for a server to be."""
 
@@ -158,19 +156,20 @@ class _Interruption:
         self._session = session
         self._tag = tag
         self._first_at: float | None = None
-        self._asking: threading.Thread | None = None
+        self._is_asking = False
 
     def __call__(self) -> None:
         now = time.monotonic()
         self._first_at = self._first_at or now
         if now - self._first_at > HANG_UP_S:
             self._session.client.close()
-        elif self._asking is None or not self._asking.is_alive():
-            self._asking = threading.Thread(target=self._ask, name="spark-interrupt", daemon=True)
-            self._asking.start()
+        elif not self._is_asking:
+            self._is_asking = True
+            supervision.start("spark-interrupt", self._ask)
 
     def _ask(self) -> None:
+        """What fails is asked again, and hung up on in the end."""
         try:
             self._session.interruptTag(self._tag)
-        except Exception as error:  # noqa: BLE001 - it is asked again, and hung up on in the end
-            _LOG.warning("Spark could not be told to stop %s: %s", self._tag, error)
+        finally:
+            self._is_asking = False

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 
+from seamline.connectors import supervision
 from seamline.connectors.spark.settings import SparkSettings, environment
 from seamline.sql.errors import SPARK_UNAVAILABLE, SeamlineError
 
@@ -119,8 +120,9 @@ def _keep(command: list[str]) -> int:
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def end_with_owner() -> None:
-        while os.read(sys.stdin.fileno(), 4096):
-            pass
+        with contextlib.suppress(OSError):  # a pipe that breaks is as good as one that is closed
+            while os.read(sys.stdin.fileno(), 4096):
+                pass
         with contextlib.suppress(ProcessLookupError):
             os.killpg(server.pid, signal.SIGTERM)
         try:
@@ -129,7 +131,7 @@ def _keep(command: list[str]) -> int:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(server.pid, signal.SIGKILL)
 
-    threading.Thread(target=end_with_owner, daemon=True).start()
+    supervision.start("spark-keeper", end_with_owner)
     return server.wait()
 
 

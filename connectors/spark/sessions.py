@@ -9,8 +9,9 @@ made here close only their own channel.
 from __future__ import annotations
 
 import contextlib
-import threading
 from typing import Any
+
+from seamline.connectors import supervision
 
 PATIENT = 30
 """Half a minute, in which a server that was started again is found again."""
@@ -52,17 +53,15 @@ def let_go(session: Any) -> None:
 
     `session.stop()` holds locks of the whole process while it waits for the server.
     """
-    hang_up = threading.Timer(HANG_UP_S, session.client.close)
-    hang_up.daemon = True
-    hang_up.start()
+    give_up = supervision.later(HANG_UP_S, "spark-release", session.client.close)
 
     def release() -> None:
         with contextlib.suppress(Exception):  # the server may be gone: then nothing is held there
             session.client.release_session()
-        hang_up.cancel()
+        give_up()
         session.client.close()
 
-    threading.Thread(target=release, name="spark-release", daemon=True).start()
+    supervision.start("spark-release", release)
 
 
 def functions_for(session: Any) -> Any:

@@ -14,6 +14,9 @@ from seamline.gateway.connections import Connections
 from seamline.gateway.names import TableName
 from seamline.sql.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError
 
+PORT = click.IntRange(0, 65535)
+"""A port to listen on; 0 takes a free one."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 

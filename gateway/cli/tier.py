@@ -6,14 +6,22 @@ import re
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from types import FrameType
 
 import click
 
 from seamline.connectors.tiering import Outcome, Step
-from seamline.gateway.cli.options import config_options, load_config, table_of
+from seamline.gateway.cli.options import PORT, config_options, load_config, table_of
 from seamline.gateway.connections import Connections
-from seamline.gateway.tiering import Progress, TieringApplication, serve_metrics, start_spark
+from seamline.gateway.names import TableName
+from seamline.gateway.tier_server import serve_metrics
+from seamline.gateway.tiering import (
+    Progress,
+    SparkTables,
+    TieringApplication,
+    start_spark,
+)
 from seamline.sql.errors import SeamlineError
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -52,9 +60,18 @@ class Duration(click.ParamType[float]):
     show_default=True,
     help="Offsets a batch covers at most.",
 )
-@click.option("--metrics-port", type=int, help="Serve Prometheus metrics on this port.")
+@click.option(
+    "--metrics-port", type=PORT, help="Serve Prometheus metrics, and /healthz, on this port."
+)
 @click.option(
     "--metrics-host", default="127.0.0.1", show_default=True, help="Address for the metrics."
+)
+@click.option(
+    "--unhealthy-after",
+    type=Duration(),
+    default="30m",
+    show_default=True,
+    help="Health says no when no batch of a table has worked for so long.",
 )
 @config_options
 def tier(
@@ -64,21 +81,21 @@ def tier(
     max_records: int,
     metrics_port: int | None,
     metrics_host: str,
+    unhealthy_after: float,
     config_file: str | None,
     settings: tuple[str, ...],
 ) -> None:
     """Moves the tail of each TABLE's topic into the table."""
     connections = Connections(load_config(config_file, settings).config)
     wanted = [table_of(text, connections) for text in tables]
-    for name in wanted:
-        connections.catalog(name.catalog).load(name.path)  # a wrong name fails before Spark starts
+    look_at(wanted, connections)
     click.echo("starting Spark …", err=True)
     spark = start_spark(connections)
-    application = TieringApplication(connections, spark, records_max=max_records)
+    application = TieringApplication(SparkTables(connections, spark), records_max=max_records)
     stop_on_signals(application)
     server = None
     if metrics_port is not None:
-        server = serve_metrics(application, metrics_host, metrics_port)
+        server = serve_metrics(application, metrics_host, metrics_port, unhealthy_after)
     try:
         failures = application.run(wanted, interval_s=None if once else interval, report=show_step)
     finally:
@@ -88,6 +105,24 @@ def tier(
         connections.close()
     if once and failures:
         raise failures[0]
+
+
+def look_at(wanted: Sequence[TableName], connections: Connections) -> None:
+    """Loads each table before Spark starts, and says which cannot be.
+
+    Raises:
+        SeamlineError: why the first cannot be loaded, when none can.
+    """
+    failures = []
+    for name in wanted:
+        try:
+            connections.catalog(name.catalog).load(name.path)
+        except SeamlineError as error:
+            failures.append((name, error))
+    if len(failures) == len(wanted):
+        raise failures[0][1]
+    for name, why in failures:
+        click.echo(f"{name.display}: {why}", err=True)
 
 
 def stop_on_signals(application: TieringApplication) -> None:

@@ -13,7 +13,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import seamline
+from seamline.connectors.supervision import Loop
 from seamline.gateway import config, names, tables
 from seamline.gateway.connections import Connections
 from seamline.gateway.deadline import no_deadline
@@ -99,7 +99,7 @@ class Demo:
         self._say = say
         self._stack = LocalStack(directory)
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._live = threading.Event()
+        self._live: Loop | None = None
 
     def run(self, *, keep: bool) -> bool:
         """Runs the demo; gives whether every answer was exact.
@@ -115,7 +115,7 @@ class Demo:
                 self._explain_how_to_connect(url)
                 return True
         finally:
-            self._live.set()
+            self._end_live()
             if not (exact and keep):
                 self._stop()
         return exact
@@ -145,7 +145,7 @@ class Demo:
         connections.close()
         self._start("tier", "bids", "auctions", "--interval", "1s", "--max-records", "250000")
         url = self._start_gateway()
-        threading.Thread(target=self._produce_live, name="live-producer", daemon=True).start()
+        self._live = Loop("demo-bids", self._produce_live)
         return url
 
     def _create_tables(self, connections: Connections) -> None:
@@ -199,9 +199,14 @@ class Demo:
         self._say(f"gateway on {url}, tiering in the background, live bids keep coming")
         return url
 
-    def _produce_live(self) -> None:
-        while not self._live.wait(0.1):
-            self._producer.produce(_LIVE_PER_SECOND // 10)
+    def _produce_live(self) -> float:
+        self._producer.produce(_LIVE_PER_SECOND // 10)
+        return 0.1
+
+    def _end_live(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live.join()
 
     # --- Asking --------------------------------------------------------------------------------
 
@@ -251,7 +256,7 @@ class Demo:
 
     def _check_freshness(self, connection: seamline.Connection) -> bool:
         """A record is in the next answer as soon as it is acknowledged."""
-        self._live.set()
+        self._end_live()
         self._producer.flush()
         self._producer.produce(1)
         self._producer.flush()

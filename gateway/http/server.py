@@ -7,11 +7,11 @@ and refuses new ones. SIGINT, which is Ctrl-C, ends at once.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import pathlib
 import socket
-import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ import pyarrow as pa
 from gunicorn.app.base import BaseApplication
 from gunicorn.workers.gthread import ThreadWorker
 
+from seamline.connectors import supervision
 from seamline.connectors.files import exclusive, named_write_errors
 from seamline.gateway import access
 from seamline.gateway.config import Config
@@ -42,14 +43,12 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """SIGTERM. Gunicorn may send it twice; draining starts once."""
-        if self.alive and not hasattr(self, "_drainer"):
-            self._drainer = threading.Thread(
-                target=self._drain, args=(sig, frame), name="seamline-drain", daemon=True
-            )
-            self._drainer.start()
+        if self.alive and not hasattr(self, "_drains"):
+            self._drains = True
+            supervision.start("drain", functools.partial(self._drain, sig, frame))
 
     def _drain(self, sig: int, frame: FrameType | None) -> None:
-        self.app.drain()
+        supervision.attempt("drain", self.app.drain)
         self.cfg.set("graceful_timeout", _ANSWERS_S)
         super().handle_exit(sig, frame)
 

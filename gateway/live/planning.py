@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from seamline.connectors import supervision
 from seamline.connectors.iceberg.scan import FileTask
 from seamline.gateway.deadline import StatementDeadline
 from seamline.gateway.live.scan_plans import ScanPlan
@@ -157,5 +158,9 @@ def _run(make: Callable[[StatementDeadline], ScanPlan], deadline: StatementDeadl
     try:
         deadline.check()
         return make(deadline)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise supervision.named(error) from error  # code below us has its own roots
     finally:
         deadline.close()

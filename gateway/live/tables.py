@@ -7,15 +7,14 @@ and one whose tail is empty, is given as it is.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import logging
+import functools
 import pathlib
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 
+from seamline.connectors import supervision
 from seamline.connectors.base import Deadline, OffsetRange, TopicBinding
 from seamline.connectors.iceberg import tail_store, virtual
 from seamline.connectors.iceberg.catalog import IcebergTable
@@ -23,7 +22,8 @@ from seamline.connectors.iceberg.errors import storage_errors
 from seamline.connectors.iceberg.metadata_files import MetadataFiles
 from seamline.connectors.iceberg.tail_store import TailSegment
 from seamline.connectors.kafka.decode import DecoderSpec
-from seamline.connectors.leases import Leases
+from seamline.connectors.leases import Lease, Leases
+from seamline.connectors.supervision import Loop
 from seamline.gateway.config import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.live import snapshots as records
@@ -40,7 +40,6 @@ from seamline.planners.physical import TailRead
 from seamline.planners.seam import Seam
 from seamline.sql.errors import SNAPSHOT_GONE, SeamlineError
 
-_LOG = logging.getLogger("seamline.iceberg")
 LISTED_MAX = 100
 """Virtual snapshots that metadata lists beside the current one: the newest."""
 _LISTS_CACHED_MAX = 64
@@ -77,13 +76,11 @@ class LiveTables:
         self.plan_files = PlanFiles(self._leases)
         self._documents = Documents(self._leases)
         self._files = MetadataFiles()
-        self._stopping = threading.Event()
-        self._sweeper = threading.Thread(target=self._sweep, name="seamline-leases", daemon=True)
-        self._sweeper.start()
+        self._sweeper = Loop("leases", self._sweep, delay_s=_SWEEP_S)
 
     def close(self) -> None:
         """Stops looking after leases; what is leased stays for the next gateway."""
-        self._stopping.set()
+        self._sweeper.stop()
         self._sweeper.join()
 
     # --- Pinning -------------------------------------------------------------------------------
@@ -207,24 +204,18 @@ class LiveTables:
         """Removes the files of what is not leased any more, and tells how many leases ended."""
         ended = self._leases.expire()
         for lease in ended:
-            if lease.kind == records.KIND:
-                self.records.drop(lease.body)
-            elif lease.kind == tail_store.KIND:
-                self._writer.store.drop(lease.lease_id)
-        for lease in ended:
-            if self.storage.remove(lease.paths):
-                self._leases.forget(lease)
+            if not supervision.attempt("leases", functools.partial(self._let_go, lease)):
+                self._leases.put_back(lease)  # the next round tries again
         return len(ended)
 
-    def _sweep(self) -> None:
-        while not self._stopping.wait(_SWEEP_S):
-            with _logged():
-                self.collect()
+    def _let_go(self, lease: Lease) -> None:
+        if lease.kind == records.KIND:
+            self.records.drop(lease.body)
+        elif lease.kind == tail_store.KIND:
+            self._writer.store.drop(lease.lease_id)
+        if self.storage.remove(lease.paths):
+            self._leases.forget(lease)
 
-
-@contextlib.contextmanager
-def _logged() -> Iterator[None]:
-    try:
-        yield
-    except Exception:  # noqa: BLE001 - the next round tries again
-        _LOG.exception("leases could not be looked after")
+    def _sweep(self) -> float:
+        self.collect()
+        return _SWEEP_S

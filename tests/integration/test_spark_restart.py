@@ -23,7 +23,7 @@ from seamline.connectors.spark.settings import environment
 from seamline.gateway import config
 from seamline.gateway.connections import Connections
 from seamline.gateway.spark import settings
-from seamline.gateway.tiering import TieringApplication, start_spark
+from seamline.gateway.tiering import SparkTables, start_spark
 
 
 def free_port() -> int:
@@ -69,12 +69,12 @@ def test_a_new_session_follows_a_restart(stack: Stack, scratch: pathlib.Path) ->
     connections = Connections(config.load(file, environment={}, flags=flags).config)
     log = scratch / "spark.log"
     with spark_server(plain, port, log):
-        application = TieringApplication(connections, start_spark(connections), records_max=1000)
-        old = application._session()
+        tables = SparkTables(connections, start_spark(connections))
+        old = tables._session()
         assert old.sql("SELECT 1").collect()[0][0] == 1
-        assert application._session() is old
+        assert tables._session() is old
     with spark_server(plain, port, log):
         with pytest.raises(Exception, match=r"session|Session"):
             old.sql("SELECT 1").collect()
-        assert application._session().sql("SELECT 2").collect()[0][0] == 2
+        assert tables._session().sql("SELECT 2").collect()[0][0] == 2
     connections.close()

@@ -133,6 +133,33 @@ def test_every_folder_with_an_init_file_is_a_package_of_the_wheel_and_no_other()
     assert sorted(packages) == sorted(module_name(folder / "__init__") for folder in folders)
 
 
+IN_THE_BACKGROUND = {
+    "client/statement.py": "what the thread raises is raised again by whoever waits for it",
+    "connectors/supervision.py": "the mechanism itself",
+    "connectors/duckdb/instances.py": "a queue of work, each piece of it an `attempt`",
+    "connectors/iceberg/files.py": "its futures are asked for what they raised",
+    "connectors/iceberg/scan.py": "its futures are asked for what they raised",
+    "gateway/executor.py": "its futures are asked for what they raised",
+    "gateway/live/planning.py": "its futures are asked for what they raised",
+    "gateway/service.py": "a queue of statements, each of them an `attempt`",
+}
+"""Modules that start threads themselves, and why nothing that is raised there is lost."""
+STARTS = re.compile(
+    r"(threading\.)?(Thread|Timer)|(concurrent\.futures\.)?(Thread|Process)PoolExecutor"
+    r"|_?thread\.start_new_thread|(multiprocessing\.)?Process|asyncio\.\w*create_task"
+)
+
+
+def test_fault_04_what_runs_in_the_background_is_supervised() -> None:
+    starters = {
+        str(path)
+        for path in MODULES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and STARTS.fullmatch(ast.unparse(node.func))
+    }
+    assert starters == set(IN_THE_BACKGROUND)
+
+
 # --- Taste ---------------------------------------------------------------------------------------
 
 

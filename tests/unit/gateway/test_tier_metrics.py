@@ -12,7 +12,8 @@ import urllib3
 
 from seamline.gateway.config import load
 from seamline.gateway.connections import Connections
-from seamline.gateway.tiering import Progress, TieringApplication, serve_metrics
+from seamline.gateway.tier_server import serve_metrics
+from seamline.gateway.tiering import Progress, SparkTables, TieringApplication
 
 _CONFIG = """
 catalogs: {lake: {type: sql, uri: "sqlite://", warehouse: "file:///nowhere"}}
@@ -25,7 +26,7 @@ def test_metrics_are_served_on_the_address_given(scratch: pathlib.Path, host: st
     file = scratch / "seamline.yaml"
     file.write_text(_CONFIG)
     connections = Connections(load(file, environment={}).config)
-    application = TieringApplication(connections, None, records_max=1)
+    application = TieringApplication(SparkTables(connections, None), records_max=1)
     application.progress["lake.default.bids"] = Progress("lake.default.bids", steps=3, lag=7)
     server = serve_metrics(application, host, 0)
     try:

@@ -1,0 +1,242 @@
+"""What runs in the background: started, reported and tried again in one way.
+
+    Loop      a step that is run again and again, until its owner ends it
+    start     work done once, apart from whoever asked for it; `later` does so after a while
+    attempt   a part of such work, whose failure must not keep the rest from being done
+
+Whatever is raised there, by us or by anybody's code below, loses nothing else. It gets a name, is
+logged and counted, and a loop goes on after a pause that doubles with every failure in a row; a
+step that works ends the row. Metrics and health are made of what is kept here.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+
+from seamline.connectors.files import is_full
+from seamline.sql.errors import DISK_FULL, INTERNAL_ERROR, SeamlineError
+
+_LOG = logging.getLogger("seamline.background")
+
+_DOUBLINGS_MAX = 30
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Backoff:
+    """Pauses between tries.
+
+    Attributes:
+        first_s: After the first failure.
+        max_s: The longest.
+    """
+
+    first_s: float = 0.5
+    max_s: float = 60.0
+
+    def pause_s(self, failures: int) -> float:
+        """How long to wait after so many failures in a row."""
+        doublings = min(max(0, failures - 1), _DOUBLINGS_MAX)
+        return min(self.max_s, self.first_s * float(2**doublings))
+
+
+Step = Callable[[], float | None]
+"""One round; gives the seconds until the next, None when there is to be none."""
+
+AfterFailure = Callable[[SeamlineError, int], float | None]
+"""(why, failures in a row) → the seconds until the next try, None when there is to be none."""
+
+
+class Loop:
+    """A step, run again and again in a thread of its own.
+
+    Args:
+        name: What metrics and logs call it; loops of one kind share it.
+        step: One round.
+        backoff: Pauses after failures.
+        after_failure: Decides otherwise, and may tell somebody.
+        at_end: Done in the same thread when there is to be no other round.
+        delay_s: Seconds before the first round.
+
+    Attributes:
+        error: Why the last step failed; None once one has worked.
+        failures_in_a_row: How many have since one worked.
+        last_success_at: When a step last worked, in seconds since the epoch; None before.
+        has_finished: Whether it has ended as it was meant to.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        step: Step,
+        *,
+        backoff: Backoff = Backoff(),
+        after_failure: AfterFailure | None = None,
+        at_end: Callable[[], object] = lambda: None,
+        delay_s: float = 0.0,
+    ) -> None:
+        self.name = name
+        self.error: SeamlineError | None = None
+        self.failures_in_a_row = 0
+        self.last_success_at: float | None = None
+        self.has_finished = False
+        self._step = step
+        self._backoff = backoff
+        self._after_failure = after_failure or (lambda _, failures: backoff.pause_s(failures))
+        self._at_end = at_end
+        self._delay_s = delay_s
+        self._well_at = time.monotonic()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"seamline-{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+        return self._thread.is_alive()
+
+    @property
+    def quiet_s(self) -> float:
+        """Seconds since a step last worked, or since it began."""
+        return time.monotonic() - self._well_at
+
+    def stop(self) -> None:
+        """Lets the step in hand end, and no other begin."""
+        self._stopping.set()
+
+    def join(self, seconds: float | None = None) -> None:
+        """Waits until it has ended."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        with _lock:
+            _loops.append(self)
+        try:
+            self._stopping.wait(self._delay_s)
+            while not self._stopping.is_set():
+                pause_s = self._round()
+                if pause_s is None:
+                    break
+                self._stopping.wait(pause_s)
+            self.has_finished = True
+        finally:
+            attempt(self.name, self._at_end)
+            with _lock:
+                _loops.remove(self)
+
+    def _round(self) -> float | None:
+        try:
+            pause_s = self._step()
+        except BaseException as error:  # noqa: BLE001 - what it promises
+            self.failures_in_a_row += 1
+            self.error = _report(self.name, error, self.error)
+            return self._pause_s(self.error)
+        self.error = None
+        self.failures_in_a_row = 0
+        self.last_success_at, self._well_at = time.time(), time.monotonic()
+        return pause_s
+
+    def _pause_s(self, error: SeamlineError) -> float | None:
+        try:
+            return self._after_failure(error, self.failures_in_a_row)
+        except BaseException as own:  # noqa: BLE001 - who cannot be told must not end the loop
+            _report(self.name, own)
+            return self._backoff.pause_s(self.failures_in_a_row)
+
+
+def start(name: str, work: Callable[[], object]) -> None:
+    """Does work once, in a thread of its own that is waited for by nobody."""
+    thread = threading.Thread(
+        target=attempt, args=(name, work), name=f"seamline-{name}", daemon=True
+    )
+    attempt(name, thread.start)  # the system may give no more threads
+
+
+def later(seconds: float, name: str, work: Callable[[], object]) -> Callable[[], None]:
+    """Does work once, after a while.
+
+    Returns:
+        A function that takes it back.
+    """
+    timer = threading.Timer(seconds, attempt, (name, work))
+    timer.daemon = True
+    timer.start()
+    return timer.cancel
+
+
+def attempt(name: str, work: Callable[[], object]) -> bool:
+    """Does work here and now; whether it was done."""
+    try:
+        work()
+    except KeyboardInterrupt:  # which only the main thread gets, where it is no failure
+        raise
+    except BaseException as error:  # noqa: BLE001 - what it promises
+        _report(name, error)
+        return False
+    return True
+
+
+# --- What became of them -------------------------------------------------------------------------
+
+_lock = threading.Lock()
+_loops: list[Loop] = []
+_failures: collections.Counter[tuple[str, str]] = collections.Counter()
+
+
+def loops() -> list[Loop]:
+    """The loops of this process that have not ended."""
+    with _lock:
+        return list(_loops)
+
+
+def failures() -> Mapping[tuple[str, str], int]:
+    """How often work has failed in this process, by its name and the error's."""
+    with _lock:
+        return dict(_failures)
+
+
+def metrics() -> Iterator[str]:
+    """The same in Prometheus' text format."""
+    yield "# TYPE seamline_background_failures_total counter"
+    for (name, code), count in sorted(failures().items()):
+        yield f'seamline_background_failures_total{{name="{name}",code="{code}"}} {count}'
+    yield "# TYPE seamline_background_quiet_seconds gauge"
+    quiet: dict[str, float] = {}
+    for loop in loops():
+        quiet[loop.name] = max(loop.quiet_s, quiet.get(loop.name, 0.0))
+    for name, seconds in sorted(quiet.items()):
+        yield f'seamline_background_quiet_seconds{{name="{name}"}} {seconds:.3f}'
+
+
+def named(error: BaseException) -> SeamlineError:
+    """The error of ours for anything that is raised."""
+    if isinstance(error, SeamlineError):
+        return error
+    if is_full(error):
+        return SeamlineError(DISK_FULL, str(error))
+    said = " ".join(str(error).split())[:300]
+    frame = next(reversed(traceback.extract_tb(error.__traceback__)), None)
+    where = f" ({frame.filename.rpartition('/')[2]}:{frame.lineno})" if frame else ""
+    found = SeamlineError(INTERNAL_ERROR, f"{type(error).__name__}: {said}{where}")
+    found.__cause__ = error
+    return found
+
+
+def _report(name: str, error: BaseException, before: SeamlineError | None = None) -> SeamlineError:
+    found = named(error)
+    with _lock:
+        _failures[name, found.code.name] += 1
+    is_known = before is not None and (before.code, before.message) == (found.code, found.message)
+    with contextlib.suppress(Exception):  # nor may a log that cannot be written end anything
+        if is_known:
+            _LOG.info("%s failed again: %s", name, found.code.name)
+        else:
+            is_verbose = found.code is INTERNAL_ERROR and _LOG.isEnabledFor(logging.INFO)
+            _LOG.error("%s: %s", name, found, exc_info=error if is_verbose else None)
+    return found

@@ -1,0 +1,204 @@
+"""Goal: whatever is raised in the background is named and counted, and what runs there goes on.
+
+Method: steps that raise what other people's code raises, in every order; pauses are looked at, not
+waited for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import threading
+import uuid
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as profile
+from hypothesis import strategies as st
+from support.raised import FOREIGN, kind
+from support.waiting import wait_until
+
+from seamline.connectors import supervision
+from seamline.connectors.supervision import Backoff, Loop
+from seamline.sql.errors import DISK_FULL, INTERNAL_ERROR, KAFKA_UNAVAILABLE, SeamlineError
+
+SOON = Backoff(first_s=0.001, max_s=0.004)
+foreign = pytest.mark.parametrize("make", FOREIGN, ids=kind)
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that nothing else in this process counts under."""
+    return uuid.uuid4().hex
+
+
+def failures_of(name: str) -> dict[str, int]:
+    return {code: n for (owner, code), n in supervision.failures().items() if owner == name}
+
+
+@foreign
+def test_fault_04_a_loop_goes_on_whatever_is_raised(
+    name: str, make: Callable[[], BaseException]
+) -> None:
+    rounds = itertools.count()
+    done = threading.Event()
+
+    def step() -> float | None:
+        if next(rounds) < 3:
+            raise make()
+        done.set()
+        return None
+
+    loop = Loop(name, step, backoff=SOON)
+    assert done.wait(10)
+    loop.join(10)
+    assert loop.has_finished
+    assert (loop.error, loop.failures_in_a_row) == (None, 0)
+    assert sum(failures_of(name).values()) == 3
+    assert loop.last_success_at is not None
+
+
+@foreign
+def test_fault_04_work_done_once_is_reported(
+    name: str, make: Callable[[], BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def work() -> None:
+        raise make()
+
+    with caplog.at_level(logging.ERROR, "seamline.background"):
+        supervision.start(name, work)
+        wait_until(lambda: failures_of(name), what="the failure")
+        supervision.later(0.001, name, work)
+        wait_until(lambda: sum(failures_of(name).values()) == 2, what="the second one")
+        assert not supervision.attempt(name, work)
+    assert sum(failures_of(name).values()) == 3
+    told = [record for record in caplog.records if record.name == "seamline.background"]
+    assert len(told) == 3
+    assert all(record.exc_info is None for record in told)
+    assert type(make()).__name__ in told[0].getMessage()
+
+
+def test_work_that_is_taken_back_is_not_done(name: str) -> None:
+    take_back = supervision.later(3600, name, lambda: None)
+    take_back()
+    assert supervision.attempt(name, lambda: None)
+    assert failures_of(name) == {}
+
+
+def test_ctrl_c_is_no_failure(name: str) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        supervision.attempt(name, interrupted)
+    assert failures_of(name) == {}
+
+
+@profile(max_examples=50, deadline=None)
+@given(outcomes=st.lists(st.booleans(), min_size=1, max_size=12))
+def test_pauses_double_in_a_row_of_failures_and_end_with_it(outcomes: list[bool]) -> None:
+    backoff = Backoff(first_s=1.0, max_s=10.0)
+    pauses: list[float] = []
+    left = iter(outcomes)
+
+    def step() -> float | None:
+        works = next(left, None)
+        if works is False:
+            raise RuntimeError
+        return None if works is None else 0.0
+
+    def failed(error: SeamlineError, failures: int) -> float:
+        pauses.append(backoff.pause_s(failures))
+        return 0.0
+
+    loop = Loop("test", step, after_failure=failed)
+    loop.join(10)
+    wanted = []
+    for works, row in itertools.groupby(outcomes):
+        if not works:
+            wanted += [1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0][
+                : len(list(row))
+            ]
+    assert pauses == wanted
+
+
+def test_a_loop_waits_between_tries_and_ends_in_the_middle_of_it(name: str) -> None:
+    tried = queue.SimpleQueue[None]()
+
+    def step() -> float:
+        tried.put(None)
+        raise SeamlineError(KAFKA_UNAVAILABLE, "away")
+
+    ended = threading.Event()
+    loop = Loop(name, step, backoff=Backoff(3600.0, 3600.0), at_end=ended.set)
+    tried.get(timeout=10)
+    wait_until(lambda: loop.error is not None, what="the failure")
+    assert loop in supervision.loops()
+    assert loop.error is not None
+    assert loop.error.code is KAFKA_UNAVAILABLE
+    loop.stop()
+    loop.join(10)
+    assert ended.is_set()
+    assert not loop.is_alive
+    assert loop.has_finished
+    assert loop not in supervision.loops()
+    assert tried.empty()
+
+
+@foreign
+def test_fault_04_who_cannot_be_told_of_a_failure_does_not_end_the_loop(
+    name: str, make: Callable[[], BaseException]
+) -> None:
+    rounds = itertools.count()
+
+    def step() -> float | None:
+        if next(rounds) < 2:
+            raise make()
+        return None
+
+    def failed(error: SeamlineError, failures: int) -> float:
+        raise make()
+
+    loop = Loop(name, step, backoff=SOON, after_failure=failed)
+    loop.join(10)
+    assert loop.has_finished
+
+
+def test_a_failure_that_goes_on_is_told_once(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    rounds = itertools.count()
+
+    def step() -> float | None:
+        if next(rounds) < 5:
+            raise SeamlineError(KAFKA_UNAVAILABLE, "away")
+        return None
+
+    with caplog.at_level(logging.WARNING, "seamline.background"):
+        Loop(name, step, backoff=SOON).join(10)
+    assert len([r for r in caplog.records if r.name == "seamline.background"]) == 1
+    assert failures_of(name) == {"KAFKA_UNAVAILABLE": 5}
+
+
+def test_names_of_what_is_raised() -> None:
+    ours = SeamlineError(KAFKA_UNAVAILABLE, "away")
+    assert supervision.named(ours) is ours
+    assert supervision.named(OSError(28, "No space left on device")).code is DISK_FULL
+    with pytest.raises(RuntimeError) as caught:
+        raise RuntimeError("in\ntwo lines")
+    found = supervision.named(caught.value)
+    assert found.code is INTERNAL_ERROR
+    assert found.message.startswith("RuntimeError: in two lines (test_supervision.py:")
+
+
+def test_metrics_say_what_failed_and_for_how_long_nothing_worked(name: str) -> None:
+    def broken() -> float:
+        raise RuntimeError
+
+    loop = Loop(name, broken, backoff=Backoff(3600.0, 3600.0))
+    wait_until(lambda: loop.error is not None, what="the failure")
+    lines = list(supervision.metrics())
+    loop.stop()
+    labels = f'name="{name}",code="INTERNAL_ERROR"'
+    assert f"seamline_background_failures_total{{{labels}}} 1" in lines
+    assert any(f'quiet_seconds{{name="{name}"}} 0.' in line for line in lines)
