@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from seamline.sql.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.sql.predicates import Predicate
 from seamline.sql.types import Field, Row
 
@@ -350,6 +351,8 @@ class Boundary:
 # --- What makes a table unified ------------------------------------------------------------------
 
 PROPERTY_PREFIX = "seamline."
+MODES = ("append",)
+ISOLATIONS = (READ_COMMITTED, READ_UNCOMMITTED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -386,7 +389,12 @@ class TopicBinding:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> TopicBinding | None:
-        """The binding of a table, None when the table is a plain one."""
+        """The binding of a table, None when the table is a plain one.
+
+        Raises:
+            SeamlineError: INVALID_TABLE_DEFINITION for a value that nobody could mean; a table of
+                another mode, or read under another isolation, would be read wrongly.
+        """
         own = {
             name.removeprefix(PROPERTY_PREFIX).replace("-", "_"): value
             for name, value in properties.items()
@@ -397,6 +405,18 @@ class TopicBinding:
         known: dict[str, Any] = {
             field.name: own[field.name] for field in dataclasses.fields(cls) if field.name in own
         }
+        for name, is_meant, wanted in (
+            ("topic", bool, "the name of a topic"),
+            ("mode", MODES.__contains__, f"one of {', '.join(MODES)}"),
+            ("isolation", ISOLATIONS.__contains__, f"one of {', '.join(ISOLATIONS)}"),
+            ("key_partitions", str.isdecimal, "a whole number"),
+        ):
+            if name in known and not is_meant(known[name]):
+                raise SeamlineError(
+                    INVALID_TABLE_DEFINITION,
+                    f"the property {PROPERTY_PREFIX}{name.replace('_', '-')} is "
+                    f"{known[name]!r}, which is not {wanted}",
+                )
         if "key_partitions" in known:
             known["key_partitions"] = int(known["key_partitions"])
         return cls(**{"cluster": "default", **known})

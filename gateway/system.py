@@ -40,6 +40,7 @@ _TABLES: Mapping[str, Type] = {
     "table_name": types.VARCHAR,
     "table_type": types.VARCHAR,
     "topic": types.VARCHAR,
+    "error": types.VARCHAR,
 }
 _COLUMNS: Mapping[str, Type] = {
     "table_catalog": types.VARCHAR,
@@ -80,12 +81,14 @@ def information_schema(
         return _table(shape, [(source, schema) for schema in listings.schemas(sources, source)])
     rows: list[tuple[Any, ...]] = []
     for listed in listings.all_tables(sources, source, deadline):
-        place = (source, listed.name.schema, listed.name.table)
+        table = listed.name.table if listed.name is not None else None
+        place = (source, listed.schema, table)
         if name.path[-1] == "columns":
             rows += [(*place, *column) for column in column_rows(listed.columns)]
         else:
             topic = listed.binding.topic if listed.binding is not None else None
-            rows.append((*place, "BASE TABLE", topic))
+            error = f"{listed.error.code.name}: {listed.error.message}" if listed.error else None
+            rows.append((*place, "BASE TABLE" if table is not None else None, topic, error))
     return _table(shape, rows)
 
 

@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.base import (
+    ISOLATIONS,
+    MODES,
     READ_COMMITTED,
-    READ_UNCOMMITTED,
     Boundary,
     Deadline,
     LogBounds,
@@ -42,7 +43,6 @@ from seamline.sql.errors import (
 from seamline.sql.types import Field
 
 SAMPLE_RECORDS = 1000
-MODES = ("append",)
 KEY_FORMATS = ("string", "json", "int32", "int64", "bytes")
 _TABLE_PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
@@ -201,7 +201,7 @@ def infer(
 def _check_words(definition: TableDefinition) -> None:
     for name, value, known in (
         ("mode", definition.mode, MODES),
-        ("isolation", definition.isolation, (READ_COMMITTED, READ_UNCOMMITTED)),
+        ("isolation", definition.isolation, ISOLATIONS),
         ("key_format", definition.key_format, KEY_FORMATS),
         ("key_partitioner", definition.key_partitioner, (None, *PARTITIONERS)),
         ("format_version", definition.format_version, (2, 3)),

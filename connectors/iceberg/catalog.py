@@ -38,7 +38,7 @@ from seamline.connectors.base import (
 )
 from seamline.connectors.iceberg import moments, namespaces, views
 from seamline.connectors.iceberg.catalog_config import CatalogConfig, open_catalog
-from seamline.connectors.iceberg.errors import catalog_errors, storage_errors
+from seamline.connectors.iceberg.errors import catalog_errors, metadata_errors, storage_errors
 from seamline.connectors.iceberg.files import FileReader
 from seamline.connectors.iceberg.marks import prepare_mark
 from seamline.connectors.iceberg.pruning import Pruner
@@ -155,9 +155,8 @@ class IcebergCatalog:
 
     def load(self, identifier: tuple[str, ...]) -> IcebergTable:
         """See `Catalog.load`."""
-        with catalog_errors(self.name, identifier):
-            table = self.pyiceberg.load_table(identifier)
-        return self._wrap(identifier, table)
+        with metadata_errors(self.name, identifier):
+            return self._wrap(identifier, self.pyiceberg.load_table(identifier))
 
     def create(
         self,

@@ -7,6 +7,7 @@ asked first, here and wherever both may fail.
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Iterator
 
 from pydantic import ValidationError
@@ -23,12 +24,15 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     UnauthorizedError,
 )
+from pyiceberg.exceptions import ValidationError as IcebergValidationError
 from requests import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
 from seamline.sql.errors import (
     CATALOG_ACCESS_DENIED,
     CATALOG_UNAVAILABLE,
+    COLD_FILE_INVALID,
+    COLD_FILE_MISSING,
     COMMIT_CONFLICT,
     NOT_SUPPORTED,
     SCHEMA_NOT_FOUND,
@@ -40,6 +44,20 @@ from seamline.sql.errors import (
 )
 
 _FAILURES = (SQLAlchemyError, RESTError, RequestException, ConnectionError, TimeoutError)
+_NOT_AS_SPECIFIED = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    EOFError,
+    MemoryError,
+    SystemError,
+    zlib.error,
+)
+"""What readers raise, besides errors of their own, over files that are not what they should be."""
+_NOT_METADATA = frozenset({"json_invalid", "dict_type"})
 _REFUSALS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
 
 
@@ -64,17 +82,59 @@ def catalog_errors(catalog: str, identifier: tuple[str, ...] = ()) -> Iterator[N
         raise SeamlineError(TABLE_EXISTS, f"table {name} exists already") from error
     except CommitFailedException as error:
         raise SeamlineError(COMMIT_CONFLICT, f"table {name}: {error}") from error
-    except ValidationError as error:
-        raise SeamlineError(
-            NOT_SUPPORTED,
-            f"table {name}: its metadata holds what cannot be read here: {_reasons(error)}",
-            hint="Read the table with Spark.",
-        ) from error
     except _FAILURES as error:
         raise _failure(f"catalog {catalog}", "does not answer", error) from error
     except FileNotFoundError as error:
         raise SeamlineError(
             STORAGE_UNAVAILABLE, f"the metadata file of table {name} is gone: {error}"
+        ) from error
+    except ValidationError as error:
+        raise _unreadable(name, error) from error
+
+
+@contextlib.contextmanager
+def metadata_errors(catalog: str, identifier: tuple[str, ...]) -> Iterator[None]:
+    """Gives what a table's metadata cannot be read for its name, and what the catalog answers.
+
+    Args:
+        catalog: Name of the catalog.
+        identifier: The table.
+    """
+    name = ".".join((catalog, *identifier))
+    with catalog_errors(catalog, identifier):
+        try:
+            yield
+        except (SeamlineError, FileNotFoundError, *_FAILURES):
+            raise
+        except OSError as error:
+            raise SeamlineError(
+                STORAGE_UNAVAILABLE, f"the metadata of table {name} cannot be read: {error}"
+            ) from error
+        except (ValidationError, IcebergValidationError) as error:
+            raise _unreadable(name, error) from error
+        except _NOT_AS_SPECIFIED as error:
+            raise SeamlineError(
+                COLD_FILE_INVALID, f"the metadata of table {name} cannot be read: {_line(error)}"
+            ) from error
+
+
+@contextlib.contextmanager
+def manifest_errors(what: str, path: str) -> Iterator[None]:
+    """Gives what a manifest, or a list of them, cannot be read for its name.
+
+    Args:
+        what: Which of the two.
+        path: Where it is.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SeamlineError(COLD_FILE_MISSING, f"{what} {path} does not exist") from error
+    except (SeamlineError, OSError):
+        raise
+    except _NOT_AS_SPECIFIED as error:
+        raise SeamlineError(
+            COLD_FILE_INVALID, f"{what} {path} cannot be read: {_line(error)}"
         ) from error
 
 
@@ -116,6 +176,25 @@ def _failure(who: str, what: str, error: Exception) -> SeamlineError:
     return SeamlineError(CATALOG_UNAVAILABLE, f"{who} {what}: {cause}")
 
 
-def _reasons(error: ValidationError) -> str:
-    """What is wrong with metadata, each thing once."""
-    return "; ".join(dict.fromkeys(str(detail["msg"]) for detail in error.errors()))
+def _unreadable(name: str, error: ValidationError | IcebergValidationError) -> SeamlineError:
+    """Metadata that is none, or that is of a version or has a type nobody knows here."""
+    found = error if isinstance(error, ValidationError) else error.__cause__
+    if not isinstance(found, ValidationError):
+        return SeamlineError(
+            COLD_FILE_INVALID, f"the metadata of table {name} contradicts itself: {_line(error)}"
+        )
+    details = found.errors(include_url=False)
+    reasons = "; ".join(dict.fromkeys(_line(detail["msg"]) for detail in details))
+    if {detail["type"] for detail in details} & _NOT_METADATA:
+        return SeamlineError(
+            COLD_FILE_INVALID, f"the metadata file of table {name} is none: {reasons}"
+        )
+    return SeamlineError(
+        NOT_SUPPORTED,
+        f"table {name}: its metadata holds what cannot be read here: {reasons}",
+        hint="Read the table with what wrote it.",
+    )
+
+
+def _line(what: object) -> str:
+    return " ".join(str(what).split())[:300]

@@ -36,13 +36,13 @@ from seamline.connectors.base import (
     TableState,
 )
 from seamline.connectors.iceberg.deletes import DeleteIndex
+from seamline.connectors.iceberg.errors import manifest_errors
 from seamline.connectors.iceberg.expressions import to_iceberg
 from seamline.connectors.iceberg.manifests import read_list
 from seamline.connectors.iceberg.partitions import identity_values
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.row_ids import inherit_row_ids
 from seamline.sql.errors import (
-    COLD_FILE_MISSING,
     SNAPSHOT_GONE,
     SeamlineError,
 )
@@ -88,7 +88,7 @@ class ScanPlanner:
         """The files a scan of a snapshot must read, as Iceberg describes them.
 
         Raises:
-            SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING.
+            SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID.
         """
         entries, index = self._entries_and_deletes(table, snapshot_id, pruner)
         return [FileTask(entry.data_file, index.files_for(entry)) for entry in entries]
@@ -124,12 +124,8 @@ class ScanPlanner:
             known = self._manifest_lists.get(snapshot.manifest_list)
         if known is not None:
             return known
-        try:
+        with manifest_errors("manifest list", snapshot.manifest_list):
             manifests = read_list(table.io, snapshot.manifest_list)
-        except FileNotFoundError as error:
-            raise SeamlineError(
-                COLD_FILE_MISSING, f"manifest list {snapshot.manifest_list} does not exist"
-            ) from error
         with self._lock:
             self._manifest_lists[snapshot.manifest_list] = manifests
             while len(self._manifest_lists) > 512:
@@ -161,22 +157,20 @@ class ScanPlanner:
 
 def _live_entries(table: PyTable, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
     """The entries of a manifest that are not deleted, with the fields of format version 3."""
-    try:
-        with AvroFile[ManifestEntry](
+    with (
+        manifest_errors("manifest", manifest.manifest_path),
+        AvroFile[ManifestEntry](
             table.io.new_input(manifest.manifest_path),
             MANIFEST_ENTRY_SCHEMAS[_READ_VERSION],
             read_types={-1: ManifestEntry, 2: PyDataFile},
             read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-        ) as reader:
-            entries = tuple(
-                _inherit_from_manifest(entry, manifest)
-                for entry in reader
-                if entry.status != ManifestEntryStatus.DELETED
-            )
-    except FileNotFoundError as error:
-        raise SeamlineError(
-            COLD_FILE_MISSING, f"manifest {manifest.manifest_path} does not exist"
-        ) from error
+        ) as reader,
+    ):
+        entries = tuple(
+            _inherit_from_manifest(entry, manifest)
+            for entry in reader
+            if entry.status != ManifestEntryStatus.DELETED
+        )
     inherit_row_ids(entries, manifest)
     return entries
 

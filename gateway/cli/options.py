@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -18,6 +19,25 @@ PORT = click.IntRange(0, 65535)
 """A port to listen on; 0 takes a free one."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class Duration(click.ParamType[float]):
+    """A time such as 500ms, 30s, 5m; gives seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds."""
+        match = _DURATION.fullmatch(str(value))
+        if match is None:
+            self.fail(f"{value!r} is not a duration; write 500ms, 30s, 5m or 1h", param, ctx)
+        return float(match[1]) * _SECONDS[match[2]]
 
 
 def config_options(command: F) -> F:
@@ -67,3 +87,21 @@ def table_of(text: str, connections: Connections) -> TableName:
     if not found.is_own_table:
         raise SeamlineError(INVALID_ARGUMENT, f"{text} is not the name of a table")
     return found
+
+
+def look_at(wanted: Sequence[TableName], connections: Connections) -> None:
+    """Loads each table before Spark starts, and says which cannot be.
+
+    Raises:
+        SeamlineError: why the first cannot be loaded, when none can.
+    """
+    failures = []
+    for name in wanted:
+        try:
+            connections.catalog(name.catalog).load(name.path)
+        except SeamlineError as error:
+            failures.append((name, error))
+    if len(failures) == len(wanted):
+        raise failures[0][1]
+    for name, why in failures:
+        click.echo(f"{name.display}: {why}", err=True)

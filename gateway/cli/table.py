@@ -10,16 +10,21 @@ from typing import Any
 
 import click
 
-from seamline.connectors.base import TableState, TopicBinding
+from seamline.connectors import supervision
+from seamline.connectors.base import TopicBinding
 from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.boundary import boundary_of
 from seamline.connectors.kafka.decode import POLICIES
-from seamline.connectors.tiering import lag
-from seamline.gateway import tables
-from seamline.gateway.cli.options import config_options, load_config, table_of
-from seamline.gateway.cli.tier import Duration
+from seamline.gateway import listings, tables
+from seamline.gateway.cli.options import (
+    Duration,
+    config_options,
+    load_config,
+    look_at,
+    table_of,
+)
 from seamline.gateway.connections import Connections
 from seamline.gateway.deadline import no_deadline
+from seamline.gateway.listings import Waiting
 from seamline.gateway.names import TableName
 from seamline.sql.errors import INVALID_ARGUMENT, NOT_A_UNIFIED_TABLE, SeamlineError
 from seamline.sql.types import Field, quote
@@ -103,19 +108,16 @@ def create(
 def list_(config_file: str | None, settings: tuple[str, ...], as_json: bool) -> None:
     """Lists the unified tables with their lag."""
     connections, _ = _open(config_file, settings)
-    rows = [_summary(connections, state) for state in _unified(connections)]
+    found = list(listings.unified(connections, no_deadline()))
+    connections.close()
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
-    elif not rows:
+        click.echo(json.dumps([_as_json(entry) for entry in found], indent=2))
+    elif not found:
         click.echo("no unified tables; `seamline table create` makes one", err=True)
     else:
-        width = max(len(row["table"]) for row in rows)
-        for row in rows:
-            click.echo(
-                f"{row['table']:<{width}}  topic {row['topic']} on {row['cluster']}  "
-                f"lag {row['lag']:,} offsets"
-            )
-    connections.close()
+        width = max(len(entry.table.display) for entry in found)
+        for entry in found:
+            click.echo(f"{entry.table.display:<{width}}  {_line(entry)}")
 
 
 @table.command()
@@ -206,25 +208,30 @@ def maintain(
 
     connections, _ = _open(config_file, settings)
     wanted = [table_of(text, connections) for text in tables_]
-    for name in wanted:
-        connections.catalog(name.catalog).load(name.path)
+    look_at(wanted, connections)
     click.echo("starting Spark …", err=True)
     spark = start_spark(connections)
     moment = None
     if expire_older_than is not None:
         moment = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=expire_older_than)
+    failures = []
     try:
         for name in wanted:
-            done = run(
-                spark,
-                connections.catalog(name.catalog),
-                name.path,
-                compact=compact,
-                rewrite_manifests=manifests,
-                expire_older_than=moment,
-                retain_last=retain_last,
-                report=_reporter(name),
-            )
+            try:
+                done = run(
+                    spark,
+                    connections.catalog(name.catalog),
+                    name.path,
+                    compact=compact,
+                    rewrite_manifests=manifests,
+                    expire_older_than=moment,
+                    retain_last=retain_last,
+                    report=_reporter(name),
+                )
+            except Exception as error:  # noqa: BLE001 - the others are maintained all the same
+                failures.append(supervision.named(error))
+                click.echo(f"{name.display}: {failures[-1]}", err=True)
+                continue
             click.echo(
                 f"{name.display}: {done.files_rewritten} files became {done.files_added}, "
                 f"{done.manifests_rewritten} manifests merged, "
@@ -233,36 +240,33 @@ def maintain(
     finally:
         spark.stop()
         connections.close()
+    if failures:
+        raise failures[0]
 
 
 def _reporter(name: TableName) -> Callable[[str], None]:
     return lambda text: click.echo(f"{name.display}: {text} …", err=True)
 
 
-def _unified(connections: Connections) -> list[TableState]:
-    found = []
-    for catalog_name in connections.config.catalogs:
-        catalog = connections.catalog(catalog_name)
-        for namespace in catalog.namespaces():
-            for identifier in catalog.tables(namespace):
-                state = catalog.load(identifier).state
-                if TopicBinding.from_properties(state.properties) is not None:
-                    found.append(state)
-    return found
-
-
-def _summary(connections: Connections, state: TableState) -> dict[str, Any]:
-    binding = TopicBinding.from_properties(state.properties)
-    assert binding is not None
-    log = connections.log(binding.cluster)
-    bounds = log.bounds([binding.topic], binding.isolation, no_deadline())[binding.topic]
-    boundary = boundary_of(state, state.current_snapshot_id)
+def _as_json(entry: Waiting) -> dict[str, Any]:
+    binding, error = entry.table.binding, entry.error
     return {
-        "table": state.display_name,
-        "topic": binding.topic,
-        "cluster": binding.cluster,
-        "lag": lag(boundary, bounds),
+        "table": entry.table.display,
+        "topic": binding.topic if binding is not None else None,
+        "cluster": binding.cluster if binding is not None else None,
+        "lag": entry.offsets,
+        "error": {"code": error.code.name, "message": error.message} if error is not None else None,
     }
+
+
+def _line(entry: Waiting) -> str:
+    binding, error = entry.table.binding, entry.error
+    parts = [f"topic {binding.topic} on {binding.cluster}"] if binding is not None else []
+    if entry.offsets is not None:
+        parts.append(f"lag {entry.offsets:,} offsets")
+    if error is not None:
+        parts.append(f"{error.code.name}: {error.message}")
+    return "  ".join(parts)
 
 
 def _text(value: str) -> str:

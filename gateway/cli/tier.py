@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import sys
 import threading
-from collections.abc import Sequence
 from types import FrameType
 
 import click
 
 from seamline.connectors.tiering import Outcome, Step
-from seamline.gateway.cli.options import PORT, config_options, load_config, table_of
+from seamline.gateway.cli.options import (
+    PORT,
+    Duration,
+    config_options,
+    load_config,
+    look_at,
+    table_of,
+)
 from seamline.gateway.connections import Connections
-from seamline.gateway.names import TableName
 from seamline.gateway.tier_server import serve_metrics
 from seamline.gateway.tiering import (
     Progress,
@@ -23,24 +27,6 @@ from seamline.gateway.tiering import (
     start_spark,
 )
 from seamline.sql.errors import SeamlineError
-
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-class Duration(click.ParamType[float]):
-    """A time such as 500ms, 30s, 5m; gives seconds."""
-
-    name = "duration"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Seconds."""
-        match = _DURATION.fullmatch(str(value))
-        if match is None:
-            self.fail(f"{value!r} is not a duration; write 500ms, 30s, 5m or 1h", param, ctx)
-        return float(match[1]) * _SECONDS[match[2]]
 
 
 @click.command()
@@ -105,24 +91,6 @@ def tier(
         connections.close()
     if once and failures:
         raise failures[0]
-
-
-def look_at(wanted: Sequence[TableName], connections: Connections) -> None:
-    """Loads each table before Spark starts, and says which cannot be.
-
-    Raises:
-        SeamlineError: why the first cannot be loaded, when none can.
-    """
-    failures = []
-    for name in wanted:
-        try:
-            connections.catalog(name.catalog).load(name.path)
-        except SeamlineError as error:
-            failures.append((name, error))
-    if len(failures) == len(wanted):
-        raise failures[0][1]
-    for name, why in failures:
-        click.echo(f"{name.display}: {why}", err=True)
 
 
 def stop_on_signals(application: TieringApplication) -> None:

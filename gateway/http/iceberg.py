@@ -23,15 +23,18 @@ from seamline.gateway.names import TableName
 from seamline.gateway.service import Service
 from seamline.sql.errors import (
     CATALOG_READ_ONLY,
+    COLD_FILE_INVALID,
     INVALID_REQUEST,
     NOT_FOUND,
     NOT_SUPPORTED,
+    STORAGE_UNAVAILABLE,
     TABLE_NOT_FOUND,
     UNAUTHENTICATED,
     VIEW_NOT_FOUND,
     SeamlineError,
 )
 
+_UNREADABLE = frozenset({COLD_FILE_INVALID, NOT_SUPPORTED, STORAGE_UNAVAILABLE})
 FILES = "/iceberg"
 PLANNED = "/iceberg-plan"
 SESSIONS_HEADER = "Seamline-Sessions"
@@ -140,8 +143,7 @@ def _add_tables(routes: flask.Blueprint, service: Service, *, planned: bool) -> 
         name = table_name(prefix, namespace, table)
         with missing(TABLE_NOT_FOUND):
             if flask.request.method == "HEAD":
-                service.connections.catalog(prefix).load(name.path)
-                return flask.Response(status=204)
+                return _exists(service, name)
             return _load(service, name, planned=planned)
 
     @routes.post("/<prefix>/namespaces/<namespace>/tables/<table>/metrics")
@@ -186,6 +188,16 @@ def _config(service: Service, name: str, *, planned: bool) -> dict[str, Any]:
         "overrides": {"prefix": name, "token-refresh-enabled": "false"},
         "endpoints": endpoints,
     }
+
+
+def _exists(service: Service, name: TableName) -> flask.Response:
+    """A table that cannot be read is there all the same."""
+    try:
+        service.connections.catalog(name.catalog).load(name.path)
+    except SeamlineError as error:
+        if error.code not in _UNREADABLE:
+            raise
+    return flask.Response(status=204)
 
 
 def _load(service: Service, name: TableName, *, planned: bool) -> flask.Response:

@@ -18,7 +18,7 @@ from pyiceberg.manifest import ManifestFile
 
 from seamline.connectors.base import Deadline, OffsetRange
 from seamline.connectors.iceberg import manifests, virtual
-from seamline.connectors.iceberg.errors import storage_errors
+from seamline.connectors.iceberg.errors import manifest_errors, storage_errors
 from seamline.connectors.iceberg.tail_store import TailSegment, TailStore, TailTable
 from seamline.connectors.iceberg.virtual import VirtualSnapshot
 from seamline.connectors.leases import Leases
@@ -198,7 +198,8 @@ class SnapshotWriter:
             known = self._lists.get(path)
         if known is not None:
             return known
-        found = manifests.read_list(live.cold.iceberg.io, path)
+        with manifest_errors("manifest list", path):
+            found = manifests.read_list(live.cold.iceberg.io, path)
         with self._lock:
             self._lists[path] = found
             while len(self._lists) > _LISTS_CACHED_MAX:

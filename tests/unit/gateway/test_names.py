@@ -138,7 +138,7 @@ def test_fault_19_every_listed_name_stands_for_what_was_listed(world: NamedSourc
     found: set[tuple[str, ...]] = set()
     for source in listings.catalogs(world):
         rows = information(world, source, "tables")
-        for catalog, schema, table, _, topic in rows:
+        for catalog, schema, table, _, topic, _ in rows:
             own = names.session(config, source, schema)
             whole = names.resolve((catalog, schema, table), names.session(config), world)
             for short in ((schema, table), (table,)):
