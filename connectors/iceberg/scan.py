@@ -14,19 +14,9 @@ import dataclasses
 import threading
 from collections.abc import Iterable, Sequence
 
-from pyiceberg.avro.file import AvroFile
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.manifest import (
-    MANIFEST_ENTRY_SCHEMAS,
-    DataFileContent,
-    FileFormat,
-    ManifestContent,
-    ManifestEntry,
-    ManifestEntryStatus,
-    ManifestFile,
-    _inherit_from_manifest,
-)
 from pyiceberg.manifest import DataFile as PyDataFile
+from pyiceberg.manifest import FileFormat, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table as PyTable
 
 from seamline.connectors.base import (
@@ -38,7 +28,7 @@ from seamline.connectors.base import (
 from seamline.connectors.iceberg.deletes import DeleteIndex
 from seamline.connectors.iceberg.errors import manifest_errors
 from seamline.connectors.iceberg.expressions import to_iceberg
-from seamline.connectors.iceberg.manifests import read_list
+from seamline.connectors.iceberg.manifests import live_entries, read_list
 from seamline.connectors.iceberg.partitions import identity_values
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.row_ids import inherit_row_ids
@@ -48,7 +38,6 @@ from seamline.sql.errors import (
 )
 
 ENTRIES_CACHED_MAX = 200_000
-_READ_VERSION = 3
 _READERS = 8
 
 
@@ -157,20 +146,8 @@ class ScanPlanner:
 
 def _live_entries(table: PyTable, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
     """The entries of a manifest that are not deleted, with the fields of format version 3."""
-    with (
-        manifest_errors("manifest", manifest.manifest_path),
-        AvroFile[ManifestEntry](
-            table.io.new_input(manifest.manifest_path),
-            MANIFEST_ENTRY_SCHEMAS[_READ_VERSION],
-            read_types={-1: ManifestEntry, 2: PyDataFile},
-            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-        ) as reader,
-    ):
-        entries = tuple(
-            _inherit_from_manifest(entry, manifest)
-            for entry in reader
-            if entry.status != ManifestEntryStatus.DELETED
-        )
+    with manifest_errors("manifest", manifest.manifest_path):
+        entries = live_entries(table.io, manifest)
     inherit_row_ids(entries, manifest)
     return entries
 

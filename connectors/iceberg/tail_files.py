@@ -24,7 +24,7 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.typedef import Record, TableVersion
@@ -158,12 +158,9 @@ def _partitions(rows: pa.Table, layout: TailLayout) -> Iterator[tuple[int, Recor
     if not spec.fields:
         yield spec.spec_id, Record(), rows
         return
-    if not can_compute([field.transform for field in spec.fields]):
-        yield whole
-        return
     keys = _partition_keys(rows, layout)
-    groups = _groups(keys)
-    if groups.num_rows > PARTITIONS_MAX:
+    groups = _groups(keys) if keys is not None else None
+    if keys is None or groups is None or groups.num_rows > PARTITIONS_MAX:
         yield whole
         return
     names = keys.column_names[:-1]
@@ -173,16 +170,26 @@ def _partitions(rows: pa.Table, layout: TailLayout) -> Iterator[tuple[int, Recor
         yield spec.spec_id, Record(*(group[name] for name in names)), part
 
 
-def _partition_keys(rows: pa.Table, layout: TailLayout) -> pa.Table:
-    columns = {
-        _KEY.format(position): transformed(
-            leaf(rows, layout.schema, field.source_id),
-            field.transform,
-            layout.schema.find_type(field.source_id),
-        )
-        for position, field in enumerate(layout.spec.fields)
-    }
+def _partition_keys(rows: pa.Table, layout: TailLayout) -> pa.Table | None:
+    """The partition of each row, None where one cannot be computed or said."""
+    if not can_compute([field.transform for field in layout.spec.fields]):
+        return None
+    try:
+        columns = {
+            _KEY.format(position): _transformed(rows, layout, field)
+            for position, field in enumerate(layout.spec.fields)
+        }
+    except ArithmeticError:
+        return None
     return pa.table({**columns, _ROW: pa.array(range(rows.num_rows), pa.int64())})
+
+
+def _transformed(rows: pa.Table, layout: TailLayout, field: PartitionField | SortField) -> Any:
+    return transformed(
+        leaf(rows, layout.schema, field.source_id),
+        field.transform,
+        layout.schema.find_type(field.source_id),
+    )
 
 
 def _groups(keys: pa.Table) -> pa.Table:
@@ -204,13 +211,11 @@ def _sorted(rows: pa.Table, layout: TailLayout) -> tuple[pa.Table, int | None]:
         return rows, None
     columns: dict[str, Any] = {}
     keys: list[tuple[str, str]] = []
-    for field in fields:
-        values = transformed(
-            leaf(rows, layout.schema, field.source_id),
-            field.transform,
-            layout.schema.find_type(field.source_id),
-        )
-        _add_sort_keys(columns, keys, values, field)
+    try:
+        for field in fields:
+            _add_sort_keys(columns, keys, _transformed(rows, layout, field), field)
+    except ArithmeticError:
+        return rows, None
     return rows.take(pc.sort_indices(pa.table(columns), sort_keys=keys)), layout.order.order_id
 
 

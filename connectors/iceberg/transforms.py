@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import (
+    BucketTransform,
     DayTransform,
     HourTransform,
     IdentityTransform,
@@ -41,6 +42,9 @@ def transformed(values: Any, transform: Transform[Any, Any], source: IcebergType
         values: Arrow array or chunked array.
         transform: The transform.
         source: Iceberg's type of the column.
+
+    Raises:
+        ArithmeticError: when a value is cut to one below the least of its type.
     """
     match transform:
         case IdentityTransform():
@@ -57,7 +61,8 @@ def transformed(values: Any, transform: Transform[Any, Any], source: IcebergType
         case HourTransform():
             hours = pc.floor_temporal(values, unit="hour").cast(pa.int64())
             return pc.divide(hours, _HOUR_US).cast(pa.int32())
-    return _by_distinct_value(stored(values), transform.transform(source))
+    result = pa.int32() if isinstance(transform, BucketTransform) else stored(values).type
+    return _by_distinct_value(stored(values), transform.transform(source), result)
 
 
 def stored(values: Any) -> Any:
@@ -90,8 +95,11 @@ def _path(fields: Sequence[NestedField], field_id: int) -> list[str]:
     return []
 
 
-def _by_distinct_value(values: Any, function: Any) -> Any:
+def _by_distinct_value(values: Any, function: Any, result: pa.DataType) -> Any:
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     encoded = array.dictionary_encode()
-    results = pa.array([function(value) for value in encoded.dictionary.to_pylist()])
-    return results.take(encoded.indices)
+    found = [function(value) for value in encoded.dictionary.to_pylist()]
+    try:
+        return pa.array(found, result).take(encoded.indices)
+    except pa.ArrowInvalid as error:
+        raise ArithmeticError(f"a value has no place among those of type {result}") from error

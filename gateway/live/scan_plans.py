@@ -22,6 +22,7 @@ from pyiceberg.table.sorting import SortOrder
 from seamline.connectors.base import Deadline
 from seamline.connectors.iceberg import rest_expressions, tail_store
 from seamline.connectors.iceberg.errors import storage_errors
+from seamline.connectors.iceberg.manifests import live_entries
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.row_filters import matching
 from seamline.connectors.iceberg.row_ids import with_first_row_id
@@ -174,7 +175,7 @@ class _TailPlan:
     def _files_of(self, segment: tail_store.TailSegment) -> Iterator[DataFile]:
         io = self._tables.storage.io_of(self._live)
         for manifest in segment.manifests:
-            for entry in manifest.fetch_manifest_entry(io):
+            for entry in live_entries(io, manifest):
                 yield entry.data_file
 
     def _written(self, deadline: Deadline) -> tuple[DataFile, ...]:
