@@ -78,7 +78,7 @@ def literal(value: Any) -> exp.Expr:
         case float():
             return _double(value)
         case decimal.Decimal() if value.is_finite():
-            text = format(abs(value), "f")
+            text = format(value.copy_abs(), "f")  # abs() rounds to 28 digits
             digits = text if "." in text else text + "."
             return _signed(exp.Literal.number(digits), negative=value < 0)
         case str():
@@ -89,10 +89,7 @@ def literal(value: Any) -> exp.Expr:
         case bytes() | bytearray() | memoryview():
             return exp.HexString(this=bytes(value).hex())
         case datetime.datetime():
-            if value.tzinfo is None:
-                return _cast(value.isoformat(" "), "timestamp(6)")
-            moment = value.astimezone(datetime.UTC).replace(tzinfo=None)
-            return _cast(moment.isoformat(" ") + " UTC", "timestamp(6) with time zone")
+            return _moment(value)
         case datetime.date():
             return _cast(value.isoformat(), "date")
         case list() | tuple():
@@ -112,6 +109,18 @@ def _double(value: float) -> exp.Expr:
     mantissa = repr(abs(value))
     text = mantissa if "e" in mantissa else f"{mantissa}e0"
     return _signed(exp.Literal.number(text), negative=math.copysign(1.0, value) < 0)
+
+
+def _moment(value: datetime.datetime) -> exp.Expr:
+    if value.tzinfo is None:
+        return _cast(value.isoformat(" "), "timestamp(6)")
+    try:
+        moment = value.astimezone(datetime.UTC).replace(tzinfo=None)
+    except OverflowError as error:
+        raise SeamlineError(
+            INVALID_PARAMETERS, f"{value} lies outside of the years 1 to 9999 in UTC"
+        ) from error
+    return _cast(moment.isoformat(" ") + " UTC", "timestamp(6) with time zone")
 
 
 def _signed(node: exp.Expr, *, negative: bool) -> exp.Expr:

@@ -17,7 +17,12 @@ from seamline.sql.binder.conversions import (
     require_comparable,
     row_of,
 )
-from seamline.sql.binder.literals import bigint_literal, bind_now_literal, interval_of
+from seamline.sql.binder.literals import (
+    bigint_literal,
+    bind_now_literal,
+    interval_of,
+    negated_literal,
+)
 from seamline.sql.binder.scope import Scope, Typed, unsupported
 from seamline.sql.binder.shapes import is_text, unparenthesized
 from seamline.sql.binder.typer import Handlers, Typer
@@ -65,7 +70,8 @@ def _bind_negate(typer: Typer, node: exp.Neg, scope: Scope) -> Typed:
         text = node.this.name.lower()
         if "e" not in text and "." not in text and int(text) == 2**63:
             return bigint_literal(-(2**63)), types.BIGINT
-    return _bind_call("$negate", [typer.expression(node.this, scope)])
+    operand = typer.expression(node.this, scope)
+    return negated_literal(*operand) or _bind_call("$negate", [operand])
 
 
 def _bind_concat(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:

@@ -13,7 +13,7 @@ from seamline.sql.binder.conversions import constructor
 from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.calls import CallSpec, call
+from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.errors import INVALID_LITERAL, NOT_SUPPORTED, SeamlineError
 from seamline.sql.types import Decimal, Type
 
@@ -48,6 +48,16 @@ def _decimal_literal(text: str) -> Typed:
     return _literal_text(format(value, "f"), type_, value), type_
 
 
+def negated_literal(node: exp.Expr, type_: Type) -> Typed | None:
+    """A decimal literal below zero, None for anything else; Spark's minus rounds to 34 digits."""
+    literal = unparenthesized(node)
+    value = literal.spec.constant if isinstance(literal, Call) else None
+    if not isinstance(value, decimal.Decimal):
+        return None
+    value = value.copy_negate()
+    return _literal_text(format(value, "f"), type_, value), type_
+
+
 def _moment_literal(value: datetime.date, type_: Type) -> Typed:
     text = value.isoformat(" ") if isinstance(value, datetime.datetime) else value.isoformat()
     return _literal_text(text, type_, value), type_
@@ -64,7 +74,7 @@ def literal_of_type(node: exp.Cast) -> Typed | None:
             return _timestamp_literal(text, kind)
         if kind == exp.DType.DECIMAL and not node.to.expressions:
             return _signed_decimal(text)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         what = "timestamp" if kind != exp.DType.DATE else "date"
         raise SeamlineError(
             INVALID_LITERAL, f"{text!r} is not a {what}", location=location_of(node.this)
@@ -88,10 +98,8 @@ def _signed_decimal(text: str) -> Typed:
         inner, type_ = _decimal_literal(text.lstrip("+-"))
     except decimal.InvalidOperation as error:
         raise SeamlineError(INVALID_LITERAL, f"{text!r} is not a number") from error
-    if text.startswith("-"):
-        resolved = functions.resolve("$negate", [type_])
-        return call(CallSpec(resolved.overload, resolved.parameters, type_), [inner]), type_
-    return inner, type_
+    negated = negated_literal(inner, type_) if text.startswith("-") else None
+    return negated or (inner, type_)
 
 
 def interval_of(node: exp.Interval) -> tuple[int, str]:

@@ -7,6 +7,7 @@ is at stake, errors where a name is.
 from __future__ import annotations
 
 import datetime
+import decimal
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ TABLE = Relation(
     ),
     frozenset({"_kafka_offset"}),
 )
+EAST = datetime.timezone(datetime.timedelta(hours=14))
 PAIRS = "(VALUES (1, 2), (3, 1)) AS t(x, y)"
 
 
@@ -141,6 +143,10 @@ def test_a_column_goes_before_an_alias_but_in_order_by(
     assert offline_gateway.rows(sql) == rows
 
 
+def test_fault_03_an_instant_before_the_first_year_is_none() -> None:
+    assert refused("SELECT TIMESTAMP '0001-01-01 00:00:00+14:00'").code.name == "INVALID_LITERAL"
+
+
 # --- Parameters ----------------------------------------------------------------------------------
 
 
@@ -157,6 +163,7 @@ def test_a_column_goes_before_an_alias_but_in_order_by(
         ("SELECT ?", [object()]),
         ("SELECT ?", ["\ud800"]),
         ("SELECT ?", ["a\0"]),
+        ("SELECT ?", [datetime.datetime(1, 1, 1, tzinfo=EAST)]),
     ],
 )
 def test_values_and_placeholders_must_match(sql: str, values: Any) -> None:
@@ -167,7 +174,8 @@ def test_values_and_placeholders_must_match(sql: str, values: Any) -> None:
     "value",
     [None, True, 0, -7, 2**62, 1.5, -0.25, "it's", "", "?; DROP TABLE t", b"\x00\xff",
      datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 1, 2, 3, 4),
-     datetime.datetime(2024, 2, 29, 1, tzinfo=datetime.UTC), [1, 2], []],
+     datetime.datetime(2024, 2, 29, 1, tzinfo=datetime.UTC), [1, 2], [],
+     decimal.Decimal("1.50"), decimal.Decimal("-" + "1" * 28 + ".2222222222")],
 )  # fmt: skip
 def test_a_value_comes_back_as_it_went_in(offline_gateway: Gateway, value: Any) -> None:
     assert offline_gateway.rows("SELECT ?", parameters=[value]) == [(value,)]
