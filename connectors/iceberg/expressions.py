@@ -7,14 +7,13 @@ pushed.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from typing import Any
 
 from pyiceberg import expressions as iceberg
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression
 
-from seamline.sql import types
+from seamline.sql import comparisons, types
 from seamline.sql.predicates import (
     And,
     Comparison,
@@ -23,9 +22,8 @@ from seamline.sql.predicates import (
     Or,
     Predicate,
     StartsWith,
-    Value,
 )
-from seamline.sql.types import Field, Type, Varbinary
+from seamline.sql.types import Field, Varbinary
 
 _COMPARISONS: Mapping[str, Any] = {
     "=": iceberg.EqualTo,
@@ -46,8 +44,9 @@ def to_iceberg(predicate: Predicate | None, fields: Mapping[str, Field]) -> Bool
 
     Args:
         predicate: The predicate; None is true.
-        fields: The columns of the table it may speak of, by the name Iceberg now knows them by;
-            whatever concerns another column counts as true.
+        fields: The columns of the table it may speak of, by the name it knows them by, as they are
+            now: under another name perhaps, and of a type that theirs was promoted to. Whatever
+            concerns another column counts as true.
     """
     match predicate:
         case None:
@@ -59,23 +58,37 @@ def to_iceberg(predicate: Predicate | None, fields: Mapping[str, Field]) -> Bool
     field = fields.get(predicate.column)
     if field is None or isinstance(field.type, types.Row | types.Array | types.Map):
         return AlwaysTrue()
-    found: BooleanExpression = _leaf(predicate, field)
+    found: BooleanExpression = _leaf(_typed(predicate, field), field)
     return found
 
 
-def _leaf(predicate: Comparison | In | IsNull | StartsWith, field: Field) -> Any:
+def _typed(predicate: Comparison | In | IsNull | StartsWith, field: Field) -> Predicate | None:
+    """The same of the column as it is now; PyIceberg refuses or rounds values of other types."""
+    match predicate:
+        case Comparison(_, operator, value):
+            return comparisons.comparison(field.name, field.type, operator, value)
+        case In(_, values):
+            return comparisons.membership(field.name, field.type, values)
+    return predicate
+
+
+def _leaf(predicate: Predicate | None, field: Field) -> Any:
     name, type_ = field.name, field.type
     match predicate:
+        case Or(()):
+            return AlwaysFalse()
         case IsNull(_, negated):
             return _NULLS[negated](name)
         case StartsWith(_, prefix) if type_ == types.VARCHAR:
             return _STARTS_WITH(name, prefix)
-        case In(_, values) if _has_literals(type_):
-            return _IN(name, [_literal(value, type_) for value in values])
-        case Comparison(_, operator, value) if _has_literals(type_):
+        case Comparison() | In() if isinstance(type_, Varbinary):
+            return AlwaysTrue()
+        case In(_, values):
+            return _IN(name, values)
+        case Comparison(_, operator, value):
             if type_ in types.FLOATS and operator in _WRONG_WITH_NAN:
                 return AlwaysTrue()
-            return _COMPARISONS[operator](name, _literal(value, type_))
+            return _COMPARISONS[operator](name, value)
     return AlwaysTrue()
 
 
@@ -88,18 +101,3 @@ def _combine(
     for part in parts[1:]:
         combined = kind(combined, part)
     return combined
-
-
-def _has_literals(type_: Type) -> bool:
-    return type_ != types.UUID and not isinstance(type_, Varbinary)
-
-
-def _literal(value: Value, type_: Type) -> Any:
-    """The literal as PyIceberg reads it for that type."""
-    if isinstance(value, datetime.datetime):
-        if type_ == types.TIMESTAMP_TZ:
-            return value.astimezone(datetime.UTC).isoformat()
-        return value.isoformat()
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    return value

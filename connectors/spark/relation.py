@@ -56,20 +56,25 @@ def _column_sql(column: Field, stored: Mapping[int, Field]) -> str:
     if found is None:
         return f"{_default(column)} AS {name}"
     value = _converted(_quote(found.name), found.type, column.type)
-    if _may_be_filled_in(found):
-        # keeps filters from the files: their readers take a column that is not there for nulls
-        value = f"element_at(array({value}), 1)"
+    if _is_filtered_otherwise(found):
+        # keeps filters from the files, without a copy where there is such an expression
+        is_floating = column.type in types.FLOATS
+        value = f"nanvl({value}, {value})" if is_floating else f"element_at(array({value}), 1)"
     return f"{value} AS {name}"
 
 
-def _may_be_filled_in(field: Field) -> bool:
-    """Whether files older than the field, or than one inside it, read as a default."""
-    match field.type:
-        case Row(fields):
-            inside = fields
-        case _:
-            inside = ()
-    return field.initial_default is not None or any(map(_may_be_filled_in, inside))
+def _is_filtered_otherwise(field: Field) -> bool:
+    """Whether Iceberg's readers would leave out rows of the answer.
+
+    They take a column that a file does not have for nulls, where it, or one inside it, reads as a
+    default; and they leave NaN, the greatest number here, out of a column's statistics.
+    """
+    inside = field.type.fields if isinstance(field.type, Row) else ()
+    return (
+        field.initial_default is not None
+        or field.type in types.FLOATS
+        or any(map(_is_filtered_otherwise, inside))
+    )
 
 
 def _converted(expression: str, stored: Type, wanted: Type) -> str:

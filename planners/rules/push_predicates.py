@@ -2,7 +2,8 @@
 
 The query keeps them. WHERE and the conditions of inner joins apply to every source, but to a
 source whose rows an outer join may replace by nulls only when no null can pass; the condition of
-an outer join applies to its null-supplied side alone.
+an outer join applies to its null-supplied side alone. What is handed on holds values of the
+columns' own types; what cannot be said so exactly is not handed on.
 """
 
 from __future__ import annotations
@@ -15,28 +16,28 @@ from typing import Any
 from sqlglot import exp
 
 from seamline.planners.logical import LogicalPlan
-from seamline.sql import predicates, types
+from seamline.sql import comparisons, predicates
 from seamline.sql.calls import Call
 from seamline.sql.predicates import (
     And,
     Comparison,
-    In,
     IsNull,
     Or,
     Predicate,
     StartsWith,
+    Value,
 )
+from seamline.sql.types import Field
 
 
 def push_predicates(plan: LogicalPlan) -> LogicalPlan:
     """See the module's docstring."""
-    names = {
-        scan.scan_id: {field.name.lower(): field.name for field in scan.columns}
-        for scan in plan.scans
+    columns = {
+        scan.scan_id: {field.name.lower(): field for field in scan.columns} for scan in plan.scans
     }
     found: dict[str, list[Predicate]] = {scan.scan_id: [] for scan in plan.scans}
     for select in plan.query.tree.find_all(exp.Select):
-        for scan_id, predicate in _pushable(select, names):
+        for scan_id, predicate in _pushable(select, columns):
             found[scan_id].append(predicate)
     scans = tuple(
         dataclasses.replace(
@@ -50,7 +51,7 @@ def push_predicates(plan: LogicalPlan) -> LogicalPlan:
 
 
 def _pushable(
-    select: exp.Select, names: Mapping[str, Mapping[str, str]]
+    select: exp.Select, columns: Mapping[str, Mapping[str, Field]]
 ) -> Iterator[tuple[str, Predicate]]:
     from_ = select.args.get("from_")
     if from_ is None:
@@ -70,22 +71,22 @@ def _pushable(
         if condition is None:
             continue
         if not side:
-            yield from _of_sources(condition, sources, nullable, names)
+            yield from _of_sources(condition, sources, nullable, columns)
         elif side == "LEFT":
-            yield from _of_sources(condition, {name: join.this}, set(), names)
+            yield from _of_sources(condition, {name: join.this}, set(), columns)
         elif side == "RIGHT":
             others = {n: s for n, s in sources.items() if n != name}
-            yield from _of_sources(condition, others, nullable_before, names)
+            yield from _of_sources(condition, others, nullable_before, columns)
     where = select.args.get("where")
     if where is not None:
-        yield from _of_sources(where.this, sources, nullable, names)
+        yield from _of_sources(where.this, sources, nullable, columns)
 
 
 def _of_sources(
     condition: exp.Expr,
     sources: Mapping[str, exp.Expr],
     nullable: set[str],
-    names: Mapping[str, Mapping[str, str]],
+    columns: Mapping[str, Mapping[str, Field]],
 ) -> Iterator[tuple[str, Predicate]]:
     for part in _conjuncts(condition):
         owners = {column.table for column in part.find_all(exp.Column)}
@@ -93,9 +94,9 @@ def _of_sources(
             continue
         owner = owners.pop()
         source = sources.get(owner)
-        if not isinstance(source, exp.Table) or source.name not in names:
+        if not isinstance(source, exp.Table) or source.name not in columns:
             continue
-        predicate = to_predicate(part, names[source.name])
+        predicate = to_predicate(part, columns[source.name])
         if predicate is None or (owner in nullable and not rejects_nulls(predicate)):
             continue
         yield source.name, predicate
@@ -123,38 +124,43 @@ def rejects_nulls(predicate: Predicate) -> bool:
             return True
 
 
-def to_predicate(node: exp.Expr, names: Mapping[str, str]) -> Predicate | None:
+def to_predicate(node: exp.Expr, columns: Mapping[str, Field]) -> Predicate | None:
     """The predicate an expression over one scan amounts to, None when it is none of the language.
 
     Args:
         node: A boolean expression.
-        names: Declared names of the scan's columns by lower-case name.
+        columns: The scan's columns by lower-case name.
     """
     node = _inner(node)
     match node:
         case exp.And() | exp.Or():
-            parts = [to_predicate(part, names) for part in node.flatten()]
+            parts = [to_predicate(part, columns) for part in node.flatten()]
             if any(part is None for part in parts):
                 return None
             known = tuple(part for part in parts if part is not None)
             return And(known) if isinstance(node, exp.And) else Or(known)
         case exp.Not():
-            inner = to_predicate(node.this, names)
+            inner = to_predicate(node.this, columns)
             return None if inner is None else predicates.negation(inner)
         case exp.Is() if isinstance(node.expression, exp.Null):
-            column = _column(node.this, names)
-            return None if column is None else IsNull(column)
+            column = _column(node.this, columns)
+            return None if column is None else IsNull(column.name)
         case exp.Between():
-            return _between(node, names)
+            low = _compared(node.this, ">=", node.args["low"], columns)
+            high = _compared(node.this, "<=", node.args["high"], columns)
+            return None if low is None or high is None else And((low, high))
         case exp.In() if not node.args.get("query"):
-            return _in(node, names)
+            return _in(node, columns)
         case exp.Like():
-            return _like(node, names)
+            return _like(node, columns)
         case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
-            return _comparison(node, names)
+            operator = _OPERATORS[type(node)]
+            return _compared(node.this, operator, node.expression, columns) or _compared(
+                node.expression, _MIRRORED[operator], node.this, columns
+            )
         case exp.Column():
-            column = _column(node, names)
-            return None if column is None else Comparison(column, "=", True)
+            column = _column(node, columns)
+            return None if column is None else Comparison(column.name, "=", True)
     return None
 
 
@@ -169,66 +175,50 @@ _OPERATORS: dict[type[Any], str] = {
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def _comparison(node: exp.Binary, names: Mapping[str, str]) -> Predicate | None:
-    operator = _OPERATORS[type(node)]
-    left, right = node.this, node.expression
-    column, value = _column(left, names), constant(right)
-    if column is None:
-        column, value = _column(right, names), constant(left)
-        operator = _MIRRORED[operator]
+def _compared(
+    left: exp.Expr, operator: str, right: exp.Expr, columns: Mapping[str, Field]
+) -> Predicate | None:
+    """A column on the left compared with a constant on the right."""
+    column, value = _column(left, columns), constant(right)
     if column is None or value is None:
         return None
-    return Comparison(column, operator, value)
+    return comparisons.comparison(column.name, column.type, operator, value)
 
 
-def _between(node: exp.Between, names: Mapping[str, str]) -> Predicate | None:
-    column = _column(node.this, names)
-    low, high = constant(node.args["low"]), constant(node.args["high"])
-    if column is None or low is None or high is None:
-        return None
-    return And((Comparison(column, ">=", low), Comparison(column, "<=", high)))
-
-
-def _in(node: exp.In, names: Mapping[str, str]) -> Predicate | None:
-    column = _column(node.this, names)
+def _in(node: exp.In, columns: Mapping[str, Field]) -> Predicate | None:
+    column = _column(node.this, columns)
     values = [constant(item) for item in node.expressions]
     if column is None or any(value is None for value in values):
         return None
-    return In(column, tuple(dict.fromkeys(values)))
+    known = [value for value in values if value is not None]
+    return comparisons.membership(column.name, column.type, known)
 
 
-def _like(node: exp.Like, names: Mapping[str, str]) -> Predicate | None:
-    column, pattern = _column(node.this, names), constant(node.expression)
+def _like(node: exp.Like, columns: Mapping[str, Field]) -> Predicate | None:
+    column, pattern = _column(node.this, columns), constant(node.expression)
     if column is None or not isinstance(pattern, str):
         return None
     prefix = pattern.split("%", 1)[0].split("_", 1)[0]
     if prefix == pattern:
-        return Comparison(column, "=", pattern)
-    return StartsWith(column, prefix) if prefix and pattern == prefix + "%" else None
+        return Comparison(column.name, "=", pattern)
+    return StartsWith(column.name, prefix) if prefix and pattern == prefix + "%" else None
 
 
-def _column(node: exp.Expr, names: Mapping[str, str]) -> str | None:
-    """The column an expression is, seen through conversions that keep order and equality."""
+def _column(node: exp.Expr, columns: Mapping[str, Field]) -> Field | None:
+    """The column an expression is, seen through casts that keep every value and their order."""
     node = _inner(node)
-    while isinstance(node, Call) and _keeps_order(node):
+    while isinstance(node, Call) and _keeps_values(node):
         node = _inner(node.expressions[0])
-    if isinstance(node, exp.Column):
-        return names.get(node.name)
-    return None
+    return columns.get(node.name) if isinstance(node, exp.Column) else None
 
 
-def _keeps_order(node: Call) -> bool:
+def _keeps_values(node: Call) -> bool:
     spec = node.spec
-    return (
-        spec.overload.name == "cast"
-        and spec.returns in types.INTEGERS
-        and spec.parameters[0] in types.INTEGERS
-        and types.INTEGERS.index(spec.parameters[0]) < types.INTEGERS.index(spec.returns)
-    )
+    return spec.overload.name == "cast" and comparisons.widens(spec.parameters[0], spec.returns)
 
 
-def constant(node: exp.Expr) -> Any:
-    """The Python value of a constant expression, None when it is none or null."""
+def constant(node: exp.Expr) -> Value | None:
+    """The value of a constant expression in its type, None when it is none, null or not certain."""
     node = _inner(node)
     match node:
         case exp.Literal() if node.is_string:
@@ -238,28 +228,24 @@ def constant(node: exp.Expr) -> Any:
         case exp.Boolean():
             return bool(node.this)
         case Call() if node.spec.constant is not None:
-            return node.spec.constant
-        case Call():
-            return _computed(node)
+            value: Value = node.spec.constant
+            return value
+        case Call() if len(node.expressions) == 1:
+            return _computed(node, constant(node.expressions[0]))
     return None
 
 
-def _computed(node: Call) -> Any:
-    """A negated or converted literal."""
-    name, returns = node.spec.overload.name, node.spec.returns
-    if name not in {"$negate", "cast"} or len(node.expressions) != 1:
-        return None
-    value = constant(node.expressions[0])
-    if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
-        return None
-    if name == "$negate":
-        return -value
-    if returns in types.INTEGERS and isinstance(value, int):
-        return value
-    if returns == types.DOUBLE:
-        return float(value)
-    if isinstance(returns, types.Decimal) and not isinstance(value, float):
-        return decimal.Decimal(value)
+def _computed(node: Call, value: Value | None) -> Value | None:
+    """A constant negated or cast."""
+    match node.spec.overload.name, value:
+        case _, None:
+            return None
+        case "cast", _:
+            return comparisons.converted(value, node.spec.returns)
+        case "$negate", decimal.Decimal():
+            return value.copy_negate()  # `-` would round it
+        case "$negate", int() | float():
+            return -value
     return None
 
 

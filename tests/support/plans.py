@@ -12,6 +12,7 @@ import datetime
 import functools
 import itertools
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -112,6 +113,8 @@ TABLES: Mapping[str, Table] = {
             channel=("varchar", ["a", "ab", "b", None, "a%", "", "A"]),
             ok=("boolean", [True, False, None]),
             score=("double", [0.5, NAN, -1.0, None, float("inf"), 0.0]),
+            amount=("decimal(9, 2)", [Decimal("2.00"), None, Decimal("2.50"), Decimal("-1.25")]),
+            day=("date", [datetime.date(2024, 5, 1), datetime.date(1969, 12, 31), None]),
         ),
         _table(
             "auctions",
