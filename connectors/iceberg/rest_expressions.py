@@ -7,16 +7,33 @@ are read, the one with `term` and `value` and the newer one with `left`, `right`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import decimal
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyiceberg import expressions as iceberg
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.literals import FloatLiteral
 from pyiceberg.expressions.visitors import bind, rewrite_not
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, FixedType
+from pyiceberg.types import (
+    BinaryType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+)
 
+from seamline.connectors.iceberg.expressions import to_iceberg
+from seamline.connectors.iceberg.types import from_iceberg
+from seamline.sql import comparisons
 from seamline.sql.errors import INVALID_REQUEST, NOT_SUPPORTED, SeamlineError
+from seamline.sql.types import Field
 
 _UNARY: Mapping[str, Any] = {
     "is-null": iceberg.IsNull,
@@ -35,6 +52,12 @@ _COMPARISONS: Mapping[str, Any] = {
     "not-starts-with": iceberg.NotStartsWith,
 }
 _SETS: Mapping[str, Any] = {"in": iceberg.In, "not-in": iceberg.NotIn}
+_SIGNS = {"lt": "<", "lt-eq": "<=", "gt": ">", "gt-eq": ">=", "eq": "="}
+_NEGATED = {"not-eq": "eq", "not-in": "in"}
+_PREFIXES = frozenset({"starts-with", "not-starts-with"})
+_EXACT = (IntegerType, LongType, DecimalType)
+_TEXTS = (StringType, BinaryType)
+_DIGITS_MAX = 400
 DEPTH_MAX = 200
 
 
@@ -81,11 +104,18 @@ class _Parser:
             found = _UNARY[kind](self._reference(body, "child"))
         elif kind in _COMPARISONS:
             name = self._reference(body, "left")
-            given = body["value"] if "value" in body else body.get("right")
+            given = _value(body["value"] if "value" in body else body.get("right"))
+            if kind in _PREFIXES and not isinstance(self._schema.find_type(name), _TEXTS):
+                raise _invalid(body)
+            if self._is_exact(name):
+                return self._of_number(kind, name, [given])
             found = _COMPARISONS[kind](name, self._literal(name, given))
         elif kind in _SETS:
             name = self._reference(body, "child")
-            found = _SETS[kind](name, {self._literal(name, v) for v in _values(body)})
+            listed = [_value(value) for value in _values(body)]
+            if self._is_exact(name):
+                return self._of_number(kind, name, listed)
+            found = _SETS[kind](name, {self._literal(name, value) for value in listed})
         else:
             raise SeamlineError(NOT_SUPPORTED, f"the filter has a part of the kind {kind!r}")
         expression: BooleanExpression = found
@@ -113,18 +143,75 @@ class _Parser:
             raise SeamlineError(INVALID_REQUEST, f"the filter's {term!r} is no column") from error
         return str(self._schema.find_column_name(field.field_id))
 
+    def _is_exact(self, name: str) -> bool:
+        return isinstance(self._schema.find_type(name), _EXACT)
+
+    def _of_number(self, kind: str, name: str, values: Sequence[Any]) -> BooleanExpression:
+        """A comparison of whole or decimal numbers; PyIceberg rounds those of another scale."""
+        if kind in _NEGATED:  # which keeps nulls, as the specification has it
+            return iceberg.Not(self._of_number(_NEGATED[kind], name, values))
+        field = Field(name, from_iceberg(self._schema.find_type(name), {}))
+        numbers = [_number(value) for value in values]
+        predicate = (
+            comparisons.comparison(name, field.type, _SIGNS[kind], numbers[0])
+            if kind in _SIGNS
+            else comparisons.membership(name, field.type, numbers)
+        )
+        return to_iceberg(predicate, {name: field})
+
     def _literal(self, name: str, value: Any) -> Any:
         """A literal as PyIceberg reads it for the field's type."""
-        if isinstance(value, dict) and value.get("type") == "literal":
-            value = value.get("value")
-        if value is None or isinstance(value, dict | list):
-            raise _invalid(value)
-        if isinstance(self._schema.find_type(name), BinaryType | FixedType):
+        type_ = self._schema.find_type(name)
+        if isinstance(value, float) and not math.isfinite(value):
+            return _infinity(value, type_)
+        if isinstance(type_, FloatType) and not _is_real(value):
+            raise _invalid(value)  # PyIceberg takes it for infinity
+        if isinstance(type_, BinaryType | FixedType):
             try:
                 return bytes.fromhex(value)
             except (TypeError, ValueError) as error:
                 raise _invalid(value) from error
         return value
+
+
+def _infinity(value: float, type_: IcebergType) -> Any:
+    if math.isnan(value) or not isinstance(type_, FloatType | DoubleType):
+        raise _invalid(value)
+    return FloatLiteral(value) if isinstance(type_, FloatType) else value
+
+
+def _is_real(value: Any) -> bool:
+    """Whether a literal lies among the finite numbers of 32 bits."""
+    try:
+        return FloatType.min <= float(value) <= FloatType.max
+    except (ValueError, OverflowError):
+        return False
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, dict) and value.get("type") == "literal":
+        value = value.get("value")
+    if value is None or isinstance(value, dict | list):
+        raise _invalid(value)
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:  # half of a pair
+            raise _invalid(value) from error
+    return value
+
+
+def _number(value: Any) -> decimal.Decimal:
+    """A number as JSON has it; decimals are texts."""
+    if isinstance(value, bool):
+        raise _invalid(value)
+    try:
+        number = decimal.Decimal(str(value))
+    except decimal.InvalidOperation as error:
+        raise _invalid(value) from error
+    if not number.is_finite() or abs(number.adjusted()) > _DIGITS_MAX:
+        raise _invalid(value)
+    return number
 
 
 def _values(body: Mapping[str, Any]) -> list[Any]:

@@ -126,7 +126,7 @@ class _Masks(BoundBooleanExpressionVisitor[Any]):
             value = str(uuid.UUID(bytes=bytes(value)))
         try:
             return pa.scalar(value, kind)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        except (ValueError, TypeError, OverflowError):
             return None
 
     def _all(self, *, value: bool) -> Any:
