@@ -168,7 +168,7 @@ class Commands:
         if not name.is_own_table:
             raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be dropped")
         try:
-            self._connections.catalog(name.catalog).drop(name.path, purge=False)
+            tables.drop(self._connections, name)
         except SeamlineError as error:
             if error.code is not TABLE_NOT_FOUND or not statement.if_exists:
                 raise

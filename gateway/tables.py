@@ -38,6 +38,7 @@ from seamline.sql import columns, parse, types
 from seamline.sql.errors import (
     INFERENCE_FAILED,
     INVALID_TABLE_DEFINITION,
+    NOT_A_UNIFIED_TABLE,
     SeamlineError,
 )
 from seamline.sql.types import Field
@@ -274,6 +275,36 @@ def _checked(start: Offsets, bounds: LogBounds) -> Offsets:
                 hint=f"It holds [{low}, {high})." if high is not None else "It does not exist.",
             )
     return start
+
+
+def drop(connections: Connections, name: TableName, *, purge: bool = False) -> None:
+    """Takes a unified table out of its catalog; the topic is left alone.
+
+    Args:
+        connections: Clusters and catalogs.
+        name: The table.
+        purge: Whether its data files go, too.
+
+    Raises:
+        SeamlineError: NOT_A_UNIFIED_TABLE, TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …
+    """
+    require_unified(connections, name)
+    connections.catalog(name.catalog).drop(name.path, purge=purge)
+
+
+def require_unified(connections: Connections, name: TableName) -> None:
+    """Leaves alone what was not made here: a plain table belongs to whoever made it.
+
+    Raises:
+        SeamlineError: NOT_A_UNIFIED_TABLE, TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …
+    """
+    state = connections.catalog(name.catalog).load(name.path).state
+    if TopicBinding.from_properties(state.properties) is None:
+        raise SeamlineError(
+            NOT_A_UNIFIED_TABLE,
+            f"table {name.display} has no topic, and is not dropped here",
+            hint="A plain Iceberg table is dropped with the tool that made it, in its catalog.",
+        )
 
 
 def describe(state: TableState, bounds: LogBounds | None) -> dict[str, Any]:

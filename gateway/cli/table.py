@@ -173,15 +173,14 @@ def alter(
 def drop(
     name: str, purge: bool, yes: bool, config_file: str | None, settings: tuple[str, ...]
 ) -> None:
-    """Takes the table NAME out of its catalog. The topic is left alone."""
+    """Takes the unified table NAME out of its catalog. The topic is left alone."""
     connections, resolved = _open(config_file, settings, name)
     assert resolved is not None
-    catalog = connections.catalog(resolved.catalog)
-    catalog.load(resolved.path)
+    tables.require_unified(connections, resolved)
     if not yes:
         what = "with all its data files" if purge else "(its data files stay)"
         click.confirm(f"drop {resolved.display} {what}?", abort=True)
-    catalog.drop(resolved.path, purge=purge)
+    tables.drop(connections, resolved, purge=purge)
     click.echo(f"dropped {resolved.display}")
     connections.close()
 
