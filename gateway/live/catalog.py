@@ -103,14 +103,15 @@ class LiveCatalog:
             SeamlineError: named after the cause.
         """
         live, document = self._held(request, deadline) or self._fresh(request, deadline)
-        session_id = self._session_id(request, document)
-        self._keep(request, live, session_id)
-        session = TableSession(request.asker.principal, request.name.full, session_id)
+        session = TableSession(
+            request.asker.principal, request.name.full, self._session_id(request, document)
+        )
+        self._keep(request, live, session)
         config = {
             "scan-planning-mode": SERVER if request.planned else CLIENT,
             "token": self._tokens.sign(session),
         }
-        return Loaded(document, session_id, config)
+        return Loaded(document, session.session_id, config)
 
     def current(self, name: TableName, asker: Asker, deadline: Deadline) -> LiveTable:
         """The table for a scan that does not say which snapshot it reads.
@@ -119,15 +120,13 @@ class LiveCatalog:
             SeamlineError: named after the cause.
         """
         key = (asker.principal, name.full)
-        held = None
-        if asker.session is not None:
-            held = self._sessions.get(asker.session.session_id)
+        held = None if asker.session is None else self._sessions.get(asker.session)
         live = held or self._begun.get(key) or self._given.get(key)
         if live is None:
             live = self.tables.pin(name, deadline)
             self._given.put(key, live)
             if asker.session is not None:
-                self._sessions.put(asker.session.session_id, live)
+                self._sessions.put(asker.session, live)
         return live
 
     def _held(self, request: Load, deadline: Deadline) -> tuple[LiveTable, Document] | None:
@@ -135,7 +134,7 @@ class LiveCatalog:
             return None
         session = request.asker.session
         if session is not None:
-            live = self._sessions.get(session.session_id)
+            live = self._sessions.get(session)
         else:
             live = self._begun.get((request.asker.principal, request.name.full))
         return None if live is None else (live, self._document(request, live, deadline))
@@ -157,19 +156,23 @@ class LiveCatalog:
         )
 
     def _session_id(self, request: Load, document: Document) -> str:
-        """The request's own session, that of an answer that still is right, or a new one."""
+        """The request's own session, that of an answer that still is right, or a new one.
+
+        A client may put any id into its tag; it names a session of that client's principal and
+        table whatever it is.
+        """
         session = request.asker.session
         if session is not None:
             return session.session_id
         tag, _, session_id = (request.known or "").partition(".")
         return session_id if session_id and tag == document.etag else new_session_id()
 
-    def _keep(self, request: Load, live: LiveTable, session_id: str) -> None:
+    def _keep(self, request: Load, live: LiveTable, session: TableSession) -> None:
         key = (request.asker.principal, request.name.full)
-        session = request.asker.session
-        if session is None or self._sessions.get(session_id) is not live:
-            self._sessions.put(session_id, live)
-        if session is None:
+        known = request.asker.session
+        if known is None or self._sessions.get(session) is not live:
+            self._sessions.put(session, live)
+        if known is None:
             self._given.put(key, live)
             if request.begins and not request.asker.knows_sessions:
                 self._begun.put(key, live)

@@ -121,11 +121,10 @@ class Planning:
         """
         with self._lock:
             plan = self._plans.get(plan_id)
-            if plan is not None:
-                plan.touched_at = time.monotonic()
-        if plan is None or plan.principal != principal or plan.table != table:
-            raise SeamlineError(PLAN_NOT_FOUND, f"there is no plan {plan_id}")
-        return plan
+            if plan is None or plan.principal != principal or plan.table != table:
+                raise SeamlineError(PLAN_NOT_FOUND, f"there is no plan {plan_id}")
+            plan.touched_at = time.monotonic()
+            return plan
 
     def cancel(self, plan: Plan) -> None:
         """Ends a plan, or lets go of what it found."""
