@@ -63,6 +63,8 @@ def configuration(
     own.update(properties or {})
     prefix = f"spark.sql.catalog.{name}"
     return {
+        # else `${env:…}` in a view that somebody else wrote reads the environment of who asks
+        "spark.sql.variable.substitute": "false",
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         **{f"{prefix}.{key}": value for key, value in own.items()},
     }

@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 from seamline.connectors import supervision
 from seamline.connectors.base import HotLog, NoDeadline, TopicBinding
-from seamline.connectors.spark.sessions import connect
+from seamline.connectors.spark.errors import named_errors
+from seamline.connectors.spark.sessions import open_session
 from seamline.connectors.spark.settings import environment
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.connectors.supervision import Backoff, Loop
@@ -83,7 +84,8 @@ def start_spark(connections: Connections) -> Any:
     """
     config = connections.config
     if config.spark.remote is not None:
-        return connect(config.spark.remote)
+        with named_errors(NoDeadline()):
+            return open_session(config.spark.remote)
     from pyspark.sql import SparkSession
 
     os.environ.update(environment())

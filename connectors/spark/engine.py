@@ -27,8 +27,7 @@ from seamline.connectors.base import (
 from seamline.connectors.kafka.cluster import ClusterConfig
 from seamline.connectors.spark.errors import named_errors
 from seamline.connectors.spark.relation import relation_sql
-from seamline.connectors.spark.sessions import HANG_UP_S, connect, let_go
-from seamline.connectors.spark.settings import SESSION
+from seamline.connectors.spark.sessions import HANG_UP_S, let_go, open_session
 from seamline.connectors.spark.tail import decoded_tail
 from seamline.sql import render
 from seamline.sql.errors import TAIL_TOO_LARGE, SeamlineError
@@ -65,7 +64,7 @@ class SparkEngine:
     def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
         """See `Engine.run`."""
         with named_errors(deadline):
-            session = self._session()
+            session = open_session(self._url(), _RETRIES)
             tag = f"seamline-{uuid.uuid4().hex}"
             session.addTag(tag)
             forget = deadline.on_end(_Interruption(session, tag))
@@ -84,12 +83,6 @@ class SparkEngine:
     def close(self) -> None:
         """Lets the server go, if it is ours."""
         self._close()
-
-    def _session(self) -> Any:
-        session = connect(self._url(), _RETRIES)
-        for key, value in SESSION.items():
-            session.conf.set(key, value)
-        return session
 
     def _prepare(self, session: Any, query: EngineQuery) -> str:
         for name, tail in query.tails.items():

@@ -12,6 +12,7 @@ import contextlib
 from typing import Any
 
 from seamline.connectors import supervision
+from seamline.connectors.spark.settings import SESSION
 
 PATIENT = 30
 """Half a minute, in which a server that was started again is found again."""
@@ -45,6 +46,18 @@ def connect(url: str, attempts: int = PATIENT) -> Any:
         client._closed = True  # noqa: SLF001 - what `is_stopped` asks
 
     client.close = close
+    return session
+
+
+def open_session(url: str, attempts: int = PATIENT) -> Any:
+    """A session with our settings, whatever those of its server are; see `connect`."""
+    session = connect(url, attempts)
+    try:
+        for key, value in SESSION.items():
+            session.conf.set(key, value)
+    except BaseException:
+        session.client.close()
+        raise
     return session
 
 

@@ -22,6 +22,8 @@ SESSION: Mapping[str, str] = {
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",
     "spark.sql.runSQLOnFiles": "false",
+    # else `${env:…}` in a user's text gives away the server's environment, properties and secrets
+    "spark.sql.variable.substitute": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
 }
