@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -25,7 +26,7 @@ from harness import REPEATS, compare, report, verdict_of, write
 from stand import Stand, say, stand
 
 import seamline
-from seamline.connectors.spark.settings import environment
+from seamline.connectors.spark.submission import start_in_process
 from seamline.gateway.config import FILE_NAME, load
 from seamline.gateway.demo import bids
 from seamline.gateway.spark import settings
@@ -67,17 +68,12 @@ def main() -> None:
 @contextlib.contextmanager
 def _spark(running: Stand) -> Iterator[Any]:
     """A Spark with the stand's own catalog, and the printed configuration of the live ones."""
-    from pyspark.sql import SparkSession
-
-    os.environ.update(environment())
-    config = load(running.directory / FILE_NAME, environment={}).config
-    conf = settings(config).static_conf()
-    conf |= configuration(running.url, name=_FILES, planned=False)
-    conf |= configuration(running.url, name=_PLANNED, planned=True)
-    builder = SparkSession.builder.appName("benchmark")
-    for key, value in conf.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    made = settings(load(running.directory / FILE_NAME, environment={}).config)
+    live = {
+        **configuration(running.url, name=_FILES, planned=False),
+        **configuration(running.url, name=_PLANNED, planned=True),
+    }
+    session = start_in_process(dataclasses.replace(made, conf={**made.conf, **live}))
     session.sparkContext.setLogLevel("ERROR")
     try:
         yield session

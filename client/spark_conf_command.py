@@ -17,12 +17,13 @@ from seamline.spark_catalog import CATALOG, EXTENSIONS, configuration, packages
 from seamline.sql.errors import GATEWAY_UNAVAILABLE, INVALID_ARGUMENT, SeamlineError
 from seamline.transport import Transport
 
+TOKEN_VARIABLE = "SEAMLINE_TOKEN"  # noqa: S105 - its name
 FORMS = ("defaults", "shell", "json")
 
 
 @click.command("spark-conf")
 @click.option("--url", envvar="SEAMLINE_URL", default=URL_DEFAULT, help="Address of the gateway.")
-@click.option("--access-token", envvar="SEAMLINE_TOKEN", help="Bearer token, if it wants one.")
+@click.option("--access-token", envvar=TOKEN_VARIABLE, help="Bearer token, if it wants one.")
 @click.option("--name", default=CATALOG, show_default=True, help="What statements call it.")
 @click.option("--warehouse", help="Which of the gateway's catalogs; its default one otherwise.")
 @click.option("--planned", is_flag=True, help="The gateway plans scans (Iceberg 1.11 or newer).")
@@ -46,13 +47,16 @@ def spark_conf(
         raise SeamlineError(
             INVALID_ARGUMENT, str(error), hint="--spark-version is such as 3.5.6 or 4.0.5"
         ) from error
+    if check:
+        _check(url, access_token, planned)
+    if form == "shell" and access_token is not None:
+        click.echo(f"set {TOKEN_VARIABLE} first: a command line is no place for a token", err=True)
+        access_token = f"env:{TOKEN_VARIABLE}"  # Iceberg takes the variable's value
     settings = {
         "spark.jars.packages": jar,
         "spark.sql.extensions": EXTENSIONS,
         **configuration(url, access_token, name=name, warehouse=warehouse, planned=planned),
     }
-    if check:
-        _check(url, access_token, planned)
     click.echo(_text(settings, form))
 
 

@@ -129,7 +129,8 @@ class SparkConfig:
     """Spark, for large scans and for tiering.
 
     Attributes:
-        remote: A Spark Connect address (`sc://host:port`); None starts a local server when needed.
+        remote: A Spark Connect address (`sc://host:port`, with `/;use_ssl=true;token=…` where it
+            wants a token); None starts a local server when needed.
         master: Master of what is started here: the local server, and tiering.
         driver_memory: Its memory, as Spark writes it.
         packages: Resolve Spark's jars with Maven coordinates instead of the local cache.

@@ -57,4 +57,5 @@ def settings(config: Config) -> SparkSettings:
         jars=files,
         conf=conf,
         directory=pathlib.Path(config.state_directory),
+        withheld=frozenset(filter(None, (config.tokens.secret,))),
     )

@@ -19,7 +19,7 @@ from seamline.connectors import supervision
 from seamline.connectors.base import HotLog, NoDeadline, TopicBinding
 from seamline.connectors.spark.errors import named_errors
 from seamline.connectors.spark.sessions import open_session
-from seamline.connectors.spark.settings import environment
+from seamline.connectors.spark.submission import start_in_process
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.connectors.supervision import Backoff, Loop
 from seamline.connectors.tiering import Outcome, Step, TierTable, tier_once
@@ -86,14 +86,9 @@ def start_spark(connections: Connections) -> Any:
     if config.spark.remote is not None:
         with named_errors(NoDeadline()):
             return open_session(config.spark.remote)
-    from pyspark.sql import SparkSession
-
-    os.environ.update(environment())
-    builder = SparkSession.builder.appName("seamline")
-    for key, value in settings(config).static_conf().items():
-        builder = builder.config(key, value)
+    made = settings(config)
     try:
-        spark = builder.getOrCreate()
+        spark = start_in_process(made)
     except Exception as error:
         raise SeamlineError(SPARK_UNAVAILABLE, f"Spark did not start: {error}") from error
     spark.sparkContext.setLogLevel("ERROR")

@@ -2,7 +2,8 @@
 
 The server runs under a small keeper process that holds one end of a pipe. When the owner closes
 the pipe, or dies however suddenly, the keeper ends the server's whole process group. The server
-listens on loopback only.
+listens on loopback only, and answers nobody who does not know its token: that is made here, and
+handed over by a file that is gone when the server runs.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import secrets
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
 from seamline.connectors import supervision
+from seamline.connectors.spark import submission
 from seamline.connectors.spark.settings import SparkSettings, environment
 from seamline.sql.errors import SPARK_UNAVAILABLE, SeamlineError
 
@@ -34,9 +38,10 @@ class ConnectServer:
         self._lock = threading.Lock()
         self._keeper: subprocess.Popen[bytes] | None = None
         self._port = 0
+        self._token = secrets.token_urlsafe(32)
 
     def url(self) -> str:
-        """The server's address; starts it when it does not run.
+        """The server's address, its token included; starts it when it does not run.
 
         Raises:
             SeamlineError: SPARK_UNAVAILABLE when it does not come up.
@@ -44,7 +49,7 @@ class ConnectServer:
         with self._lock:
             if self._keeper is None or self._keeper.poll() is not None:
                 self._start()
-            return f"sc://127.0.0.1:{self._port}"
+            return self._address
 
     def close(self) -> None:
         """Ends the server and waits until it is gone."""
@@ -60,40 +65,46 @@ class ConnectServer:
         """Where the server writes what it has to say."""
         return self._settings.directory / "spark-connect.log"
 
+    @property
+    def _address(self) -> str:
+        # PySpark sends a token over a plain connection to this name only; see `connect`
+        return f"sc://localhost:{self._port}/;token={self._token}"
+
     def _start(self) -> None:
-        self._settings.directory.mkdir(parents=True, exist_ok=True)
+        directory = self._settings.directory
+        directory.mkdir(parents=True, exist_ok=True)
         self._port = _free_port()
-        with self.log_path.open("ab") as log:
-            self._keeper = subprocess.Popen(
-                [sys.executable, "-m", __name__, *self._command()],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env=environment(),
-                start_new_session=True,
-            )
+        with tempfile.TemporaryDirectory(prefix="spark-", dir=directory) as folder:
+            with self.log_path.open("ab") as log:
+                self._keeper = subprocess.Popen(
+                    [sys.executable, "-m", __name__, *self._command(pathlib.Path(folder))],
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=log,
+                    env=environment(self._settings.withheld),
+                    start_new_session=True,
+                )
+            self._wait_until_it_listens(self._keeper)
+
+    def _wait_until_it_listens(self, keeper: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + START_S_MAX
         while not _listens(self._port):
-            if self._keeper.poll() is not None or time.monotonic() > deadline:
+            if keeper.poll() is not None or time.monotonic() > deadline:
                 raise SeamlineError(
                     SPARK_UNAVAILABLE, f"the local Spark did not start; see {self.log_path}"
                 )
             time.sleep(0.1)
 
-    def _command(self) -> list[str]:
+    def _command(self, folder: pathlib.Path) -> list[str]:
+        """The server's command; what it is not to show is in files of the folder."""
         conf = {
             **self._settings.static_conf(),
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self._port),
+            "spark.connect.authenticate.token": self._token,
         }
-        settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-        return [
-            str(_spark_home() / "bin" / "spark-submit"),
-            "--class",
-            _MAIN,
-            *settings,
-            "spark-internal",
-        ]
+        program = str(_spark_home() / "bin" / "spark-submit")
+        return [program, "--class", _MAIN, *submission.options(conf, folder), "spark-internal"]
 
 
 def _spark_home() -> pathlib.Path:

@@ -10,7 +10,7 @@ import os
 import pathlib
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.sql.errors import INVALID_CONFIG, SeamlineError
@@ -41,6 +41,7 @@ class SparkSettings:
         jars: Jar files it needs; none when they are resolved as packages or a cluster has them.
         conf: Further settings; they win.
         directory: Where it may put logs and scratch files.
+        withheld: Values that no variable of its environment may have: secrets it has no use for.
     """
 
     master: str
@@ -49,6 +50,7 @@ class SparkSettings:
     jars: tuple[pathlib.Path, ...]
     conf: Mapping[str, str]
     directory: pathlib.Path
+    withheld: frozenset[str] = frozenset()
 
     def static_conf(self) -> dict[str, str]:
         """Settings that must be there when Spark starts."""
@@ -72,7 +74,9 @@ class SparkSettings:
             ),
             **SESSION,
         }
-        if not self.master.startswith("local"):
+        if self.master.startswith("local"):
+            conf["spark.authenticate"] = "true"  # its own ports, with a secret it makes itself
+        else:
             del conf["spark.driver.host"], conf["spark.driver.bindAddress"]
         if self.jars:
             conf["spark.jars"] = ",".join(str(jar) for jar in self.jars)
@@ -81,10 +85,20 @@ class SparkSettings:
         return {**conf, **self.conf}
 
 
-def environment() -> dict[str, str]:
-    """Environment of a Spark started here: this interpreter for its Python workers."""
+def environment(withheld: Collection[str] = ()) -> dict[str, str]:
+    """Environment of a Spark started here: this interpreter for its Python workers.
+
+    Settings of ours are none of its business.
+
+    Args:
+        withheld: Values that no variable may have.
+    """
     return {
-        **os.environ,
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("SEAMLINE_") and value not in withheld
+        },
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -15,6 +15,7 @@ import os
 import pathlib
 import socket
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -76,10 +77,11 @@ class ChaosStack:
         self.direct_servers = f"{HOST}:{self._ports['direct']}"
         self.proxied_servers = f"{HOST}:{self._ports['proxy']}"
         self.url = f"http://{HOST}:{self._ports['gateway']}"
-        self.spark_url = self._spark_url("spark")
-        self.other_spark_url = self._spark_url("other spark")
         self.config_file = directory / config.FILE_NAME
         self._prepare_folder()
+        self._spark_servers = {name: self._spark_server(name) for name in ("spark", "other spark")}
+        self.spark_url = self._spark_servers["spark"]._address
+        self.other_spark_url = self._spark_servers["other spark"]._address
         self.admin = AdminClient(direct_client(self.direct_servers))
         self.connections = Connections(self._config(self.direct_servers))
         self.proxy = Proxy(self._ports["proxy"], self._ports["behind"])
@@ -139,6 +141,7 @@ class ChaosStack:
             **spark_environment(),
             **SHORT_LIVED_JAVA,
             "SEAMLINE_CONFIG": str(self.config_file),
+            "SEAMLINE_SPARK__REMOTE": self.spark_url,
         }
 
     # --- Set-up --------------------------------------------------------------------------------
@@ -148,7 +151,7 @@ class ChaosStack:
         (self.directory / "kafka").mkdir()
         prepare_catalog(settings.catalog_config(self.directory), settings.SCHEMA)
         text = settings.new_text(self.directory, self.proxied_servers)
-        text += f"spark:\n  remote: {self.spark_url}\nlimits:\n  duckdb_threads: 1\n"
+        text += "limits:\n  duckdb_threads: 1\n"
         self.config_file.write_text(text, encoding="utf-8")
         ports = Ports(self._ports["direct"], self._ports["controller"])
         data = self.directory / "kafka" / "data"
@@ -166,6 +169,7 @@ class ChaosStack:
         flags = {
             f"{cluster}.bootstrap_servers": bootstrap_servers,
             f"{cluster}.properties.log_level": "0",
+            "spark.remote": self.spark_url,
         }
         return config.load(self.config_file, environment={}, flags=flags).config
 
@@ -187,7 +191,7 @@ class ChaosStack:
         )
         archives.make(
             "spark",
-            self._spark_server("spark")._command(),
+            self._spark_command("spark"),
             self.environment,
             log,
             self._let_spark_work,
@@ -224,17 +228,18 @@ class ChaosStack:
             *("-cp", f"{self._kafka_jars}/*", "kafka.Kafka", str(self._properties)),
         ]
 
-    def _spark_url(self, name: str) -> str:
-        return f"sc://{HOST}:{self._ports[name]}"
-
     def _spark(self, name: str) -> Process:
         port = self._ports[name]
         return self._process(
             name,
-            self._spark_server(name)._command,
+            lambda: self._spark_command(name),
             lambda: _listens(port),
             archives.environment("spark"),
         )
+
+    def _spark_command(self, name: str) -> list[str]:
+        folder = tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory)
+        return self._spark_servers[name]._command(pathlib.Path(folder))
 
     def _spark_server(self, name: str) -> ConnectServer:
         flags = {"spark.master": "local[2]", "spark.driver_memory": "1g"}

@@ -38,12 +38,11 @@ def listens(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def spark_server(plain: config.Config, port: int, log: pathlib.Path) -> Iterator[None]:
-    server = ConnectServer(settings(plain))
-    server._port = port  # the same at every start, as a cluster's is
-    with log.open("ab") as output:
+def spark_server(server: ConnectServer, folder: pathlib.Path) -> Iterator[None]:
+    folder.mkdir()
+    with (folder / "spark.log").open("ab") as output:
         process = subprocess.Popen(
-            server._command(),
+            server._command(folder),
             env=environment(),
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -51,7 +50,7 @@ def spark_server(plain: config.Config, port: int, log: pathlib.Path) -> Iterator
             start_new_session=True,
         )
     try:
-        wait_until(lambda: listens(port), 120)
+        wait_until(lambda: listens(server._port), 120)
         yield
     finally:
         os.killpg(process.pid, signal.SIGKILL)
@@ -61,19 +60,19 @@ def spark_server(plain: config.Config, port: int, log: pathlib.Path) -> Iterator
 @pytest.mark.integration
 @pytest.mark.spark
 def test_a_new_session_follows_a_restart(stack: Stack, scratch: pathlib.Path) -> None:
-    port = free_port()
     file = stack.directory / config.FILE_NAME
     flags = {"spark.driver_memory": "700m", "state_directory": str(scratch)}
     plain = config.load(file, environment={}, flags=flags).config
-    flags["spark.remote"] = f"sc://127.0.0.1:{port}"
+    server = ConnectServer(settings(plain))
+    server._port = free_port()  # the same at every start, as a cluster's is
+    flags["spark.remote"] = server._address
     connections = Connections(config.load(file, environment={}, flags=flags).config)
-    log = scratch / "spark.log"
-    with spark_server(plain, port, log):
+    with spark_server(server, scratch / "first"):
         tables = SparkTables(connections, start_spark(connections))
         old = tables._session()
         assert old.sql("SELECT 1").collect()[0][0] == 1
         assert tables._session() is old
-    with spark_server(plain, port, log):
+    with spark_server(server, scratch / "second"):
         with pytest.raises(Exception, match=r"session|Session"):
             old.sql("SELECT 1").collect()
         assert tables._session().sql("SELECT 2").collect()[0][0] == 2

@@ -1,0 +1,89 @@
+"""Settings handed to spark-submit by files: what stands on a command line, everybody here reads.
+
+Two files in a folder that only we can enter: Spark's properties, and the options of its Java, which
+Spark itself would put on the command line. Spark reads them while it starts, and never again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shlex
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from seamline.connectors.spark.settings import SparkSettings, environment
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_SUBMIT_VARIABLE = "PYSPARK_SUBMIT_ARGS"
+
+
+def options(conf: Mapping[str, str], folder: pathlib.Path) -> list[str]:
+    """The options with which spark-submit takes the settings; those it has by itself stay.
+
+    Args:
+        conf: Spark's settings.
+        folder: Gets the files; only its owner may enter it.
+    """
+    properties = dict(conf)
+    if _JAVA_OPTIONS in conf:
+        arguments = folder / "java.options"
+        _write(arguments, "".join(map(_argument, shlex.split(conf[_JAVA_OPTIONS]))))
+        properties[_JAVA_OPTIONS] = f'"@{_quoted(str(arguments))}"'
+    file = folder / "spark.properties"
+    _write(file, "".join(f"{_escaped(k)}={_escaped(v)}\n" for k, v in properties.items()))
+    return ["--properties-file", str(file), "--load-spark-defaults"]
+
+
+def start_in_process(settings: SparkSettings) -> Any:
+    """A classic Spark session, its Java a child of this process."""
+    from pyspark.sql import SparkSession
+
+    settings.directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="spark-", dir=settings.directory) as folder:
+        ours = shlex.join(options(settings.static_conf(), pathlib.Path(folder)))
+        theirs = os.environ.get(_SUBMIT_VARIABLE, "pyspark-shell")
+        with _environment({**environment(settings.withheld), _SUBMIT_VARIABLE: f"{ours} {theirs}"}):
+            return SparkSession.builder.appName("seamline").getOrCreate()
+
+
+@contextlib.contextmanager
+def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    """The environment of what is started in the block; what that is not to have is back later."""
+    hidden = {n: v for n, v in os.environ.items() if n not in wanted or n == _SUBMIT_VARIABLE}
+    for name in hidden:
+        del os.environ[name]
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        del os.environ[_SUBMIT_VARIABLE]
+        os.environ.update(hidden)
+
+
+def _write(path: pathlib.Path, text: str) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
+        file.write(text)
+
+
+def _argument(option: str) -> str:
+    """One option as a line of a file that `java @file` reads."""
+    return f'"{_quoted(option)}"\n'
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _escaped(text: str) -> str:
+    """A key or a value as Java's property files take it, whatever is in it."""
+    utf16 = text.encode("utf-16-be")
+    units = struct.unpack(f">{len(utf16) // 2}H", utf16)
+    plain = (chr(unit) if unit < 128 else "" for unit in units)
+    return "".join(
+        c if c.isalnum() or (c and c in "._-/,") else f"\\u{unit:04x}"
+        for c, unit in zip(plain, units, strict=True)
+    )
