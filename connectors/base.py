@@ -766,6 +766,10 @@ class EngineScan:
     tail: str | None = None
     rows: pa.Table | None = None
 
+    def own_name(self, what: str) -> str:
+        """A name for something of the scan's; no name in the query begins with the scan's id."""
+        return f"{self.scan_id}_{what}"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EngineQuery:

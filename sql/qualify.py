@@ -19,6 +19,7 @@ from sqlglot.schema import MappingSchema
 
 from seamline.sql import parse
 from seamline.sql.binder.bind import bind
+from seamline.sql.binder.naming import UnusedNames
 from seamline.sql.binder.scope import Output, location_of
 from seamline.sql.errors import (
     COLUMN_AMBIGUOUS,
@@ -79,7 +80,8 @@ class BoundScan:
     """One reference of a bound query.
 
     Attributes:
-        scan_id: Name of the relation in the bound tree: `scan_0`, `scan_1`, …
+        scan_id: Name of the relation in the bound tree, `scan_0`, `scan_1`, …; no name in the
+            statement begins with it.
         reference: What the statement said.
         columns: The columns the query uses, as declared, in declared order.
     """
@@ -141,13 +143,15 @@ def qualify(tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.date
         raise SeamlineError(
             NOT_SUPPORTED, f"{natural.method} JOIN is not supported", hint="Use JOIN … USING."
         )
+    names = UnusedNames(tree, (c.name for relation in relations for c in relation.columns))
     by_id: dict[str, Relation] = {}
     found: list[tuple[str, TableReference]] = []
     for number, table in enumerate(_tables(tree)):
-        scan_id = f"scan_{number}"
+        scan_id = names.scan(number)
         found.append((scan_id, _reference(table)))
         by_id[scan_id] = relations[number]
         _rename(table, scan_id)
+    names.give(tree)
     fields = {scan_id: _fields(relation) for scan_id, relation in by_id.items()}
     try:
         tree = _qualify_names(tree, by_id, fields)

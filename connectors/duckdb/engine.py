@@ -21,7 +21,7 @@ from seamline.connectors.base import (
     TailSource,
 )
 from seamline.connectors.duckdb.instances import Instance, Instances
-from seamline.connectors.duckdb.relation import data_paths, relation_sql
+from seamline.connectors.duckdb.relation import DELETES, ROWS, data_paths, relation_sql
 from seamline.connectors.duckdb.storage import attach, is_remote
 from seamline.sql import render, types
 from seamline.sql.errors import (
@@ -116,18 +116,14 @@ def _files(query: EngineQuery) -> frozenset[str]:
 def _prepare(instance: Instance, query: EngineQuery, files: frozenset[str]) -> str:
     """Registers the inputs, locks the instance, and gives the statement."""
     relations: dict[str, str] = {}
-    spilled = {name: _register_tail(instance, name, tail) for name, tail in query.tails.items()}
+    tails = {name: _parts(tail) for name, tail in query.tails.items()}
     for scan in query.scans:
-        deletes = None
         if scan.deletes is not None:
-            deletes = f"deletes_{scan.scan_id}"
-            instance.register(deletes, _local(scan.deletes))
-        tail_table = f"tail_{scan.tail}" if scan.tail is not None else None
-        if scan.rows is not None:
-            tail_table = f"rows_{scan.scan_id}"
-            instance.register(tail_table, _lower_case(scan.rows))
-        of_tail = spilled.get(scan.tail or "", ())
-        relations[scan.scan_id] = relation_sql(scan, tail_table, deletes, of_tail)
+            instance.register(scan.own_name(DELETES), _local(scan.deletes))
+        rows, spilled = (scan.rows, ()) if scan.tail is None else tails[scan.tail]
+        if rows is not None:
+            instance.register(scan.own_name(ROWS), _lower_case(rows))
+        relations[scan.scan_id] = relation_sql(scan, spilled)
     if instance.files is None:
         attach(instance.connection, query.scans)
         instance.lock(files)
@@ -149,9 +145,10 @@ def read_scan(scan: EngineScan) -> Iterator[pa.RecordBatch]:
         connection.execute("SET TimeZone = 'UTC'")
         attach(connection, [scan])
         if scan.deletes is not None:
-            connection.register("deletes", _local(scan.deletes))
-        sql = relation_sql(scan, None, "deletes" if scan.deletes is not None else None)
-        yield from _batches(connection.sql(sql).to_arrow_reader(BATCH_ROWS), schema, deadline)
+            connection.register(scan.own_name(DELETES), _local(scan.deletes))
+        yield from _batches(
+            connection.sql(relation_sql(scan)).to_arrow_reader(BATCH_ROWS), schema, deadline
+        )
 
 
 def _batches(
@@ -163,15 +160,14 @@ def _batches(
             yield conform(batch, schema)
 
 
-def _register_tail(
-    instance: Instance, name: str, tail: pa.Table | SpilledTail | TailSource
-) -> tuple[TailFile, ...]:
-    """Registers what is in memory of a tail; gives the files that hold the rest."""
+def _parts(
+    tail: pa.Table | SpilledTail | TailSource,
+) -> tuple[pa.Table, tuple[TailFile, ...]]:
+    """What is in memory of a tail, and the files that hold the rest."""
     if isinstance(tail, TailSource):
         raise SeamlineError(TAIL_TOO_LARGE, f"the tail of {tail.topic} was not read")
     rows, files = (tail.rows, tail.files) if isinstance(tail, SpilledTail) else (tail, ())
-    instance.register(f"tail_{name}", _lower_case(rows))
-    return files
+    return rows, files
 
 
 def _lower_case(table: pa.Table) -> pa.Table:

@@ -23,32 +23,30 @@ from seamline.sql import columns as names
 from seamline.sql import types
 from seamline.sql.types import Array, Field, Map, Row, Type, quoted
 
-_FILE = "__file"
+ROWS, DELETES = "rows", "deletes"
+"""What a scan's tables are called, after its id: its rows that are in memory, its deleted rows."""
+_FILE, _NOTHING = "file", "nothing"
 
 
-def relation_sql(
-    scan: EngineScan,
-    tail_table: str | None,
-    deletes_table: str | None,
-    tail_files: Sequence[TailFile] = (),
-) -> str:
+def relation_sql(scan: EngineScan, tail_files: Sequence[TailFile] = ()) -> str:
     """A SELECT of the scan's columns under their lower-case names.
 
+    It stands within the user's own statement. So whatever it names is the scan's, or in its files:
+    a common table expression of the same name would else be read in its place.
+
     Args:
-        scan: The scan, its files inspected.
-        tail_table: Name under which the decoded tail is registered.
-        deletes_table: Name under which the deleted rows are registered.
+        scan: The scan, its files inspected, its tables registered.
         tail_files: The part of the tail that is in files.
     """
     parts = []
     if scan.cold is not None:
-        groups = _groups(scan.cold.files)
-        parts += [_files_sql(scan, files, deletes_table) for files in groups]
-    if tail_table is not None:
-        parts.append(f"SELECT {_tail_columns(scan.columns)} FROM {quoted(tail_table)}")
-        parts += _tail_files_sql(scan.columns, tail_files)
+        parts += [_files_sql(scan, files) for files in _groups(scan.cold.files)]
+    if scan.tail is not None or scan.rows is not None:
+        rows = quoted(scan.own_name(ROWS))
+        parts.append(f"SELECT {_tail_columns(scan)} FROM {rows}")
+        parts += _tail_files_sql(scan, tail_files)
     if not parts:
-        parts.append(f"SELECT {_no_columns(scan.columns)} WHERE FALSE")
+        parts.append(f"SELECT {_no_columns(scan)} WHERE FALSE")
     return " UNION ALL ".join(parts)
 
 
@@ -76,27 +74,36 @@ def _constants_needed(file: DataFile) -> tuple[tuple[int, Any], ...]:
     return tuple(pair for pair in file.partition if pair[0] not in stored)
 
 
-def _files_sql(scan: EngineScan, files: Sequence[DataFile], deletes_table: str | None) -> str:
+def _files_sql(scan: EngineScan, files: Sequence[DataFile]) -> str:
     first = files[0]
     assert first.physical is not None
     stored = {field_id(field): field for field in first.physical}
     constants = dict(_constants_needed(first))
     columns = [_column_sql(column, stored, constants) for column in scan.columns]
-    if not columns:
-        columns = ['NULL AS "__none"']
+    columns = columns or [_nothing(scan)]
     # a folder named key=value is where a file lies, never what is in it
     options = ", can_have_nan = true, hive_partitioning = false"
     where = ""
-    if first.deletes and deletes_table is not None:
-        options += f", filename = {text(_FILE)}, {POSITION} = true"
+    if first.deletes and scan.deletes is not None:
+        deletes, file = quoted(scan.own_name(DELETES)), _unused(scan.own_name(_FILE), first)
+        options += f", filename = {text(file)}, {POSITION} = true"
         where = (
-            f" WHERE NOT EXISTS (SELECT 1 FROM {quoted(deletes_table)} AS d"
-            f" WHERE d.path = {quoted(_FILE)} AND d.position = {POSITION})"
+            f" WHERE NOT EXISTS (SELECT 1 FROM {deletes} WHERE {deletes}.path = {quoted(file)}"
+            f" AND {deletes}.position = {POSITION})"
         )
     if scan.cold_end is not None:
         where += (" AND " if where else " WHERE ") + _below(scan, stored)
     paths = ", ".join(text(local_path(file.path)) for file in files)
     return f"SELECT {', '.join(columns)} FROM read_parquet([{paths}]{options}){where}"
+
+
+def _unused(name: str, file: DataFile) -> str:
+    """The name, longer by as much as keeps it apart from the file's columns, old ones included."""
+    assert file.physical is not None
+    taken = {column.lower() for column in file.physical.names}
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _below(scan: EngineScan, stored: Mapping[int | None, pa.Field]) -> str:
@@ -205,10 +212,13 @@ def _uuid_text(expression: str, field: pa.Field) -> str:
     return f"CAST({expression} AS VARCHAR)"
 
 
-def _tail_columns(columns: Sequence[Field]) -> str:
-    if not columns:
-        return 'NULL AS "__none"'
-    return ", ".join(_tail_column(column) for column in columns)
+def _tail_columns(scan: EngineScan) -> str:
+    return ", ".join(_tail_column(column) for column in scan.columns) or _nothing(scan)
+
+
+def _nothing(scan: EngineScan) -> str:
+    """For a scan of which only the number of rows is wanted."""
+    return f"NULL AS {quoted(scan.own_name(_NOTHING))}"
 
 
 _FILTERED_OTHERWISE_BY_ARROW: tuple[Type, ...] = (*types.FLOATS, types.TIMESTAMP_TZ)
@@ -227,29 +237,28 @@ def _tail_column(column: Field) -> str:
     return name
 
 
-def _tail_files_sql(columns: Sequence[Field], files: Sequence[TailFile]) -> Iterator[str]:
+def _tail_files_sql(scan: EngineScan, files: Sequence[TailFile]) -> Iterator[str]:
     """The whole files together, and each of which only a part is wanted by itself."""
     chosen = ", ".join(
         f"CAST({quoted(c.name)} AS {types.to_duckdb(c.type)}) AS {quoted(c.name.lower())}"
-        for c in columns
+        for c in scan.columns
     )
     whole = [file for file in files if file.whole]
     for group in ([whole] if whole else []) + [[file] for file in files if not file.whole]:
         paths = ", ".join(text(file.path) for file in group)
         source = f"read_parquet([{paths}], can_have_nan = true, hive_partitioning = false)"
-        sql = f"SELECT {chosen or _tail_columns(columns)} FROM {source}"
+        sql = f"SELECT {chosen or _nothing(scan)} FROM {source}"
         if not group[0].whole:
             offset, first = quoted(names.OFFSET), group[0]
             sql += f" WHERE {offset} >= {first.start} AND {offset} < {first.end_exclusive}"
         yield sql
 
 
-def _no_columns(columns: Sequence[Field]) -> str:
-    if not columns:
-        return 'NULL AS "__none"'
-    return ", ".join(
-        f"CAST(NULL AS {types.to_duckdb(c.type)}) AS {quoted(c.name.lower())}" for c in columns
+def _no_columns(scan: EngineScan) -> str:
+    nulls = (
+        f"CAST(NULL AS {types.to_duckdb(c.type)}) AS {quoted(c.name.lower())}" for c in scan.columns
     )
+    return ", ".join(nulls) or _nothing(scan)
 
 
 def text(value: str) -> str:

@@ -20,6 +20,7 @@ from seamline.connectors.arrow import conform
 from seamline.connectors.base import (
     Deadline,
     EngineQuery,
+    EngineScan,
     ResultStream,
     SpilledTail,
     TailSource,
@@ -85,22 +86,30 @@ class SparkEngine:
         self._close()
 
     def _prepare(self, session: Any, query: EngineQuery) -> str:
-        for name, tail in query.tails.items():
-            if isinstance(tail, SpilledTail):
-                raise SeamlineError(TAIL_TOO_LARGE, "a part of the tail is in files of the gateway")
-            frame = (
-                self._tail(session, tail) if isinstance(tail, TailSource) else _local(session, tail)
-            )
-            _lower_case(frame).createOrReplaceTempView(f"tail_{name}")
+        tails: dict[str, str] = {}
         for scan in query.scans:
-            view = f"tail_{scan.tail}" if scan.tail is not None else None
+            view = None
             if scan.rows is not None:
-                view = f"rows_{scan.scan_id}"
-                _lower_case(_local(session, scan.rows)).createOrReplaceTempView(view)
+                view = self._view(session, scan, scan.rows)
+            elif scan.tail is not None:
+                if scan.tail not in tails:  # shipped once, however many scans read it
+                    tails[scan.tail] = self._view(session, scan, query.tails[scan.tail])
+                view = tails[scan.tail]
             session.sql(relation_sql(scan, view)).createOrReplaceTempView(scan.scan_id)
         return render.to_spark(query.tree)
 
-    def _tail(self, session: Any, tail: TailSource) -> Any:
+    def _view(
+        self, session: Any, scan: EngineScan, rows: pa.Table | SpilledTail | TailSource
+    ) -> str:
+        view = scan.own_name("rows")
+        _lower_case(self._frame(session, rows)).createOrReplaceTempView(view)
+        return view
+
+    def _frame(self, session: Any, tail: pa.Table | SpilledTail | TailSource) -> Any:
+        if isinstance(tail, SpilledTail):
+            raise SeamlineError(TAIL_TOO_LARGE, "a part of the tail is in files of the gateway")
+        if not isinstance(tail, TailSource):
+            return _local(session, tail)
         cluster = self._clusters[tail.cluster]
         return decoded_tail(
             session,

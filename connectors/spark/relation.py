@@ -7,7 +7,7 @@ what its own schema means.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from seamline.connectors.base import EngineScan
@@ -17,26 +17,26 @@ from seamline.sql import types
 from seamline.sql.types import Array, Field, Map, Row, Type
 
 
-def relation_sql(scan: EngineScan, tail_view: str | None) -> str:
+def relation_sql(scan: EngineScan, rows_view: str | None) -> str:
     """A SELECT of the scan's columns under their lower-case names.
 
     Args:
         scan: The scan.
-        tail_view: Name of the view that holds the decoded tail.
+        rows_view: Name of the view that holds the decoded tail, or rows of the gateway's own.
     """
     parts = []
     if scan.cold is not None and scan.snapshot_id is not None:
         parts.append(_cold_sql(scan))
-    if tail_view is not None:
-        parts.append(f"SELECT {_tail_columns(scan.columns)} FROM `{tail_view}`")
+    if rows_view is not None:
+        parts.append(f"SELECT {_tail_columns(scan)} FROM {_quote(rows_view)}")
     if not parts:
-        parts.append(f"SELECT {_no_columns(scan.columns)} WHERE FALSE")
+        parts.append(f"SELECT {_no_columns(scan)} WHERE FALSE")
     return " UNION ALL ".join(parts)
 
 
 def _cold_sql(scan: EngineScan) -> str:
     stored = {field.field_id: field for field in scan.stored}
-    wanted = ", ".join(_column_sql(column, stored) for column in scan.columns) or "NULL AS `__none`"
+    wanted = ", ".join(_column_sql(column, stored) for column in scan.columns) or _nothing(scan)
     where = f" WHERE {_below(scan)}" if scan.cold_end is not None else ""
     return f"SELECT {wanted} FROM {quoted_name(scan.table)} VERSION AS OF {scan.snapshot_id}{where}"
 
@@ -138,17 +138,20 @@ def _literal(value: Any) -> str:
             return _text(str(value))
 
 
-def _tail_columns(columns: Sequence[Field]) -> str:
-    return ", ".join(_quote(c.name.lower()) for c in columns) or "NULL AS `__none`"
+def _tail_columns(scan: EngineScan) -> str:
+    return ", ".join(_quote(c.name.lower()) for c in scan.columns) or _nothing(scan)
 
 
-def _no_columns(columns: Sequence[Field]) -> str:
-    return (
-        ", ".join(
-            f"CAST(NULL AS {types.to_spark(c.type)}) AS {_quote(c.name.lower())}" for c in columns
-        )
-        or "NULL AS `__none`"
+def _no_columns(scan: EngineScan) -> str:
+    nulls = (
+        f"CAST(NULL AS {types.to_spark(c.type)}) AS {_quote(c.name.lower())}" for c in scan.columns
     )
+    return ", ".join(nulls) or _nothing(scan)
+
+
+def _nothing(scan: EngineScan) -> str:
+    """For a scan of which only the number of rows is wanted."""
+    return f"NULL AS {_quote(scan.own_name('nothing'))}"
 
 
 def _quote(name: str) -> str:

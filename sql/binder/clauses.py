@@ -10,7 +10,13 @@ from seamline.sql.binder.literals import row_count
 from seamline.sql.binder.scope import Scope, unsupported
 from seamline.sql.binder.shapes import renamed
 from seamline.sql.binder.typer import Typer
-from seamline.sql.errors import COLUMN_AMBIGUOUS, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.sql.errors import (
+    COLUMN_AMBIGUOUS,
+    COLUMN_NOT_FOUND,
+    NOT_SUPPORTED,
+    TYPE_MISMATCH,
+    SeamlineError,
+)
 from seamline.sql.types import Array, Row, Type
 
 
@@ -82,12 +88,10 @@ def _bind_values(typer: Typer, node: exp.Values, scope: Scope) -> dict[str, Type
             for row in rows
         ],
     )
-    alias = node.args.get("alias")
-    names = [c.name for c in alias.args.get("columns") or ()] if alias else []
-    names += [f"_col_{i}" for i in range(len(names), width)]
-    if alias is not None:
-        alias.set("columns", [exp.to_identifier(name) for name in names[:width]])
-    return dict(zip(names, wanted, strict=False))
+    names = [column.name for column in node.args["alias"].columns]
+    if len(names) > width:
+        raise SeamlineError(COLUMN_NOT_FOUND, f"VALUES has {width} columns, not {len(names)}")
+    return dict(zip(names, wanted, strict=True))
 
 
 def _bind_unnest(typer: Typer, node: exp.Unnest, scope: Scope) -> dict[str, Type]:
