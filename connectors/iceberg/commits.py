@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pyiceberg.exceptions import BadRequestError
-from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
@@ -26,7 +26,7 @@ from seamline.connectors.base import Boundary
 from seamline.connectors.iceberg.boundary import TAG
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.errors import commit_errors, storage_errors
-from seamline.connectors.iceberg.marks import prepare_mark, set_ref
+from seamline.connectors.iceberg.marks import moved_ref, new_ref, prepare_mark
 from seamline.sql.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, SeamlineError
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ def tag_boundary(table: IcebergTable, snapshot_id: int) -> None:
             AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
             AssertRefSnapshotId(ref=TAG, snapshot_id=known.snapshot_id if known else None),
         ),
-        (set_ref(TAG, SnapshotRefType.TAG, snapshot_id),),
+        (moved_ref(table.iceberg.metadata, TAG, SnapshotRefType.TAG, snapshot_id),),
     )
 
 
@@ -104,16 +104,11 @@ def adopt_branch(table: IcebergTable, name: str, base_id: int) -> None:
     Raises:
         SeamlineError: COMMIT_CONFLICT when the head of `main` is another snapshot by now.
     """
-    _commit(
+    _move_main(
         table,
-        (
-            AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
-            AssertRefSnapshotId(ref="main", snapshot_id=base_id),
-        ),
-        (
-            set_ref("main", SnapshotRefType.BRANCH, table.state.refs[name].snapshot_id),
-            RemoveSnapshotRefUpdate(ref_name=name),
-        ),
+        base_id,
+        table.state.refs[name].snapshot_id,
+        RemoveSnapshotRefUpdate(ref_name=name),
     )
 
 
@@ -156,7 +151,7 @@ def _create_ref(
                 AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
                 AssertRefSnapshotId(ref=name, snapshot_id=None),
             ),
-            (set_ref(name, kind, snapshot_id, age_ms + keep_ms),),
+            (new_ref(name, kind, snapshot_id, age_ms + keep_ms),),
         )
     except ValueError as error:  # it expired since the table was loaded
         raise _gone(table, snapshot_id) from error
@@ -185,6 +180,27 @@ def set_properties(table: IcebergTable, properties: dict[str, str]) -> None:
     )
 
 
+def move_head(table: IcebergTable, snapshot_id: int, to: int) -> None:
+    """Moves the head of `main` from one snapshot to another, only if it still is the first.
+
+    Raises:
+        SeamlineError: COMMIT_CONFLICT when the head is another snapshot by now.
+    """
+    _move_main(table, snapshot_id, to)
+
+
+def _move_main(table: IcebergTable, base_id: int, to: int, *further: TableUpdate) -> None:
+    metadata = table.iceberg.metadata
+    _commit(
+        table,
+        (
+            AssertTableUUID(uuid=metadata.table_uuid),
+            AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=base_id),
+        ),
+        (moved_ref(metadata, MAIN_BRANCH, SnapshotRefType.BRANCH, to), *further),
+    )
+
+
 def _commit(
     table: IcebergTable,
     requirements: tuple[TableRequirement, ...],
@@ -192,19 +208,3 @@ def _commit(
 ) -> None:
     with commit_errors(table.state.display_name):
         table.iceberg.catalog.commit_table(table.iceberg, requirements, updates)
-
-
-def move_head(table: IcebergTable, snapshot_id: int, to: int) -> None:
-    """Moves the head of `main` from one snapshot to another, only if it still is the first.
-
-    Raises:
-        SeamlineError: COMMIT_CONFLICT when the head is another snapshot by now.
-    """
-    _commit(
-        table,
-        (
-            AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
-            AssertRefSnapshotId(ref="main", snapshot_id=snapshot_id),
-        ),
-        (set_ref("main", SnapshotRefType.BRANCH, to),),
-    )

@@ -14,7 +14,7 @@ import uuid
 from pyiceberg.manifest import write_manifest_list
 from pyiceberg.table import Table as PyTable
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
-from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
@@ -80,19 +80,43 @@ def prepare_mark(table: PyTable, boundary: Boundary) -> PreparedMark:
         snapshot_id,
         (
             AssertTableUUID(uuid=metadata.table_uuid),
-            AssertRefSnapshotId(ref="main", snapshot_id=snapshot.parent_snapshot_id),
+            AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=snapshot.parent_snapshot_id),
         ),
         (
             AddSnapshotUpdate(snapshot=snapshot),
-            set_ref("main", SnapshotRefType.BRANCH, snapshot_id),
+            moved_ref(metadata, MAIN_BRANCH, SnapshotRefType.BRANCH, snapshot_id),
         ),
     )
 
 
-def set_ref(
-    name: str, kind: SnapshotRefType, snapshot_id: int, max_age_ms: int | None = None
+def moved_ref(
+    metadata: TableMetadata, name: str, kind: SnapshotRefType, snapshot_id: int
 ) -> SetSnapshotRefUpdate:
-    """The update that lets a branch or a tag name a snapshot, until that is older than an age."""
+    """The update that lets a branch or a tag name another snapshot.
+
+    The update says everything of the reference, so what its owner wants retained is repeated.
+
+    Args:
+        metadata: The table.
+        name: The reference; it is made where it is not there yet.
+        kind: What it is then.
+        snapshot_id: The snapshot.
+    """
+    known = metadata.refs.get(name)
+    return SetSnapshotRefUpdate(
+        ref_name=name,
+        type=known.snapshot_ref_type if known else kind,
+        snapshot_id=snapshot_id,
+        max_ref_age_ms=known.max_ref_age_ms if known else None,
+        max_snapshot_age_ms=known.max_snapshot_age_ms if known else None,
+        min_snapshots_to_keep=known.min_snapshots_to_keep if known else None,
+    )
+
+
+def new_ref(
+    name: str, kind: SnapshotRefType, snapshot_id: int, max_age_ms: int
+) -> SetSnapshotRefUpdate:
+    """The update that makes a branch or a tag, until its snapshot is older than an age."""
     return SetSnapshotRefUpdate(
         ref_name=name,
         type=kind,

@@ -23,6 +23,7 @@ from pyiceberg.types import DecimalType, DoubleType, ListType, LongType, StringT
 from support import programs
 from support.gateway import Gateway, statement_rows
 from support.records import assert_tiered_exactly_once, by_position, consumed
+from support.references import retain, retention
 from support.stack import Stack
 
 from seamline.connectors.iceberg.boundary import TAG, boundary_of
@@ -561,6 +562,33 @@ def test_a_boundary_lost_by_other_means_is_no_guess(
         stack.tier(name)
     assert caught.value.code is BOUNDARY_MISSING
     assert gateway.rows(f'SELECT count(*) FROM "{name}$cold"') == [(8,)]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_fault_13_a_table_keeps_its_owners_retention(
+    stack: Stack, gateway: Gateway, name: str, version: int
+) -> None:
+    """Through batches with and without rows, through compaction, expiry and a batch on a branch."""
+    stack.create_topic(name, 1)
+    stack.create_table(name, COLUMNS, format_version=version)
+    produce(stack, name, 0, 10)
+    stack.tier(name)
+    retain(stack.load(name), "main", TAG)
+    wanted = retention(stack.load(name))
+    assert all(map(any, wanted.values()))
+    for deed in (
+        lambda: stack.tier(name),
+        lambda: stack.transact(name, [{"id": 1}], commit=False, partition=0),
+        lambda: stack.tier(name),
+        lambda: stack.maintain(name),
+        lambda: stack.spark.sql(f"ALTER TABLE lake.default.{name} ADD COLUMN more bigint"),
+        lambda: stack.tier(name),
+    ):
+        deed()
+        produce(stack, name, 100, 5)
+        assert gateway.rows(f"SELECT count(*) > 0 FROM {name}") == [(True,)]
+        kept = {ref: said for ref, said in retention(stack.load(name)).items() if ref in wanted}
+        assert kept == wanted
 
 
 def test_compaction_keeps_every_row_and_where_it_came_from(

@@ -1,0 +1,100 @@
+"""Goal: a commit of ours changes what it is about, and nothing else that the owner has said.
+
+Method: real tables in a catalog of their own; each function that commits is called once, over a
+table whose references all say what is to be retained of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
+from pyiceberg.types import LongType, NestedField
+from support.references import retain, retention
+
+from seamline.connectors.base import Boundary, Offsets
+from seamline.connectors.iceberg import commits
+from seamline.connectors.iceberg.boundary import TAG
+from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
+from seamline.connectors.iceberg.catalog_config import CatalogConfig
+
+NAME = ("default", "t")
+BOUNDARY = Boundary(
+    snapshot_id=0,
+    cluster_id="c",
+    topic="t",
+    topic_id="id",
+    isolation="read_committed",
+    start=Offsets({0: 0}),
+    next=Offsets({0: 0}),
+    max_timestamp_ms=Offsets(),
+)
+
+
+@pytest.fixture(params=[2, 3])
+def catalog(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> IcebergCatalog:
+    """A catalog with one table of two snapshots, a tag of ours, and a branch made for a batch."""
+    uri, warehouse = f"sqlite:///{tmp_path}/catalog.db", (tmp_path / "warehouse").as_uri()
+    made = IcebergCatalog(CatalogConfig("lake", "sql", uri, warehouse))
+    table = made.create(
+        NAME,
+        Schema(NestedField(1, "id", LongType())),
+        spec=PartitionSpec(),
+        order=SortOrder(),
+        properties={"format-version": str(request.param)},
+        boundary=BOUNDARY,
+    )
+    first = head(table)
+    commits.tag_boundary(table, first)
+    commits.commit_mark(made.load(NAME), BOUNDARY)
+    commits.create_branch(made.load(NAME), "batch", first, keep_ms=10**9)
+    retain(made.load(NAME), "main", TAG)
+    return made
+
+
+def head(table: IcebergTable) -> int:
+    found = table.state.current_snapshot_id
+    assert found is not None
+    return found
+
+
+def first(table: IcebergTable) -> int:
+    return table.state.refs[TAG].snapshot_id
+
+
+COMMITS: Mapping[str, Callable[[IcebergTable], Any]] = {
+    "commit_mark": lambda table: commits.commit_mark(table, BOUNDARY),
+    "tag_boundary": lambda table: commits.tag_boundary(table, head(table)),
+    "create_branch": lambda table: commits.create_branch(table, "more", head(table), 10**9),
+    "adopt_branch": lambda table: commits.adopt_branch(table, "batch", head(table)),
+    "create_tag": lambda table: commits.create_tag(table, "more", head(table), 10**9),
+    "remove_ref": lambda table: commits.remove_ref(table, "batch"),
+    "set_properties": lambda table: commits.set_properties(table, {"a": "b"}),
+    "move_head": lambda table: commits.move_head(table, head(table), first(table)),
+}
+
+
+def test_every_function_that_commits_is_tried() -> None:
+    known = inspect.getmembers(commits, inspect.isfunction)
+    own = {n for n, f in known if f.__module__ == commits.__name__ and not n.startswith("_")}
+    assert own - {"insist"} == set(COMMITS)
+
+
+@pytest.mark.parametrize("commit", COMMITS)
+def test_fault_13_a_commit_keeps_what_is_to_be_retained(
+    catalog: IcebergCatalog, commit: str
+) -> None:
+    before = catalog.load(NAME)
+    COMMITS[commit](before)
+    after = catalog.load(NAME)
+    assert after.state.metadata_location != before.state.metadata_location
+    kept = {name: said for name, said in retention(after).items() if name in ("main", TAG)}
+    assert kept == {name: retention(before)[name] for name in ("main", TAG)}
+    assert any(kept["main"])
+    assert any(kept[TAG])
