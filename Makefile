@@ -10,7 +10,7 @@ TESTS ?= tests
 BENCH ?= group_by tail catalog
 SEED ?= 1
 MINUTES ?= 10
-FAST := not integration and not spark
+FAST := not integration and not spark and not prove
 
 export PYTHONPATH :=
 
@@ -37,8 +37,11 @@ check: $(READY) ## Lint, format, types: what needs no run
 	MYPYPATH=build/farm:tests $(BIN)/python -m mypy --package seamline
 	MYPYPATH=build/farm:tests $(BIN)/python -m mypy --explicit-package-bases tests
 
-test: $(READY) ## All tests: unit, property, simulation, and integration on real parts
-	$(BIN)/python -m pytest $(TESTS)
+test: $(READY) ## The tests: unit, property, simulation, and integration on real parts
+	$(BIN)/python -m pytest $(TESTS) -m "not prove"
+
+prove: $(READY) ## The long proofs: every reader of live tables, every change under them
+	$(BIN)/python -m pytest $(TESTS) -m prove
 
 test-fast: $(READY) ## The tests that start neither broker nor Spark
 	$(BIN)/python -m pytest $(TESTS) -m "$(FAST)"

@@ -18,7 +18,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -75,9 +75,10 @@ class Service:
 
     Args:
         config: The configuration.
+        clock: Seconds since the epoch, for what is given to other engines.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, clock: Callable[[], float] = time.time) -> None:
         self.config = config
         self.connections = Connections(config)
         self.metrics = Metrics()
@@ -109,7 +110,7 @@ class Service:
         )
         pinner = Pinner(self.connections, executor.tails, self._virtual_seam)
         self.live = LiveCatalog(
-            LiveTables(config, self.connections, pinner, executor.tails),
+            LiveTables(config, self.connections, pinner, executor.tails, clock),
             self.sessions,
             config.iceberg.hold_seconds,
         )

@@ -5,6 +5,10 @@ it the same one. Everything else of the metadata says what a commit of it would 
 sequence number, the head of `main`, the log of snapshots, row ids in version 3. All of this is
 pure: metadata goes in as the JSON of its file, and comes out as JSON, so that nothing a newer
 version of the format adds is lost on the way.
+
+Some readers resolve a table by time: they take the snapshot that the log has for the beginning of
+their transaction, by their own clock. So a virtual snapshot takes the place of the table's own head
+from the moment that became the head, and nothing that is given out is younger than `SKEW_MS`.
 """
 
 from __future__ import annotations
@@ -21,6 +25,9 @@ from seamline.connectors.base import OffsetRange, Offsets
 
 Json: TypeAlias = dict[str, Any]
 
+SKEW_MS = 60_000
+"""How far a reader's clock, or the beginning of its transaction, may be behind our clock. Iceberg
+itself lets the clocks of writers differ by as much."""
 END_KEY = "seamline.end"
 """Summary property of a virtual snapshot: the exclusive end of each partition it holds."""
 
@@ -106,7 +113,7 @@ class VirtualSnapshot:
         cut: What it holds.
         snapshot_id: Its id.
         sequence_number: One more than the last of the table it was made for.
-        timestamp_ms: When it was made; never before anything in that table.
+        timestamp_ms: The moment it is given out as of: `SKEW_MS` before it was made.
         manifest_list: Where its list of manifests is, or would be.
         summary: Its summary.
         first_row_id: Version 3: where its own row ids start.
@@ -170,15 +177,23 @@ def cold_snapshot(base: Json, wanted: int) -> Json:
     return found
 
 
-def timestamp_ms(base: Json, now_ms: int) -> int:
-    """When a snapshot on top of the metadata may say it was made."""
-    logged = [entry["timestamp-ms"] for entry in base.get("snapshot-log", [])]
-    return int(max(now_ms, base["last-updated-ms"], *logged))
+def as_of_ms(base: Json, current: VirtualSnapshot | None, moment_ms: int | None) -> int | None:
+    """What nothing in metadata that is given out may be younger than; None where nothing is.
+
+    Args:
+        base: The table's own metadata.
+        current: The virtual snapshot that is its head. It was made for a moment of its own.
+        moment_ms: A moment that every reader's clock is past; None for a plain table.
+    """
+    if current is not None:
+        return current.timestamp_ms
+    return moment_ms if moment_ms is not None and base["last-updated-ms"] > moment_ms else None
 
 
 def with_snapshots(
     base: Json,
     base_location: str,
+    moment_ms: int | None,
     current: VirtualSnapshot | None,
     others: Iterable[VirtualSnapshot],
 ) -> Json:
@@ -187,35 +202,53 @@ def with_snapshots(
     Args:
         base: The table's own metadata, of version 2 or later.
         base_location: The file it is in.
+        moment_ms: See `as_of_ms`.
         current: The snapshot that is the head of `main`; None leaves the table's own there.
         others: Further ones that can be read by their ids.
     """
-    real = {s["snapshot-id"] for s in base.get("snapshots", [])}
-    listed = [s for s in others if s.snapshot_id not in real]
-    if current is None:
-        return _listing(base, listed)
-    body = _listing(base, [*(s for s in listed if s.snapshot_id != current.snapshot_id), current])
-    entry = {"snapshot-id": current.snapshot_id, "timestamp-ms": current.timestamp_ms}
-    written = {"metadata-file": base_location, "timestamp-ms": base["last-updated-ms"]}
-    main = base.get("refs", {}).get("main", {"type": "branch"})
-    body |= {
-        "current-snapshot-id": current.snapshot_id,
-        "last-updated-ms": current.timestamp_ms,
-        "refs": {**base.get("refs", {}), "main": {**main, "snapshot-id": current.snapshot_id}},
-        "snapshot-log": [*base.get("snapshot-log", []), entry],
-        "metadata-log": [*base.get("metadata-log", []), written],
-    }
-    if current.first_row_id is not None:
-        body["next-row-id"] = current.first_row_id + (current.added_rows or 0)
+    listed = {s.snapshot_id: s for s in others}
+    head = base.get("current-snapshot-id")
+    since_ms = head_since_ms(base)
+    if current is not None:
+        listed.pop(current.snapshot_id, None)
+        listed[current.snapshot_id] = current
+        head, since_ms = current.snapshot_id, since_ms + 1
+    body = _listing(base, list(listed.values()))
+    if current is not None:
+        main = base.get("refs", {}).get("main", {"type": "branch"})
+        body["current-snapshot-id"] = head
+        body["refs"] = {**base.get("refs", {}), "main": {**main, "snapshot-id": head}}
+    if current is not None and current.first_row_id is not None:
+        taken = current.first_row_id + (current.added_rows or 0)
+        body["next-row-id"] = max(base.get("next-row-id", 0), taken)
+    if moment_ms is not None:
+        written = {"metadata-file": base_location, "timestamp-ms": base["last-updated-ms"]}
+        earlier = [*base.get("metadata-log", []), written]
+        body["last-updated-ms"] = moment_ms
+        body["metadata-log"] = [e for e in earlier if e["timestamp-ms"] <= moment_ms]
+        entry = {"snapshot-id": head, "timestamp-ms": min(since_ms, moment_ms)}
+        log = [e for e in base.get("snapshot-log", []) if e["timestamp-ms"] < entry["timestamp-ms"]]
+        body["snapshot-log"] = [*log, entry]
     return body
 
 
+def head_since_ms(base: Json) -> int:
+    """When the head of `main` became it."""
+    logged = [entry["timestamp-ms"] for entry in base.get("snapshot-log", [])]
+    head = base.get("current-snapshot-id")
+    own = [s["timestamp-ms"] for s in base.get("snapshots", []) if s["snapshot-id"] == head]
+    return int(max(logged or own, default=base["last-updated-ms"]))
+
+
 def _listing(base: Json, listed: list[VirtualSnapshot]) -> Json:
-    numbers = [s.sequence_number for s in listed]
+    real = {s["snapshot-id"] for s in base.get("snapshots", [])}
+    schemas = {schema["schema-id"] for schema in base["schemas"]}
+    added = [s for s in listed if s.snapshot_id not in real and s.cut.schema_id in schemas]
+    numbers = [s.sequence_number for s in added]
     return {
         **base,
         "last-sequence-number": max([base["last-sequence-number"], *numbers]),
-        "snapshots": [*base.get("snapshots", []), *(s.to_iceberg() for s in listed)],
+        "snapshots": [*base.get("snapshots", []), *(s.to_iceberg() for s in added)],
     }
 
 

@@ -20,7 +20,6 @@ from seamline.gateway.names import TableName
 from seamline.gateway.queries import ATTEMPTS_MAX, may_have_gone_stale
 from seamline.sql.errors import SeamlineError
 
-CLIENT = "client"
 SERVER = "server"
 
 
@@ -107,11 +106,7 @@ class LiveCatalog:
             request.asker.principal, request.name.full, self._session_id(request, document)
         )
         self._keep(request, live, session)
-        config = {
-            "scan-planning-mode": SERVER if request.planned else CLIENT,
-            "token": self._tokens.sign(session),
-        }
-        return Loaded(document, session.session_id, config)
+        return Loaded(document, session.session_id, self._config(request, session))
 
     def current(self, name: TableName, asker: Asker, deadline: Deadline) -> LiveTable:
         """The table for a scan that does not say which snapshot it reads.
@@ -166,6 +161,15 @@ class LiveCatalog:
             return session.session_id
         tag, _, session_id = (request.known or "").partition(".")
         return session_id if session_id and tag == document.etag else new_session_id()
+
+    def _config(self, request: Load, session: TableSession) -> dict[str, str]:
+        """What the client must be told; some cannot do with more than they have asked for."""
+        config = {}
+        if request.planned:
+            config["scan-planning-mode"] = SERVER
+        if request.asker.knows_sessions:
+            config["token"] = self._tokens.sign(session)
+        return config
 
     def _keep(self, request: Load, live: LiveTable, session: TableSession) -> None:
         key = (request.asker.principal, request.name.full)

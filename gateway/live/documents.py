@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import threading
+import uuid
 from collections.abc import Hashable, Sequence
 
 from pyiceberg.io import FileIO
@@ -80,7 +81,8 @@ class Documents:
             OSError: when the file cannot be written.
         """
         ids = tuple(record.snapshot for record in others)
-        key = (live.file.location, current, ids, planned, only_referenced)
+        as_of_ms = _as_of_ms(live, current)
+        key = (live.file.location, as_of_ms, current, ids, planned, only_referenced)
         with self._lock:
             known = self._cached.get(key)
         if known is not None and self._is_there(known):
@@ -108,15 +110,16 @@ class Documents:
         planned: bool,
         only_referenced: bool,
     ) -> Document:
-        if current is None and not others:
+        if current is None and not others and _as_of_ms(live, current) is None:
             text = live.file.text
             location, lease_id = live.file.location, None
             body = live.file.body
         else:
             body = _composed(live, current, others, planned=planned)
+            body["location"] = folder  # some readers want a table's metadata under its location
             text = _text(body)
             lease_id = hashlib.sha256(text).hexdigest()[:32]
-            location = f"{folder}/metadata/{lease_id}.metadata.json"
+            location = f"{folder}/metadata/00000-{uuid.UUID(lease_id)}.metadata.json"
             self._write(io, location, text, lease_id)
         if only_referenced:
             text = _text(virtual.only_referenced(body))
@@ -134,12 +137,19 @@ class Documents:
             raise
 
 
+def _as_of_ms(live: LiveTable, current: Record | None) -> int | None:
+    return virtual.as_of_ms(live.base, current.snapshot if current else None, live.moment_ms)
+
+
 def _composed(
     live: LiveTable, current: Record | None, others: Sequence[Record], *, planned: bool
 ) -> Json:
-    snapshots = [record.snapshot for record in reversed(others)]
     body = virtual.with_snapshots(
-        live.base, live.file.location, current.snapshot if current else None, snapshots
+        live.base,
+        live.file.location,
+        _as_of_ms(live, current),
+        current.snapshot if current else None,
+        [record.snapshot for record in reversed(others)],
     )
     used = {spec_id for r in (current, *others) if r is not None for spec_id in r.spec_ids}
     if planned:  # a planned scan's tail is never partitioned

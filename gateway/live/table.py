@@ -50,6 +50,7 @@ class LiveTable:
         file: Its own metadata.
         base: The same, in a version that virtual snapshots can be put on.
         tail: Its tail, None when there is none and its own head is all.
+        moment_ms: A moment that every reader's clock is past; None for a plain table.
     """
 
     name: TableName
@@ -57,6 +58,7 @@ class LiveTable:
     file: MetadataFile
     base: Json = dataclasses.field(compare=False)
     tail: LiveTail | None
+    moment_ms: int | None = None
 
     @property
     def uuid(self) -> str:

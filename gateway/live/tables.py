@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -31,7 +32,7 @@ from seamline.gateway.live.documents import Document, Documents
 from seamline.gateway.live.plan_files import PlanFiles
 from seamline.gateway.live.snapshots import SnapshotRecords
 from seamline.gateway.live.storage import LiveStorage
-from seamline.gateway.live.table import LiveTable, live_tail
+from seamline.gateway.live.table import LiveTable, is_unified, live_tail
 from seamline.gateway.live.writer import SnapshotWriter
 from seamline.gateway.names import TableName
 from seamline.gateway.pinning import Pinner
@@ -54,11 +55,18 @@ class LiveTables:
         connections: Catalogs.
         pinner: Places seams.
         tails: Gives the rows of tails.
+        clock: Seconds since the epoch.
     """
 
     def __init__(
-        self, config: Config, connections: Connections, pinner: Pinner, tails: TailRows
+        self,
+        config: Config,
+        connections: Connections,
+        pinner: Pinner,
+        tails: TailRows,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self._clock = clock
         self._pinner = pinner
         self._tails = tails
         self._connections = connections
@@ -136,9 +144,11 @@ class LiveTables:
     ) -> LiveTable:
         with storage_errors(f"table {name.display}"):
             file = self._files.read(table.iceberg.io, table.state.metadata_location)
+        if not is_unified(table):
+            return LiveTable(name, table, file, file.body, None)
         tail = live_tail(table, seam, decoder)
-        base = virtual.readable_base(file.body) if tail is not None else file.body
-        return LiveTable(name, table, file, base, tail)
+        moment_ms = int(self._clock() * 1000) - virtual.SKEW_MS
+        return LiveTable(name, table, file, virtual.readable_base(file.body), tail, moment_ms)
 
     # --- Giving out ----------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import threading
-import time
 import uuid
 from collections.abc import Callable, Sequence
 
@@ -182,11 +181,12 @@ class SnapshotWriter:
     ) -> VirtualSnapshot:
         """The snapshot, its list of manifests under a name."""
         has_row_ids = live.version >= 3
+        assert live.moment_ms is not None
         return VirtualSnapshot(
             cut=tail.cut,
             snapshot_id=tail.snapshot_id,
             sequence_number=live.base["last-sequence-number"] + 1,
-            timestamp_ms=virtual.timestamp_ms(live.base, int(time.time() * 1000)),
+            timestamp_ms=live.moment_ms,
             manifest_list=f"{self._storage.folder_of(live)}/metadata/{name}-{tail.snapshot_id}.avro",
             summary=summary,
             first_row_id=(first_row_id or 0) if has_row_ids else None,

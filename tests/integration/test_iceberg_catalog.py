@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import pathlib
 import threading
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from support.stack import Stack
 from support.waiting import wait_until
 
 from seamline.connectors.iceberg.virtual import END_KEY
+from seamline.gateway.http.iceberg import SESSIONS_HEADER
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 COLUMNS = "id bigint, text varchar"
@@ -152,7 +154,7 @@ def test_a_statement_that_asks_again_gets_the_same_cut(
     path = f"/iceberg/v1/lake/namespaces/default/tables/{name}"
 
     def get(query: str = "", token: str | None = None) -> Any:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = {SESSIONS_HEADER: "1"} | ({"Authorization": f"Bearer {token}"} if token else {})
         answer = client.get(path + query, base_url="http://127.0.0.1", headers=headers)
         assert answer.status_code == 200
         return answer.json
@@ -245,6 +247,21 @@ def test_a_write_through_pyiceberg_is_refused(
     with pytest.raises(NotImplementedError, match="does not support endpoint"):
         update.commit()
     assert stack.load(name).state == before
+
+
+def test_fault_29_metadata_is_where_readers_look_for_it(
+    stack: Stack, readers: LiveReaders, name: str
+) -> None:
+    """Under the location the table has there, and named as a version, though not in the table."""
+    unified(stack, name, cold=5, hot=5)
+    table = readers.load(name)
+    location = table.location()
+    assert not location.startswith(stack.load(name).state.location)
+    folder, _, file = table.metadata_location.rpartition("/")
+    assert folder == f"{location}/metadata"
+    version, _, rest = file.partition("-")
+    assert version.isdigit()
+    assert uuid.UUID(rest.removesuffix(".metadata.json")).hex in rest.replace("-", "")
 
 
 # --- For as long as the lease ------------------------------------------------------------------

@@ -6,7 +6,8 @@ import dataclasses
 import functools
 import pathlib
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from werkzeug.serving import make_server
@@ -26,8 +27,8 @@ from support.waiting import wait_until
 class Gateway:
     """A service, and an HTTP server over it that starts when first asked for."""
 
-    def __init__(self, config: Config) -> None:
-        self.service = Service(config)
+    def __init__(self, config: Config, clock: Callable[[], float] = time.time) -> None:
+        self.service = Service(config, clock)
         self.app = create_app(self.service)
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ import datetime
 import decimal
 import functools
 import pathlib
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from seamline.connectors.spark.sessions import connect
 from seamline.gateway.http import iceberg
 from seamline.spark import configuration
 from support.gateway import Gateway
+from support.iceberg_java import iceberg_java
 from support.rest_answers import Watch
 from support.stack import Stack
 
@@ -32,17 +34,24 @@ class LiveReaders:
     Args:
         stack: The stack.
         directory: Where the gateway keeps its state.
+        clock: What the gateway takes for the time.
         settings: Settings of the Iceberg catalog that differ from the defaults.
     """
 
-    def __init__(self, stack: Stack, directory: pathlib.Path, **settings: Any) -> None:
+    def __init__(
+        self,
+        stack: Stack,
+        directory: pathlib.Path,
+        clock: Callable[[], float] = time.time,
+        **settings: Any,
+    ) -> None:
         self.stack = stack
         config = dataclasses.replace(
             stack.config,
             state_directory=str(directory),
             iceberg=dataclasses.replace(stack.config.iceberg, **settings),
         )
-        self.gateway = Gateway(config)
+        self.gateway = Gateway(config, clock)
         self.watch = Watch(self.gateway.app)
 
     def close(self) -> None:
@@ -124,10 +133,16 @@ class LiveReaders:
 
 @contextlib.contextmanager
 def watched(readers: LiveReaders) -> Iterator[LiveReaders]:
-    """The readers until the block ends; every answer of their gateway must have been valid."""
+    """The readers until the block ends; every answer of their gateway must have been valid.
+
+    All table metadata must have been what engines on Java load, too.
+    """
     with contextlib.closing(readers):
         yield readers
         assert not readers.watch.wrong, readers.watch.wrong[:3]
+        with iceberg_java() as java:
+            problems = filter(None, map(java.problem, readers.watch.metadata))
+            assert not (found := list(problems)), found[:3]
 
 
 def _scanned(table: Table, snapshot_id: int, columns: Sequence[str]) -> list[tuple[Any, ...]]:

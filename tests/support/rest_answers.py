@@ -8,6 +8,7 @@ gives on those routes.
 # ruff: noqa: D101 - each model is named after the schema it is
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -336,11 +337,13 @@ class Watch:
     Attributes:
         seen: How often each (method, route, status) was answered.
         wrong: What was not as the specification says.
+        metadata: All table metadata that was given out.
     """
 
     def __init__(self, app: flask.Flask) -> None:
         self.seen: dict[tuple[str, str, int], int] = {}
         self.wrong: list[str] = []
+        self.metadata: set[str] = set()
         app.after_request(self._check)
 
     def _check(self, answer: flask.Response) -> flask.Response:
@@ -369,3 +372,5 @@ class Watch:
             assert not answer.get_data()
         else:
             TypeAdapter(model).validate_json(answer.get_data(), strict=True)
+            if model is LoadTable:
+                self.metadata.add(json.dumps(json.loads(answer.get_data())["metadata"]))

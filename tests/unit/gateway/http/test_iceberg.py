@@ -26,6 +26,7 @@ from support.rest_answers import Watch
 from werkzeug.test import TestResponse
 
 from seamline.gateway.config import AccessToken, AuthConfig
+from seamline.gateway.http.iceberg import SESSIONS_HEADER
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "text": [f"t{i % 3}" for i in range(10)]})
 TABLE = "/iceberg/v1/lake/namespaces/sales/tables/orders"
@@ -151,6 +152,15 @@ def test_a_table_that_is_there_and_one_that_is_not(catalog: Catalog) -> None:
         assert catalog.request("HEAD", full).status_code == 404
         # a client looks for metadata tables this way, and must hear that there is no such table
         assert catalog.error("GET", full) == (404, "NoSuchTableException")
+
+
+def test_fault_29_a_client_is_told_no_more_than_it_has_asked_for(catalog: Catalog) -> None:
+    """DuckDB takes whatever it is told for credentials, and then wants a region with them."""
+    assert catalog.get(TABLE)["config"] == {}
+    planned = catalog.get(TABLE.replace("/iceberg/", "/iceberg-plan/"))["config"]
+    assert planned == {"scan-planning-mode": "server"}
+    session = catalog.get(TABLE, headers={SESSIONS_HEADER: "1"})["config"]
+    assert list(session) == ["token"]
 
 
 def test_a_tag_spares_the_metadata(catalog: Catalog) -> None:
@@ -317,8 +327,8 @@ def test_a_plan_can_be_asked_for_and_let_go(catalog: Catalog) -> None:
 # --- Who asks ----------------------------------------------------------------------------------
 
 
-def bearer(token: str) -> dict[str, Any]:
-    return {"headers": {"Authorization": f"Bearer {token}"}}
+def bearer(token: str, **headers: str) -> dict[str, Any]:
+    return {"headers": {"Authorization": f"Bearer {token}", **headers}}
 
 
 def test_callers_are_known(closed: Catalog) -> None:
@@ -332,7 +342,7 @@ def test_callers_are_known(closed: Catalog) -> None:
 
 
 def test_a_tables_session_is_good_for_that_table_only(closed: Catalog) -> None:
-    session = closed.get(TABLE, **bearer("ada"))["config"]["token"]
+    session = closed.get(TABLE, **bearer("ada", **{SESSIONS_HEADER: "1"}))["config"]["token"]
     assert closed.get(TABLE, **bearer(session))["metadata"]
     others = TABLE.replace("/sales/", "/sales%1Fnorth/")
     for path in (others, "/iceberg/v1/config", "/iceberg/v1/lake/namespaces"):
