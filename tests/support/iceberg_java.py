@@ -53,3 +53,5 @@ def iceberg_java() -> Iterator[IcebergJava]:
         yield IcebergJava(gateway.jvm)
     finally:
         gateway.shutdown()
+        gateway.java_process.stdin.close()  # which is what it lives by
+        gateway.java_process.wait(30)

@@ -85,13 +85,23 @@ class Stack:
         self._local.down(lambda _: None)
 
     @contextlib.contextmanager
-    def over(self, catalog: CatalogConfig, directory: pathlib.Path) -> Iterator[Stack]:
-        """The same cluster with another catalog, and a Spark of its own that knows it."""
+    def over(
+        self, catalog: CatalogConfig, directory: pathlib.Path, *jars: pathlib.Path
+    ) -> Iterator[Stack]:
+        """The same cluster with another catalog, and a Spark of its own that knows it.
+
+        Args:
+            catalog: The catalog.
+            directory: Where state is kept.
+            jars: What Spark needs to reach it, beside what it always needs.
+        """
         other = copy.copy(self)
         other.__dict__.pop("spark", None)
         own = {"state_directory": str(directory / "gateway"), "spark.master": "local[2]"}
         alone = dataclasses.replace(self.configured(own), catalogs={catalog.name: catalog})
-        with contextlib.closing(ConnectServer(settings(alone))) as server:
+        started = settings(alone)
+        started = dataclasses.replace(started, jars=(*started.jars, *jars))
+        with contextlib.closing(ConnectServer(started)) as server:
             other.spark_url = server.url()
             spark = dataclasses.replace(alone.spark, remote=other.spark_url)
             other.config = dataclasses.replace(alone, spark=spark)
@@ -168,6 +178,7 @@ class Stack:
         *,
         partition: int | None = None,
         keys: Sequence[str] | None = None,
+        headers: Sequence[list[tuple[str, bytes | None]] | None] | None = None,
     ) -> None:
         """Produces values (bytes, None, or anything as JSON) and waits for all acks."""
         producer = self.producer(**{"linger.ms": 5})
@@ -177,6 +188,8 @@ class Stack:
             options: dict[str, Any] = {} if partition is None else {"partition": partition}
             if keys is not None:
                 options["key"] = keys[number]
+            if headers is not None and headers[number] is not None:
+                options["headers"] = headers[number]
             while True:
                 try:
                     producer.produce(

@@ -1,0 +1,1 @@
+"""One program a reader, run in an environment of its own; see `protocol`."""

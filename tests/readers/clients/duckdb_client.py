@@ -1,0 +1,51 @@
+"""DuckDB's own Iceberg extension, attached with nothing but the address."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+
+import duckdb
+import pyarrow as pa
+
+from readers.clients.protocol import Settings, serve
+
+
+class DuckDBTables:
+    """DuckDB with the catalog attached."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._connection = duckdb.connect()
+        for name in ("avro", "httpfs", "iceberg"):
+            self._connection.execute(f"LOAD '{_extension(name)}'")
+        if settings.storage:
+            endpoint = settings.storage["s3.endpoint"].removeprefix("http://")
+            self._connection.execute(
+                f"CREATE SECRET (TYPE s3, KEY_ID '{settings.storage['s3.access-key-id']}', "
+                f"SECRET '{settings.storage['s3.secret-access-key']}', ENDPOINT '{endpoint}', "
+                f"REGION '{settings.storage['s3.region']}', URL_STYLE 'path', USE_SSL false)"
+            )
+        self._connection.execute(
+            "ATTACH 'lake' AS live "
+            f"(TYPE iceberg, ENDPOINT '{settings.url}/iceberg', AUTHORIZATION_TYPE 'none')"
+        )
+
+    def count(self, catalog: str, table: str) -> int:
+        found = self._connection.execute(f'SELECT count(*) FROM {catalog}.default."{table}"')
+        return int(found.fetchall()[0][0])
+
+    def rows(self, catalog: str, table: str) -> pa.Table:
+        found = self._connection.execute(f'SELECT * FROM {catalog}.default."{table}"')
+        return found.to_arrow_table()
+
+
+def _extension(name: str) -> pathlib.Path:
+    """The extension as its wheel carries it."""
+    spec = importlib.util.find_spec(f"duckdb_extension_{name}")
+    assert spec is not None
+    assert spec.origin is not None
+    return next(pathlib.Path(spec.origin).parent.rglob("*.duckdb_extension"))
+
+
+if __name__ == "__main__":
+    serve(DuckDBTables)
