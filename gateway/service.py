@@ -324,7 +324,7 @@ class Service:
         if token is not None:
             seams = self._signer.read(token, statement.principal)
         return QueryRequest(
-            tree=parameters.bind(query.tree, request.parameters),
+            tree=parameters.bind(query, request.parameters),
             session=session,
             engine=request.engine,
             token=seams,

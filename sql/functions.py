@@ -121,7 +121,7 @@ def resolve(name: str, arguments: Sequence[Type]) -> Resolved:
     """
     overloads = FUNCTIONS.get(name.lower())
     if overloads is None:
-        raise _refused(name)
+        raise unknown(name)
     found = [r for o in overloads if (r := _match(o, arguments)) is not None]
     if not found:
         given = ", ".join(str(type_) for type_ in arguments)
@@ -227,7 +227,8 @@ _REASONS = {
 }
 
 
-def _refused(name: str) -> SeamlineError:
+def unknown(name: str) -> SeamlineError:
+    """The error for a name that is not in the table, with the reason if there is one."""
     folded = name.lower()
     if folded in _REASONS:
         return SeamlineError(NOT_SUPPORTED, f"{folded} is not offered", hint=_REASONS[folded] + ".")

@@ -1,7 +1,7 @@
 """Parameters of a statement: Python values as literal nodes in place of placeholders.
 
-Values never become text that is parsed again. `?` takes values in order, `:name` by name; a
-statement uses one of the two.
+Values never become text that is parsed again. `?` takes values in the order of the text, `:name` by
+name; a statement uses one of the two.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from typing import Any
 
 from sqlglot import exp
 
+from seamline.sql.dialects import mixed_placeholders
 from seamline.sql.errors import INVALID_PARAMETERS, SeamlineError
-from seamline.sql.parse import check_text
+from seamline.sql.parse import Query, check_text
 
 
-def bind(tree: exp.Expr, values: Sequence[Any] | Mapping[str, Any]) -> exp.Expr:
-    """The tree with each placeholder replaced by a literal.
+def bind(query: Query, values: Sequence[Any] | Mapping[str, Any]) -> exp.Expr:
+    """The tree of a query with each placeholder replaced by a literal.
 
     Raises:
         SeamlineError: INVALID_PARAMETERS when values and placeholders do not match one to one.
     """
-    tree = tree.copy()
-    placeholders = list(tree.find_all(exp.Placeholder, bfs=False))
-    named = [node for node in placeholders if node.this]
-    if named and len(named) < len(placeholders):
-        raise SeamlineError(INVALID_PARAMETERS, "the statement mixes ? and :name placeholders")
+    tree = query.tree.copy()
+    placeholders = list(tree.find_all(exp.Placeholder))
+    names = {node.name for node in placeholders if node.this}
+    if names and query.placeholders:
+        raise mixed_placeholders()
+    chosen: Mapping[Any, Any] = values if isinstance(values, Mapping) else dict(enumerate(values))
     if isinstance(values, Mapping):
-        _check_names({str(node.this) for node in named}, values, bool(placeholders))
-        chosen = [values[str(node.this)] for node in placeholders]
-    else:
-        if named:
-            raise SeamlineError(
-                INVALID_PARAMETERS, "the statement has :name placeholders but values have no names"
-            )
-        if len(values) != len(placeholders):
-            raise SeamlineError(
-                INVALID_PARAMETERS,
-                f"the statement has {len(placeholders)} placeholders, {len(values)} values came",
-            )
-        chosen = list(values)
-    for node, value in zip(placeholders, chosen, strict=True):
-        node.replace(literal(value))
+        _check_names(names, values, any_placeholder=bool(query.placeholders))
+    elif names:
+        raise SeamlineError(
+            INVALID_PARAMETERS, "the statement has :name placeholders but values have no names"
+        )
+    elif len(values) != query.placeholders:
+        raise SeamlineError(
+            INVALID_PARAMETERS,
+            f"the statement has {query.placeholders} placeholders, {len(values)} values came",
+        )
+    for node in placeholders:
+        key = node.name if node.this else node.meta["number"]
+        node.replace(literal(chosen[key]))
     return tree
 
 
-def _check_names(wanted: set[str], values: Mapping[str, Any], any_placeholder: bool) -> None:
-    if any_placeholder and not wanted:
+def _check_names(wanted: set[str], values: Mapping[str, Any], *, any_placeholder: bool) -> None:
+    if any_placeholder:
         raise SeamlineError(
             INVALID_PARAMETERS, "the statement has ? placeholders but values have names"
         )

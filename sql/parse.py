@@ -13,12 +13,18 @@ import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.trino import Trino
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from seamline.sql.dialects import (
+    SeamlineDialect,
+    first_line,
+    number_placeholders,
+    numbered_by_name,
+    syntax_error,
+    translate,
+)
 from seamline.sql.errors import (
     INVALID_ARGUMENT,
     MULTIPLE_STATEMENTS,
@@ -35,31 +41,6 @@ LENGTH_MAX = 200_000
 TOKENS_MAX = 50_000
 DEPTH_MAX = 60
 
-_SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
-
-
-class SeamlineDialect(Trino):
-    """Trino's grammar, with every function call kept as it was written."""
-
-    INDEX_OFFSET = 0
-    PREFER_COLUMNS_TO_ALIASES_IN_HAVING_AND_QUALIFY = True
-
-    class Tokenizer(Trino.Tokenizer):
-        """Trino's tokenizer, without statements that swallow their text unread."""
-
-        COMMANDS = set()  # noqa: RUF012 - sqlglot's way of configuring a tokenizer
-
-    class Parser(Trino.Parser):  # type: ignore[valid-type, misc]
-        """Trino's parser without its table of functions."""
-
-        FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012 - sqlglot's way of configuring a parser
-        FUNCTION_PARSERS = {  # noqa: RUF012
-            name: parser
-            for name, parser in Trino.Parser.FUNCTION_PARSERS.items()
-            if name in _SPECIAL_SYNTAX
-        }
-
-
 # --- Kinds of statement ------------------------------------------------------------------------
 
 
@@ -68,12 +49,15 @@ class Query:
     """SELECT, VALUES, TABLE and their combinations.
 
     Attributes:
-        tree: The syntax tree; never changed in place.
+        tree: The syntax tree; never changed in place. The `meta["number"]` of a `Placeholder`
+            without a name is its place among those of the text, from 0.
         token: The token of `… AT TOKEN '…'`, if there is one.
+        placeholders: How many `?` the text has.
     """
 
     tree: exp.Query
     token: str | None = None
+    placeholders: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,11 +127,10 @@ def parse(sql: str, *, dialect: str | None = None) -> Statement:
             STATEMENT_TOO_LARGE, f"the statement has {len(sql)} characters, at most {LENGTH_MAX}"
         )
     check_text(sql, SYNTAX_ERROR)
-    if dialect is not None and dialect.lower() not in {"trino", "seamline"}:
-        sql = _translate(sql, dialect)
-    tokens = _one_statement(_tokenize(sql))
     try:
-        return _statement(sql, tokens)
+        if dialect is not None and dialect.lower() not in {"trino", "seamline"}:
+            return _translated(sql, dialect)
+        return _statement(sql, _one_statement(_tokenize(sql)))
     except RecursionError as error:
         raise SeamlineError(STATEMENT_TOO_LARGE, "the statement is nested too deeply") from error
 
@@ -217,6 +200,28 @@ def _location(token: Token) -> Location:
     return Location(token.line, max(1, token.col - (token.end - token.start)))
 
 
+# --- Other dialects ----------------------------------------------------------------------------
+
+
+def _translated(sql: str, dialect: str) -> Query:
+    """A query of another dialect in ours.
+
+    Nodes know no place: the text they were read from is not the one that was sent.
+    """
+    text, count = translate(sql, dialect)
+    try:
+        query = _query(text, _one_statement(_tokenize(text)))
+    except SeamlineError as error:
+        error.location = None
+        raise
+    for node in query.tree.walk():
+        for key in ("line", "col"):
+            node.meta.pop(key, None)
+    if count:
+        numbered_by_name(query.tree)
+    return dataclasses.replace(query, placeholders=count)
+
+
 # --- Statements --------------------------------------------------------------------------------
 
 
@@ -262,7 +267,7 @@ def _query(sql: str, tokens: list[Token]) -> Query:
         )
     if isinstance(tree, exp.Values):
         tree = exp.select("*").from_(_aliased(tree))
-    return Query(tree, token)
+    return Query(tree, token, number_placeholders(tree))
 
 
 _WRITES = (exp.DDL, exp.DML, exp.Command, exp.Drop, exp.Into)
@@ -279,32 +284,13 @@ def _parse_tree(sql: str, tokens: Sequence[Token]) -> exp.Expr:
     try:
         trees = SeamlineDialect().parser().parse(list(tokens), sql)
     except ParseError as error:
-        raise _syntax_error(error) from error
+        raise syntax_error(error) from error
     except SqlglotError as error:
-        raise SeamlineError(SYNTAX_ERROR, _first_line(str(error))) from error
+        raise SeamlineError(SYNTAX_ERROR, first_line(str(error))) from error
     if len(trees) != 1 or trees[0] is None:
         raise SeamlineError(SYNTAX_ERROR, "the statement cannot be read")
     tree: exp.Expr = trees[0]
     return tree
-
-
-def _syntax_error(error: ParseError) -> SeamlineError:
-    details = error.errors[0] if error.errors else {}
-    line, column = details.get("line"), details.get("col")
-    near = (details.get("highlight") or "").strip()
-    message = str(details.get("description") or _first_line(str(error))).rstrip(".")
-    message = re.sub(r"<Token .*?text: (.*?), line.*", r"\1", message)
-    message = re.sub(r"Required keyword: '(\w+)' missing for .*", "an operand is missing", message)
-    if near:
-        message += f" near {near[:40]!r}"
-    location = None
-    if line and column:
-        location = Location(int(line), max(1, int(column) - len(near) + 1))
-    return SeamlineError(SYNTAX_ERROR, message, location=location)
-
-
-def _first_line(text: str) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", text).strip().split("\n", maxsplit=1)[0]
 
 
 def _explain(sql: str, tokens: list[Token]) -> Explain:
@@ -520,28 +506,3 @@ def _property_value(value: exp.Expr) -> Any:
         case exp.Identifier() | exp.Column() | exp.Var():
             return value.name
     raise SeamlineError(INVALID_ARGUMENT, f"{value.sql('trino')} is not the value of a property")
-
-
-# --- Other dialects ----------------------------------------------------------------------------
-
-
-def _translate(sql: str, dialect: str) -> str:
-    """A statement of another dialect in ours, as far as sqlglot can translate it."""
-    try:
-        trees = sqlglot.parse(sql, dialect=dialect.lower())
-    except ValueError as error:
-        if isinstance(error, ParseError):
-            raise _syntax_error(error) from error
-        raise SeamlineError(INVALID_ARGUMENT, f"the dialect {dialect!r} is not known") from error
-    except SqlglotError as error:
-        raise SeamlineError(SYNTAX_ERROR, _first_line(str(error))) from error
-    except RecursionError as error:
-        raise SeamlineError(STATEMENT_TOO_LARGE, "the statement is nested too deeply") from error
-    statements = [tree for tree in trees if tree is not None]
-    if len(statements) > 1:
-        raise SeamlineError(MULTIPLE_STATEMENTS, "there is more than one statement")
-    if not statements or not isinstance(statements[0], exp.Query):
-        raise SeamlineError(
-            STATEMENT_NOT_ALLOWED, f"only queries are translated from the dialect {dialect}"
-        )
-    return statements[0].sql("trino")

@@ -27,6 +27,7 @@ from seamline.sql.binder.scope import Scope, Typed, unsupported
 from seamline.sql.binder.shapes import is_text, unparenthesized
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call, CallSpec, call
+from seamline.sql.dialects import FROM_ZERO
 from seamline.sql.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql.types import Array, Field, Map, Row
 
@@ -121,11 +122,17 @@ def _bind_position(typer: Typer, node: exp.StrPosition, scope: Scope) -> Typed:
 def _bind_bracket(typer: Typer, node: exp.Bracket, scope: Scope) -> Typed:
     if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
         raise unsupported(node)
-    operands = [
-        typer.expression(node.this, scope),
-        typer.expression(node.expressions[0], scope),
-    ]
-    return _bind_call("$subscript", operands)
+    return _bind_call("$subscript", _bind_element(typer, node.this, node.expressions[0], scope))
+
+
+def _bind_element(typer: Typer, node: exp.Expr, index: exp.Expr, scope: Scope) -> list[Typed]:
+    """An array or map and the place in it, counted from 1."""
+    counts_from_zero = isinstance(index, exp.Anonymous) and index.name.lower() == FROM_ZERO
+    place = typer.expression(index.expressions[0] if counts_from_zero else index, scope)
+    container = typer.expression(node, scope)
+    if counts_from_zero and isinstance(container[1], Array):
+        place = _bind_call("$add", [place, (bigint_literal(1), types.BIGINT)])
+    return [container, place]
 
 
 def _bind_array(typer: Typer, node: exp.Array, scope: Scope) -> Typed:
@@ -150,6 +157,8 @@ def _bind_at_time_zone(typer: Typer, node: exp.AtTimeZone, scope: Scope) -> Type
 
 def _bind_function(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     name = node.name.lower()
+    if name.startswith("$"):
+        raise functions.unknown(name)
     if name in _MOMENTS and not node.expressions:
         return bind_now_literal(typer, _MOMENTS[name](), scope)
     if name in {"date_trunc", "date_add", "date_diff"}:
@@ -179,7 +188,10 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
             raise SeamlineError(
                 NOT_SUPPORTED, f"{argument.key.upper()} inside {name}() is not supported"
             )
-    arguments = [typer.expression(argument, scope) for argument in expressions]
+    if name == "element_at" and len(expressions) == 2:
+        arguments = _bind_element(typer, expressions[0], expressions[1], scope)
+    else:
+        arguments = [typer.expression(argument, scope) for argument in expressions]
     typed, type_ = _bind_call(name, arguments)
     assert isinstance(typed, Call)
     if typed.spec.overload.kind == "window" and not isinstance(node.parent, _OVER):

@@ -110,7 +110,7 @@ def interval_of(node: exp.Interval) -> tuple[int, str]:
     """
     unit = node.args.get("unit")
     unit_name = unit.name.lower().rstrip("s") if unit is not None else ""
-    value = node.this
+    value = unparenthesized(node.this)
     text = value.name if isinstance(value, exp.Literal) else ""
     if isinstance(value, exp.Neg):
         text = "-" + value.this.name

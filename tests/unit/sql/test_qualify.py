@@ -35,7 +35,7 @@ PAIRS = "(VALUES (1, 2), (3, 1)) AS t(x, y)"
 def tree(sql: str, values: Any = ()) -> Any:
     parsed = parse.parse(sql)
     assert isinstance(parsed, parse.Query)
-    return parameters.bind(parsed.tree, values)
+    return parameters.bind(parsed, values)
 
 
 def bound(sql: str, values: Any = ()) -> BoundQuery:

@@ -1,0 +1,198 @@
+"""The grammars statements are read by: ours, and those of others, which are translated into it.
+
+Every one of them keeps the place of a `?` in the text, because a tree has an order of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.trino import Trino
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from seamline.sql.errors import (
+    INVALID_ARGUMENT,
+    INVALID_PARAMETERS,
+    MULTIPLE_STATEMENTS,
+    STATEMENT_NOT_ALLOWED,
+    SYNTAX_ERROR,
+    Location,
+    SeamlineError,
+)
+
+_SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
+
+FROM_ZERO = "$from_zero"
+"""What stands around a subscript that a translated statement counts from 0."""
+
+
+class _PlacedPlaceholders:
+    """A parser of sqlglot's whose `?` know where they stand; a tree keeps an order of its own."""
+
+    def _parse_placeholder(self) -> exp.Expr | None:
+        first: Token | None = self._curr  # type: ignore[attr-defined]
+        found: exp.Expr | None = super()._parse_placeholder()  # type: ignore[misc]
+        if isinstance(found, exp.Placeholder) and not found.this:
+            assert first is not None
+            found.meta["start"] = first.start
+        return found
+
+
+class SeamlineDialect(Trino):
+    """Trino's grammar, with every function call kept as it was written."""
+
+    INDEX_OFFSET = 0
+    PREFER_COLUMNS_TO_ALIASES_IN_HAVING_AND_QUALIFY = True
+
+    class Tokenizer(Trino.Tokenizer):
+        """Trino's tokenizer, without statements that swallow their text unread."""
+
+        COMMANDS = set()  # noqa: RUF012 - sqlglot's way of configuring a tokenizer
+
+    class Parser(_PlacedPlaceholders, Trino.Parser):  # type: ignore[valid-type, misc]
+        """Trino's parser without its table of functions."""
+
+        FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012 - sqlglot's way of configuring a parser
+        FUNCTION_PARSERS = {  # noqa: RUF012
+            name: parser
+            for name, parser in Trino.Parser.FUNCTION_PARSERS.items()
+            if name in _SPECIAL_SYNTAX
+        }
+        COLUMN_OPERATORS = {  # noqa: RUF012 - a `?` is a placeholder, never PostgreSQL's operator
+            token: parser
+            for token, parser in Trino.Parser.COLUMN_OPERATORS.items()
+            if token != TokenType.PLACEHOLDER
+        }
+
+
+# --- Other dialects ----------------------------------------------------------------------------
+
+
+def translate(sql: str, dialect: str) -> tuple[str, int]:
+    """A query of another dialect in ours, as far as sqlglot can translate it.
+
+    Each `?` has become a name that `numbered_by_name` reads.
+
+    Returns:
+        The text, and how many `?` there were.
+
+    Raises:
+        SeamlineError: SYNTAX_ERROR, MULTIPLE_STATEMENTS, STATEMENT_NOT_ALLOWED, INVALID_ARGUMENT,
+            INVALID_PARAMETERS.
+    """
+    reader = _reader(dialect)
+    tree = _parse_foreign(sql, reader)
+    count = number_placeholders(tree)
+    if count:
+        _named_by_number(tree)
+    _mark_subscripts(tree, reader.INDEX_OFFSET)
+    return tree.sql("trino"), count
+
+
+def _reader(dialect: str) -> sqlglot.Dialect:
+    try:
+        # sqlglot's Athena only chooses between Hive, for definitions, and Trino, for queries
+        return sqlglot.Dialect.get_or_raise(
+            {"athena": "trino"}.get(dialect.lower(), dialect.lower())
+        )
+    except ValueError as error:
+        raise SeamlineError(INVALID_ARGUMENT, f"the dialect {dialect!r} is not known") from error
+
+
+def _parse_foreign(sql: str, reader: sqlglot.Dialect) -> exp.Query:
+    try:
+        trees = _placing(reader.parser_class)(dialect=reader).parse(reader.tokenize(sql), sql)
+    except ParseError as error:
+        raise syntax_error(error) from error
+    except SqlglotError as error:
+        raise SeamlineError(SYNTAX_ERROR, first_line(str(error))) from error
+    statements = [tree for tree in trees if tree is not None]
+    if len(statements) > 1:
+        raise SeamlineError(MULTIPLE_STATEMENTS, "there is more than one statement")
+    if not statements or not isinstance(statements[0], exp.Query):
+        name = type(reader).__name__
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED, f"only queries are translated from the dialect {name}"
+        )
+    return statements[0]
+
+
+def _mark_subscripts(tree: exp.Expr, offset: int) -> None:
+    """Marks what counts from 0: sqlglot moves literals alone, and the keys of maps with them."""
+    for bracket in tree.find_all(exp.Bracket):
+        counts_from = bracket.args.get("offset", offset)
+        is_element = not bracket.args.get("json_access") and bracket.find(exp.Slice) is None
+        if counts_from == 0 and is_element:
+            marked = [exp.Anonymous(this=FROM_ZERO, expressions=[i]) for i in bracket.expressions]
+            bracket.set("expressions", marked)
+
+
+@functools.cache
+def _placing(parser: type[Any]) -> type[Any]:
+    """The parser of a dialect, with `?` that know where they stand."""
+
+    class Placing(_PlacedPlaceholders, parser):  # type: ignore[misc]
+        pass
+
+    return Placing
+
+
+# --- Placeholders ------------------------------------------------------------------------------
+
+
+def number_placeholders(tree: exp.Expr) -> int:
+    """Gives each `?` its number in the text; how many there are."""
+    found = [node for node in tree.find_all(exp.Placeholder) if not node.this]
+    numbers = {start: i for i, start in enumerate(sorted({node.meta["start"] for node in found}))}
+    for node in found:
+        node.meta["number"] = numbers[node.meta["start"]]
+    return len(numbers)
+
+
+def _named_by_number(tree: exp.Expr) -> None:
+    """Gives each `?` a name, so that it keeps its number through a text of another order."""
+    for node in tree.find_all(exp.Placeholder):
+        if node.this:
+            raise mixed_placeholders()
+        node.set("this", f"p{node.meta['number']}")
+
+
+def numbered_by_name(tree: exp.Expr) -> None:
+    """The inverse of `_named_by_number`."""
+    for node in tree.find_all(exp.Placeholder):
+        node.meta["number"] = int(node.name[1:])
+        node.set("this", None)
+
+
+# --- Errors ------------------------------------------------------------------------------------
+
+
+def mixed_placeholders() -> SeamlineError:
+    """The error for placeholders with and without names in one statement."""
+    return SeamlineError(INVALID_PARAMETERS, "the statement mixes ? and :name placeholders")
+
+
+def syntax_error(error: ParseError) -> SeamlineError:
+    """What a parser of sqlglot's stumbled over, and where."""
+    details = error.errors[0] if error.errors else {}
+    line, column = details.get("line"), details.get("col")
+    near = (details.get("highlight") or "").strip()
+    message = str(details.get("description") or first_line(str(error))).rstrip(".")
+    message = re.sub(r"<Token .*?text: (.*?), line.*", r"\1", message)
+    message = re.sub(r"Required keyword: '(\w+)' missing for .*", "an operand is missing", message)
+    if near:
+        message += f" near {near[:40]!r}"
+    location = None
+    if line and column:
+        location = Location(int(line), max(1, int(column) - len(near) + 1))
+    return SeamlineError(SYNTAX_ERROR, message, location=location)
+
+
+def first_line(text: str) -> str:
+    """The first line of a message, without colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).strip().split("\n", maxsplit=1)[0]
