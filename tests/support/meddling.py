@@ -50,6 +50,10 @@ class MeddledLog:
         self._inner = inner
         self._event = event
 
+    def topics(self, deadline: Deadline) -> list[str]:
+        """See `HotLog.topics`."""
+        return self._inner.topics(deadline)
+
     def bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline
     ) -> dict[str, LogBounds]:

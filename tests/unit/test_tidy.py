@@ -49,17 +49,8 @@ REVIEWED = {
 """Long modules, and the one idea that each of them is."""
 
 FUNCTION_LINES_MAX = 50
-LONG_FUNCTIONS = {
-    "client/cursor.py:execute": 60,
-    "connectors/spark/maintenance.py:maintain": 60,
-    "connectors/tiering.py:next_batch": 60,
-    "gateway/http/app.py:create_app": 70,
-    "gateway/http/statements.py:blueprint": 60,
-    "gateway/service.py:__init__": 60,
-    "gateway/tables.py:create": 60,
-    "planners/seam.py:pin": 80,
-}
-"""The same for functions, docstrings counted, in steps of 10."""
+LONG_FUNCTIONS = {"gateway/http/app.py:create_app": 70, "gateway/service.py:__init__": 60}
+"""Functions that are longer, docstrings not counted, in steps of 10; the list only shrinks."""
 
 
 @functools.cache
@@ -194,7 +185,12 @@ def test_only_commands_write_to_the_terminal() -> None:
 
 
 def _length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    return (node.end_lineno or node.lineno) - node.lineno + 1
+    """Lines of a function but for its docstring."""
+    lines = (node.end_lineno or node.lineno) - node.lineno + 1
+    first = node.body[0]
+    if ast.get_docstring(node) is not None:
+        lines -= (first.end_lineno or first.lineno) - first.lineno + 1
+    return lines
 
 
 def check_debts(found: dict[str, int], debts: dict[str, int], limit: int, step: int) -> None:
