@@ -17,12 +17,12 @@ import pyarrow as pa
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import seamline
-from seamline.gateway.config import load
+from seamline.gateway.config.config import load
 from seamline.gateway.connections import Connections
-from seamline.gateway.demo import bids
-from seamline.gateway.demo.bids import BidProducer
-from seamline.gateway.local.ports import free_port
-from seamline.gateway.local.stack import LocalStack
+from seamline.gateway.dev.demo import bids
+from seamline.gateway.dev.demo.bids import BidProducer
+from seamline.gateway.dev.local.ports import free_port
+from seamline.gateway.dev.local.stack import LocalStack
 
 _WAIT_S = 120.0
 _ROWS_A_FILE = 250_000

@@ -31,21 +31,22 @@ from harness import REPEATS, Timing, compare, report, verdict_of, write
 from stand import Stand, say, stand
 
 import seamline
-from seamline.connectors.base import READ_COMMITTED, OffsetRange, Offsets
 from seamline.connectors.kafka.cluster import Cluster
-from seamline.connectors.kafka.decode import Decoder
-from seamline.connectors.kafka.follower import READERS
-from seamline.connectors.kafka.lineage import Lineage
-from seamline.connectors.kafka.segments import Segment, build, merge
+from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.subscription import MESSAGES_MAX
-from seamline.gateway import names
-from seamline.gateway.config import FILE_NAME, load
-from seamline.gateway.deadline import no_deadline
+from seamline.gateway.config.config import FILE_NAME, load
 from seamline.gateway.http.server import settle_memory
-from seamline.gateway.pinning import Pinned
-from seamline.gateway.service import Service
-from seamline.gateway.statements import StatementRequest
-from seamline.gateway.tail_requests import TailRequest
+from seamline.gateway.query import names
+from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.query.pinning import Pinned
+from seamline.gateway.query.service import Service
+from seamline.gateway.query.statements import StatementRequest
+from seamline.gateway.tail.follower import READERS
+from seamline.gateway.tail.lineage import Lineage
+from seamline.gateway.tail.requests import TailRequest
+from seamline.gateway.tail.segments import Segment, build, merge
+from seamline.seam.log import READ_COMMITTED
+from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.sql.qualify import TableReference
 
 SQL = "SELECT count(*), sum(price) FROM bids"

@@ -4,9 +4,9 @@ The client: `seamline.connect(url)` gives a DB-API 2.0 connection to a gateway. 
 light; the gateway, Spark and everything else are loaded only by the commands that need them.
 """
 
-from seamline.connection import Connection, connect
-from seamline.cursor import Cursor
-from seamline.errors import (
+from seamline.dbapi.connection import Connection, connect
+from seamline.dbapi.cursor import Cursor
+from seamline.dbapi.errors import (
     DatabaseError,
     DataError,
     Error,
@@ -18,7 +18,7 @@ from seamline.errors import (
     ProgrammingError,
     Warning,  # noqa: A004 - the DB-API's name
 )
-from seamline.tokens import write_token
+from seamline.dbapi.tokens import write_token
 from seamline.version import VERSION as __version__  # noqa: N811 - PEP 8's own name for it
 
 apilevel = "2.0"

@@ -13,17 +13,17 @@ from typing import Any, NoReturn
 
 import click
 
-from seamline.sql.errors import MISSING_EXTRA, SeamlineError
+from seamline.errors import MISSING_EXTRA, SeamlineError
 from seamline.version import VERSION
 
 _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "config": ("seamline.gateway.cli.config", "gateway", "Show the configuration."),
     "demo": ("seamline.gateway.cli.demo", "gateway,spark", "Run the main job end to end."),
     "local": ("seamline.gateway.cli.local", "gateway", "The embedded stack: Kafka and a catalog."),
-    "query": ("seamline.query_command", "", "Run a statement on a gateway."),
+    "query": ("seamline.commands.query", "", "Run a statement on a gateway."),
     "serve": ("seamline.gateway.cli.serve", "gateway", "Run the gateway."),
     "spark-conf": (
-        "seamline.spark_conf_command",
+        "seamline.commands.spark_conf",
         "",
         "Spark settings that make the live tables a catalog.",
     ),

@@ -1,99 +1,546 @@
-"""The DB-API's exceptions, each carrying the gateway's named error.
+"""The one table of errors.
 
-Which class a failure becomes is derived from its declaration in the one error table.
+Every failure that leaves Seamline is a `SeamlineError` whose code is declared here, once, with its
+kind, whether trying again may help, and a hint that says what to do. HTTP status, DB-API class and
+Trino error type are derived from the declaration, never chosen at the place that raises.
 """
 
 from __future__ import annotations
 
-from seamline.sql.errors import (
-    DIVISION_BY_ZERO,
-    EVALUATION_FAILED,
-    INVALID_CAST,
-    INVALID_LITERAL,
-    NOT_SUPPORTED,
-    NUMERIC_OVERFLOW,
-    SUBQUERY_MULTIPLE_ROWS,
-    ErrorKind,
-    SeamlineError,
-)
+import dataclasses
+import enum
+from collections.abc import Mapping
+from typing import Any
 
 
-class Warning(Exception):  # noqa: A001, N818 - the DB-API's name
-    """Required by the DB-API; never raised."""
+class ErrorKind(enum.Enum):
+    """Who can mend it. The values are the four error types of Trino's client protocol."""
+
+    USER = "USER_ERROR"
+    EXTERNAL = "EXTERNAL"
+    INSUFFICIENT_RESOURCES = "INSUFFICIENT_RESOURCES"
+    INTERNAL = "INTERNAL_ERROR"
 
 
-class Error(SeamlineError):
-    """The root of what this client raises; has `code`, `message`, `hint` and `query_id`."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class ErrorCode:
+    """One row of the table.
+
+    Attributes:
+        name: Upper-case name, stable across versions; what programs match on.
+        number: Stable number, unique; sent as Trino's `errorCode`.
+        kind: Who can mend it.
+        hint: What to do about it, for a person, when the place that raises knows nothing better.
+        retriable: Whether the same request may succeed later without anything being changed.
+        http_status: Status of an HTTP answer that carries this error.
+    """
+
+    name: str
+    number: int
+    kind: ErrorKind
+    hint: str
+    retriable: bool
+    http_status: int
 
 
-class InterfaceError(Error):
-    """The client was used wrongly."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Location:
+    """Where in the statement an error lies. Both numbers count from 1."""
+
+    line: int
+    column: int
 
 
-class DatabaseError(Error):
-    """The gateway said no."""
+class SeamlineError(Exception):
+    """A failure with a name.
+
+    Attributes:
+        code: The row of the error table.
+        message: The cause, specific to this failure.
+        hint: The remedy.
+        location: Where in the statement, if it lies there.
+        query_id: The statement it belongs to, once one is known.
+        details: Values a program may want (partition, offset, table); JSON-ready.
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        *,
+        hint: str | None = None,
+        location: Location | None = None,
+        query_id: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = code.hint if hint is None else hint
+        self.location = location
+        self.query_id = query_id
+        self.details: dict[str, Any] = dict(details or {})
+
+    def __str__(self) -> str:
+        """`NAME: message (line:column)`, then the hint on a line of its own."""
+        where = f" (line {self.location.line}:{self.location.column})" if self.location else ""
+        hint = f"\nhint: {self.hint}" if self.hint else ""
+        return f"{self.code.name}: {self.message}{where}{hint}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles whole, so that a failure in a Spark worker arrives with its name."""
+        return _rebuild, (self.to_json(),)
+
+    def to_json(self) -> dict[str, Any]:
+        """The form every wire format carries: code, kind, message, hint, location, query_id."""
+        body: dict[str, Any] = {
+            "code": self.code.name,
+            "kind": self.code.kind.value,
+            "message": self.message,
+            "hint": self.hint,
+            "retriable": self.code.retriable,
+        }
+        if self.location:
+            body["location"] = {"line": self.location.line, "column": self.location.column}
+        if self.query_id:
+            body["query_id"] = self.query_id
+        if self.details:
+            body["details"] = self.details
+        return body
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> SeamlineError:
+        """The inverse of `to_json`. A name this version does not know becomes INTERNAL_ERROR."""
+        location = body.get("location")
+        code = ERRORS.get(str(body.get("code")), INTERNAL_ERROR)
+        message = str(body.get("message", ""))
+        if code.name != body.get("code"):
+            message = f"{body.get('code')}: {message}"
+        return cls(
+            code,
+            message,
+            hint=body.get("hint"),
+            location=Location(location["line"], location["column"]) if location else None,
+            query_id=body.get("query_id"),
+            details=body.get("details"),
+        )
 
 
-class DataError(DatabaseError):
-    """A value could not be computed or converted."""
+def _rebuild(body: Mapping[str, Any]) -> SeamlineError:
+    return SeamlineError.from_json(body)
 
 
-class OperationalError(DatabaseError):
-    """Something outside the statement failed: Kafka, the catalog, storage, a limit, the network."""
-
-
-class IntegrityError(DatabaseError):
-    """Required by the DB-API; never raised."""
-
-
-class InternalError(DatabaseError):
-    """A fault of the gateway."""
-
-
-class ProgrammingError(DatabaseError):
-    """The statement, or the request, is wrong."""
-
-
-class NotSupportedError(DatabaseError):
-    """The statement asks for something that is not offered."""
-
-
-_DATA = frozenset(
-    {
-        DIVISION_BY_ZERO,
-        EVALUATION_FAILED,
-        INVALID_CAST,
-        INVALID_LITERAL,
-        NUMERIC_OVERFLOW,
-        SUBQUERY_MULTIPLE_ROWS,
-    }
-)
-_BY_KIND = {
-    ErrorKind.USER: ProgrammingError,
-    ErrorKind.EXTERNAL: OperationalError,
-    ErrorKind.INSUFFICIENT_RESOURCES: OperationalError,
-    ErrorKind.INTERNAL: InternalError,
+_STATUS = {
+    ErrorKind.USER: 400,
+    ErrorKind.EXTERNAL: 502,
+    ErrorKind.INSUFFICIENT_RESOURCES: 503,
+    ErrorKind.INTERNAL: 500,
+}
+_BASE = {
+    ErrorKind.USER: 10_000,
+    ErrorKind.EXTERNAL: 20_000,
+    ErrorKind.INSUFFICIENT_RESOURCES: 30_000,
+    ErrorKind.INTERNAL: 40_000,
 }
 
-
-def class_of(error: SeamlineError) -> type[Error]:
-    """The DB-API's class for a named error."""
-    if error.code in _DATA:
-        return DataError
-    if error.code == NOT_SUPPORTED:
-        return NotSupportedError
-    return _BY_KIND[error.code.kind]
+ERRORS: dict[str, ErrorCode] = {}
+"""Every error code by name."""
 
 
-def as_client_error(error: SeamlineError) -> Error:
-    """A named error as the DB-API's exception."""
-    if isinstance(error, Error):
-        return error
-    return class_of(error)(
-        error.code,
-        error.message,
-        hint=error.hint,
-        location=error.location,
-        query_id=error.query_id,
-        details=error.details,
-    )
+def _declare(
+    name: str,
+    number: int,
+    kind: ErrorKind,
+    hint: str,
+    *,
+    retriable: bool = False,
+    status: int | None = None,
+) -> ErrorCode:
+    code = ErrorCode(name, _BASE[kind] + number, kind, hint, retriable, status or _STATUS[kind])
+    ERRORS[name] = code
+    return code
+
+
+_USER = ErrorKind.USER
+_EXTERNAL = ErrorKind.EXTERNAL
+_RESOURCES = ErrorKind.INSUFFICIENT_RESOURCES
+
+# --- The statement is wrong ------------------------------------------------------------------
+
+SYNTAX_ERROR = _declare(
+    "SYNTAX_ERROR", 1, _USER, "Check the statement near the marked place; the dialect is Trino's."
+)
+MULTIPLE_STATEMENTS = _declare(
+    "MULTIPLE_STATEMENTS", 2, _USER, "Send one statement per request, without a second after ';'."
+)
+STATEMENT_NOT_ALLOWED = _declare(
+    "STATEMENT_NOT_ALLOWED",
+    3,
+    _USER,
+    "SELECT, EXPLAIN, SHOW, DESCRIBE, CREATE TABLE … WITH (topic = …) and DROP TABLE are accepted; "
+    "rows are written by producing to the topic.",
+)
+STATEMENT_TOO_LARGE = _declare(
+    "STATEMENT_TOO_LARGE",
+    4,
+    _USER,
+    "Shorten the statement; load long value lists into a table and join it.",
+)
+CATALOG_NOT_FOUND = _declare(
+    "CATALOG_NOT_FOUND", 5, _USER, "SHOW CATALOGS lists the catalogs.", status=404
+)
+SCHEMA_NOT_FOUND = _declare(
+    "SCHEMA_NOT_FOUND", 6, _USER, "SHOW SCHEMAS lists the schemas of a catalog.", status=404
+)
+TABLE_NOT_FOUND = _declare(
+    "TABLE_NOT_FOUND", 7, _USER, "SHOW TABLES lists the tables you may read.", status=404
+)
+COLUMN_NOT_FOUND = _declare(
+    "COLUMN_NOT_FOUND", 8, _USER, "DESCRIBE the table to see its columns, hidden ones included."
+)
+COLUMN_AMBIGUOUS = _declare(
+    "COLUMN_AMBIGUOUS", 9, _USER, "Write the table's name or alias in front of the column."
+)
+TYPE_MISMATCH = _declare(
+    "TYPE_MISMATCH", 10, _USER, "Convert one side with CAST(… AS type); nothing is guessed."
+)
+FUNCTION_NOT_FOUND = _declare(
+    "FUNCTION_NOT_FOUND", 11, _USER, "SHOW FUNCTIONS lists the verified functions."
+)
+NOT_SUPPORTED = _declare(
+    "NOT_SUPPORTED",
+    12,
+    _USER,
+    "Rewrite it with what is verified to mean the same on both engines (docs/sql.md).",
+)
+GROUPING_ERROR = _declare(
+    "GROUPING_ERROR", 13, _USER, "Add the column to GROUP BY or wrap it in an aggregate."
+)
+INVALID_PARAMETERS = _declare(
+    "INVALID_PARAMETERS", 14, _USER, "Give exactly one value for each placeholder."
+)
+INVALID_LITERAL = _declare("INVALID_LITERAL", 15, _USER, "Correct the literal.")
+DIVISION_BY_ZERO = _declare(
+    "DIVISION_BY_ZERO", 16, _USER, "Guard the divisor: a / NULLIF(b, 0) answers NULL instead."
+)
+INVALID_CAST = _declare(
+    "INVALID_CAST", 17, _USER, "TRY_CAST answers NULL where a value cannot be converted."
+)
+NUMERIC_OVERFLOW = _declare("NUMERIC_OVERFLOW", 18, _USER, "CAST to a wider type before computing.")
+SUBQUERY_MULTIPLE_ROWS = _declare(
+    "SUBQUERY_MULTIPLE_ROWS", 19, _USER, "A scalar subquery gives one row: aggregate or LIMIT 1."
+)
+INVALID_ARGUMENT = _declare("INVALID_ARGUMENT", 20, _USER, "Correct the argument and try again.")
+EVALUATION_FAILED = _declare(
+    "EVALUATION_FAILED", 21, _USER, "A row holds a value that the expression cannot take."
+)
+
+# --- Tables and their definition --------------------------------------------------------------
+
+TABLE_EXISTS = _declare(
+    "TABLE_EXISTS", 40, _USER, "Choose another name, or DROP TABLE first.", status=409
+)
+TOPIC_NOT_FOUND = _declare(
+    "TOPIC_NOT_FOUND", 41, _USER, "Create the topic first, or correct its name.", status=404
+)
+INVALID_TABLE_DEFINITION = _declare(
+    "INVALID_TABLE_DEFINITION", 42, _USER, "Correct the definition; docs/tables.md lists its parts."
+)
+INFERENCE_FAILED = _declare(
+    "INFERENCE_FAILED", 43, _USER, "Produce sample records, or state the columns with --schema."
+)
+NOT_A_UNIFIED_TABLE = _declare(
+    "NOT_A_UNIFIED_TABLE",
+    44,
+    _USER,
+    "Only tables with the property seamline.topic can be tiered; see `seamline table list`.",
+)
+
+# --- Requests ----------------------------------------------------------------------------------
+
+INVALID_REQUEST = _declare(
+    "INVALID_REQUEST", 60, _USER, "Correct the request body; docs/http.md lists its fields."
+)
+UNAUTHENTICATED = _declare(
+    "UNAUTHENTICATED",
+    61,
+    _USER,
+    "Send `Authorization: Bearer …` with a token this gateway knows.",
+    status=401,
+)
+PERMISSION_DENIED = _declare(
+    "PERMISSION_DENIED", 62, _USER, "Ask the gateway's owner for the right.", status=403
+)
+STATEMENT_NOT_FOUND = _declare(
+    "STATEMENT_NOT_FOUND",
+    63,
+    _USER,
+    "The statement is unknown here or its result has been released; submit it again.",
+    status=404,
+)
+CANCELED = _declare("CANCELED", 64, _USER, "The statement was canceled on request.", status=409)
+DEADLINE_EXCEEDED = _declare(
+    "DEADLINE_EXCEEDED",
+    65,
+    _USER,
+    "Give the statement more time (`timeout`), or let it read less.",
+    status=408,
+)
+NOT_FOUND = _declare("NOT_FOUND", 66, _USER, "The route does not exist.", status=404)
+METHOD_NOT_ALLOWED = _declare(
+    "METHOD_NOT_ALLOWED", 67, _USER, "The route does not take this method.", status=405
+)
+
+CATALOG_READ_ONLY = _declare(
+    "CATALOG_READ_ONLY",
+    68,
+    _USER,
+    "Produce to the table's topic, or write to the table through its own catalog.",
+    status=403,
+)
+VIEW_NOT_FOUND = _declare(
+    "VIEW_NOT_FOUND", 69, _USER, "List the namespace's views to see what there is.", status=404
+)
+PLAN_NOT_FOUND = _declare(
+    "PLAN_NOT_FOUND",
+    70,
+    _USER,
+    "The planned scan is unknown here or has been released; plan it again.",
+    status=404,
+)
+
+# --- Tokens -------------------------------------------------------------------------------------
+
+INVALID_TOKEN = _declare(
+    "INVALID_TOKEN", 80, _USER, "Pass a token exactly as a receipt of this gateway gave it."
+)
+TOKEN_EXPIRED = _declare(
+    "TOKEN_EXPIRED",
+    81,
+    _USER,
+    "The rows behind the token are no longer kept; ask again without it.",
+    status=410,
+)
+HISTORY_CHANGED = _declare(
+    "HISTORY_CHANGED",
+    82,
+    _USER,
+    "The table was rolled back or replaced since the token was given; start over without it.",
+    status=409,
+)
+WRITE_NOT_VISIBLE = _declare(
+    "WRITE_NOT_VISIBLE",
+    83,
+    _EXTERNAL,
+    "The write is acknowledged but not readable yet: wait for the open transaction, or raise the "
+    "deadline.",
+    retriable=True,
+    status=504,
+)
+
+# --- The seam -----------------------------------------------------------------------------------
+
+TOPIC_RECREATED = _declare(
+    "TOPIC_RECREATED",
+    1,
+    _EXTERNAL,
+    "The topic was deleted and created again, so the table's boundary belongs to another log. "
+    "Create a new table for the new topic.",
+)
+LOG_TRIMMED = _declare(
+    "LOG_TRIMMED",
+    2,
+    _EXTERNAL,
+    "Records that were never tiered have left the log. Keep retention longer than tiering needs; "
+    "`t$cold` still reads what was tiered.",
+)
+LOG_TRUNCATED = _declare(
+    "LOG_TRUNCATED",
+    3,
+    _EXTERNAL,
+    "The log ends before the table's boundary: it lost records that the table holds. Check for an "
+    "unclean leader election or a restored broker.",
+)
+SNAPSHOT_GONE = _declare(
+    "SNAPSHOT_GONE",
+    5,
+    _EXTERNAL,
+    "The snapshot has expired; read a newer one, or keep it with a tag.",
+    status=410,
+)
+TIERING_GAP = _declare(
+    "TIERING_GAP",
+    6,
+    _EXTERNAL,
+    "A batch would start above the boundary and leave a hole; nothing was written. Run the "
+    "tiering again from the table's boundary.",
+)
+BOUNDARY_MISSING = _declare(
+    "BOUNDARY_MISSING",
+    8,
+    _EXTERNAL,
+    "No snapshot that carries the boundary is left in the table's line. Expire snapshots with "
+    "`seamline table maintain`, which keeps it.",
+)
+BOUNDARY_INVALID = _declare(
+    "BOUNDARY_INVALID", 9, _EXTERNAL, "The snapshot's boundary cannot be read; see the message."
+)
+BAD_RECORD = _declare(
+    "BAD_RECORD",
+    10,
+    _EXTERNAL,
+    "Correct the producer. The table's policy decides: "
+    "`seamline table alter --on-error null|skip` lets reads and tiering pass such records.",
+)
+COMMIT_CONFLICT = _declare(
+    "COMMIT_CONFLICT",
+    11,
+    _EXTERNAL,
+    "Another commit won; the loser wrote nothing. Run it again.",
+    retriable=True,
+    status=409,
+)
+READ_CONFLICT = _declare(
+    "READ_CONFLICT",
+    12,
+    _EXTERNAL,
+    "The table changed faster than it could be read; try again.",
+    retriable=True,
+    status=503,
+)
+
+# --- The outside world ---------------------------------------------------------------------------
+
+KAFKA_UNAVAILABLE = _declare(
+    "KAFKA_UNAVAILABLE",
+    30,
+    _EXTERNAL,
+    "Check that the brokers run and that bootstrap_servers in the configuration is right.",
+    retriable=True,
+    status=503,
+)
+CATALOG_UNAVAILABLE = _declare(
+    "CATALOG_UNAVAILABLE",
+    31,
+    _EXTERNAL,
+    "Check that the Iceberg catalog runs and that its settings are right.",
+    retriable=True,
+    status=503,
+)
+CATALOG_ACCESS_DENIED = _declare(
+    "CATALOG_ACCESS_DENIED", 109, _EXTERNAL, "Check the catalog's credential.", status=502
+)
+STORAGE_UNAVAILABLE = _declare(
+    "STORAGE_UNAVAILABLE",
+    32,
+    _EXTERNAL,
+    "Check the warehouse's storage and the gateway's rights on it.",
+    retriable=True,
+    status=503,
+)
+COLD_FILE_MISSING = _declare(
+    "COLD_FILE_MISSING",
+    33,
+    _EXTERNAL,
+    "A file the snapshot names is not there: it was removed outside Iceberg. Restore it, or roll "
+    "the table back to a snapshot whose files are whole.",
+)
+COLD_FILE_INVALID = _declare(
+    "COLD_FILE_INVALID",
+    34,
+    _EXTERNAL,
+    "A file of the snapshot cannot be read as what it says it is; restore it from a copy.",
+)
+SPARK_UNAVAILABLE = _declare(
+    "SPARK_UNAVAILABLE",
+    35,
+    _EXTERNAL,
+    "Check spark.remote, or that Java 17 or 21 is installed for the local one.",
+    retriable=True,
+    status=503,
+)
+SPARK_FAILED = _declare(
+    "SPARK_FAILED", 36, _EXTERNAL, "Spark could not finish the statement; its log says more."
+)
+GATEWAY_UNAVAILABLE = _declare(
+    "GATEWAY_UNAVAILABLE",
+    37,
+    _EXTERNAL,
+    "Check the gateway's address and that `seamline serve` runs.",
+    retriable=True,
+    status=503,
+)
+
+# --- Set-up ---------------------------------------------------------------------------------------
+
+INVALID_CONFIG = _declare(
+    "INVALID_CONFIG", 100, _USER, "`seamline config show` prints each value and where it came from."
+)
+MISSING_EXTRA = _declare("MISSING_EXTRA", 101, _USER, "Install the named extra with pip.")
+JAVA_NOT_FOUND = _declare(
+    "JAVA_NOT_FOUND", 102, _USER, "Install Java 17 or 21, or set JAVA_HOME to one."
+)
+JAVA_UNSUPPORTED = _declare(
+    "JAVA_UNSUPPORTED", 103, _USER, "Install Java 17 or 21, or set JAVA_HOME to one."
+)
+PORT_TAKEN = _declare(
+    "PORT_TAKEN", 104, _USER, "Stop the program that listens there, or choose another port."
+)
+JARS_UNAVAILABLE = _declare(
+    "JARS_UNAVAILABLE",
+    105,
+    _EXTERNAL,
+    "The first start downloads the jars: check the network and that Maven Central is reachable.",
+    retriable=True,
+)
+LOCAL_STACK_FAILED = _declare(
+    "LOCAL_STACK_FAILED", 106, _EXTERNAL, "The log named in the message says why."
+)
+LOCAL_STACK_DOWN = _declare("LOCAL_STACK_DOWN", 107, _USER, "Start it with `seamline local up`.")
+STATE_DIRECTORY_TAKEN = _declare(
+    "STATE_DIRECTORY_TAKEN",
+    108,
+    _USER,
+    "Stop the gateway that uses it, or give this one another: --set state_directory=….",
+)
+
+# --- Limits ---------------------------------------------------------------------------------------
+
+MEMORY_LIMIT = _declare(
+    "MEMORY_LIMIT", 1, _RESOURCES, "Read less, raise limits.memory_bytes, or run it on Spark."
+)
+TAIL_TOO_LARGE = _declare(
+    "TAIL_TOO_LARGE",
+    2,
+    _RESOURCES,
+    "Tier more often so that the tail stays short, or run it on Spark (engine = 'spark').",
+)
+RESULT_TOO_LARGE = _declare(
+    "RESULT_TOO_LARGE", 3, _RESOURCES, "Select fewer rows or columns, or raise limits.result_bytes."
+)
+TOO_MANY_STATEMENTS = _declare(
+    "TOO_MANY_STATEMENTS",
+    4,
+    _RESOURCES,
+    "Wait for running statements to finish, or raise limits.statements_queued_max.",
+    retriable=True,
+    status=429,
+)
+DISK_FULL = _declare(
+    "DISK_FULL", 5, _RESOURCES, "Free disk space where the message says, then try again."
+)
+REQUEST_TOO_LARGE = _declare(
+    "REQUEST_TOO_LARGE", 6, _RESOURCES, "Send a smaller request body.", status=413
+)
+SHUTTING_DOWN = _declare(
+    "SHUTTING_DOWN", 7, _RESOURCES, "Send it to another gateway.", retriable=True, status=503
+)
+
+# --- Ours -----------------------------------------------------------------------------------------
+
+INTERNAL_ERROR = _declare(
+    "INTERNAL_ERROR",
+    1,
+    ErrorKind.INTERNAL,
+    "This is a fault in Seamline; the gateway's log has more.",
+)

@@ -10,32 +10,12 @@ another epoch leads now, asks.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from seamline.connectors.base import Deadline, HotLog, LogBounds, OffsetRange, Offsets
-from seamline.sql.errors import LOG_TRIMMED, LOG_TRUNCATED, TOPIC_RECREATED, SeamlineError
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class LogRead:
-    """What was read of a log, and what it was taken for.
-
-    Attributes:
-        topic: Name of the topic.
-        topic_id: The id that it must have.
-        isolation: What it was read under.
-        ranges: What was read.
-        end: Exclusive ends the log was found to have before, per partition.
-        end_epochs: Leader epochs of then, where known.
-    """
-
-    topic: str
-    topic_id: str
-    isolation: str
-    ranges: tuple[OffsetRange, ...]
-    end: Offsets
-    end_epochs: Offsets
+from seamline.connectors.protocols import Deadline, HotLog
+from seamline.seam.checks import LogRead, check_holds, check_same_topic
+from seamline.seam.log import LogBounds
+from seamline.seam.offsets import OffsetRange
 
 
 def check_read(log: HotLog, read: LogRead, deadline: Deadline) -> None:
@@ -61,46 +41,6 @@ def check_read(log: HotLog, read: LogRead, deadline: Deadline) -> None:
     check_holds(bounds, read.ranges)
     ends = {r.partition: max(r.end_exclusive, read.end[r.partition]) for r in read.ranges}
     check_not_cut(log, bounds, ends, read.end_epochs, deadline)
-
-
-def check_same_topic(topic: str, topic_id: str, wanted_id: str) -> None:
-    """A topic must be the one that is meant, not another of the same name.
-
-    Raises:
-        SeamlineError: TOPIC_RECREATED.
-    """
-    if topic_id != wanted_id:
-        raise SeamlineError(
-            TOPIC_RECREATED, f"topic {topic} was created again: it is {topic_id}, not {wanted_id}"
-        )
-
-
-def check_holds(bounds: LogBounds, ranges: Sequence[OffsetRange]) -> None:
-    """The log must hold ranges that it held when they were read.
-
-    Raises:
-        SeamlineError: LOG_TRIMMED, LOG_TRUNCATED.
-    """
-    for wanted in ranges:
-        place = f"partition {wanted.partition} of topic {bounds.topic}"
-        kept_from = bounds.start.get(wanted.partition, 0)
-        if kept_from > wanted.start:
-            raise SeamlineError(
-                LOG_TRIMMED,
-                f"{place} was trimmed to {kept_from} while it was read from {wanted.start}",
-                details={
-                    "partition": wanted.partition,
-                    "log_start": kept_from,
-                    "boundary": wanted.start,
-                },
-            )
-        end = bounds.high_watermark.get(wanted.partition, 0)
-        if end < wanted.end_exclusive:
-            raise SeamlineError(
-                LOG_TRUNCATED,
-                f"{place} now ends at {end}: it was read to {wanted.end_exclusive}",
-                details={"partition": wanted.partition, "log_end": end},
-            )
 
 
 def check_not_cut(

@@ -8,7 +8,7 @@ import fcntl
 import pathlib
 from collections.abc import Callable, Iterator
 
-from seamline.sql.errors import DISK_FULL, ErrorCode, SeamlineError
+from seamline.errors import DISK_FULL, ErrorCode, SeamlineError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 

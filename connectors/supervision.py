@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 
 from seamline.connectors.files import is_full
-from seamline.sql.errors import DISK_FULL, INTERNAL_ERROR, SeamlineError
+from seamline.errors import DISK_FULL, INTERNAL_ERROR, SeamlineError
 
 _LOG = logging.getLogger("seamline.background")
 

@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from seamline.connectors.base import Catalog, HotLog
 from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.log import KafkaLog
-from seamline.gateway.config import Config
-from seamline.sql.errors import CATALOG_NOT_FOUND, INVALID_CONFIG, SeamlineError
+from seamline.connectors.protocols import Catalog, HotLog
+from seamline.errors import CATALOG_NOT_FOUND, INVALID_CONFIG, SeamlineError
+from seamline.gateway.config.config import Config
 
 T = TypeVar("T")
 

@@ -6,11 +6,11 @@ import importlib.util
 import logging
 import pathlib
 
-from seamline.connectors import jars
+from seamline.connectors.jvm import jars
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.settings import SparkSettings
-from seamline.gateway.config import Config
+from seamline.gateway.config.config import Config
 
 _LOG = logging.getLogger("seamline.spark")
 _TAIL_PARTITIONS = 8

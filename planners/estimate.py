@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from seamline.connectors.base import ColdPlan
 from seamline.planners.logical import LogicalPlan, Scan
+from seamline.seam.files import ColdPlan
 
 BYTES_PER_TAIL_RECORD = 300
 """Taken for a record of the log until it has been read."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seamline.connectors.base import ColdPlan
 from seamline.planners.estimate import held_of
 from seamline.planners.logical import Scan
 from seamline.planners.physical import PhysicalPlan
-from seamline.planners.seam import Seam
+from seamline.seam.files import ColdPlan
+from seamline.seam.seam import Seam
 from seamline.sql import predicates
 
 PARTITIONS_SHOWN_MAX = 16

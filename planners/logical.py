@@ -11,8 +11,9 @@ import datetime
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-from seamline.connectors.base import OffsetRange, Offsets, TopicBinding
-from seamline.planners.seam import Seam
+from seamline.seam.binding import TopicBinding
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.seam import Seam
 from seamline.sql.predicates import Predicate
 from seamline.sql.qualify import BoundQuery
 from seamline.sql.types import Field

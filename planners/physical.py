@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from seamline.connectors.base import ColdPlan, OffsetRange, Offsets
 from seamline.planners.estimate import Estimate, merge_ranges
 from seamline.planners.logical import LogicalPlan, Scan
 from seamline.planners.route import Route
-from seamline.planners.seam import Seam
+from seamline.seam.files import ColdPlan
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.seam import Seam
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from seamline.connectors.base import ColdPlan
 from seamline.planners.estimate import estimate
 from seamline.planners.logical import LogicalPlan
 from seamline.planners.physical import PhysicalPlan, physical_plan
@@ -18,6 +17,7 @@ from seamline.planners.rules.prune_tail_by_key import prune_tail_by_key
 from seamline.planners.rules.prune_tail_by_position import prune_tail_by_position
 from seamline.planners.rules.prune_tail_by_time import prune_tail_by_time
 from seamline.planners.rules.push_predicates import push_predicates
+from seamline.seam.files import ColdPlan
 
 Rule = Callable[[LogicalPlan], LogicalPlan]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from seamline.connectors.base import ColdPlan
+from seamline.errors import NOT_SUPPORTED, TAIL_TOO_LARGE, SeamlineError
 from seamline.planners.estimate import Estimate
-from seamline.sql.errors import NOT_SUPPORTED, TAIL_TOO_LARGE, SeamlineError
+from seamline.seam.files import ColdPlan
 
 AUTO = "auto"
 DUCKDB = "duckdb"

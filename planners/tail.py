@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from seamline.connectors.base import OffsetRange
 from seamline.planners.logical import LogicalPlan, Scan
+from seamline.seam.offsets import OffsetRange
 from seamline.sql.predicates import And, Comparison, In, IsNull, Or, Predicate, StartsWith
 
 Leaf = Comparison | In | IsNull | StartsWith

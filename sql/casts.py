@@ -7,8 +7,8 @@ cannot be made the same on both engines is refused.
 
 from __future__ import annotations
 
+from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import types
-from seamline.sql.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql.functions import Overload, Template
 from seamline.sql.types import Array, Decimal, Map, Row, Type, Varbinary
 

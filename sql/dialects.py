@@ -15,7 +15,7 @@ from sqlglot.dialects.trino import Trino
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from seamline.sql.errors import (
+from seamline.errors import (
     INVALID_ARGUMENT,
     INVALID_PARAMETERS,
     MULTIPLE_STATEMENTS,

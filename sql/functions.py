@@ -18,8 +18,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
+from seamline.errors import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import coercion, types
-from seamline.sql.errors import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql.types import Array, Decimal, Map, Row, Type
 
 Kind: TypeAlias = Literal["scalar", "aggregate", "window"]

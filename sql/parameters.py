@@ -16,8 +16,8 @@ from typing import Any
 
 from sqlglot import exp
 
+from seamline.errors import INVALID_PARAMETERS, SeamlineError
 from seamline.sql.dialects import mixed_placeholders
-from seamline.sql.errors import INVALID_PARAMETERS, SeamlineError
 from seamline.sql.parse import Query, check_text
 
 

@@ -17,15 +17,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from seamline.sql.dialects import (
-    SeamlineDialect,
-    first_line,
-    number_placeholders,
-    numbered_by_name,
-    syntax_error,
-    translate,
-)
-from seamline.sql.errors import (
+from seamline.errors import (
     INVALID_ARGUMENT,
     MULTIPLE_STATEMENTS,
     NOT_SUPPORTED,
@@ -35,6 +27,14 @@ from seamline.sql.errors import (
     ErrorCode,
     Location,
     SeamlineError,
+)
+from seamline.sql.dialects import (
+    SeamlineDialect,
+    first_line,
+    number_placeholders,
+    numbered_by_name,
+    syntax_error,
+    translate,
 )
 
 LENGTH_MAX = 200_000

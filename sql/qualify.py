@@ -17,11 +17,7 @@ from sqlglot.errors import OptimizeError, SqlglotError
 from sqlglot.optimizer.qualify import qualify as sqlglot_qualify
 from sqlglot.schema import MappingSchema
 
-from seamline.sql import parse
-from seamline.sql.binder.bind import bind
-from seamline.sql.binder.naming import UnusedNames
-from seamline.sql.binder.scope import Output, location_of
-from seamline.sql.errors import (
+from seamline.errors import (
     COLUMN_AMBIGUOUS,
     COLUMN_NOT_FOUND,
     NOT_SUPPORTED,
@@ -31,6 +27,10 @@ from seamline.sql.errors import (
     Location,
     SeamlineError,
 )
+from seamline.sql import parse
+from seamline.sql.binder.bind import bind
+from seamline.sql.binder.naming import UnusedNames
+from seamline.sql.binder.scope import Output, location_of
 from seamline.sql.types import Field
 
 

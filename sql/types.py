@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from seamline.sql.errors import INVALID_LITERAL, NOT_SUPPORTED, SeamlineError
+from seamline.errors import INVALID_LITERAL, NOT_SUPPORTED, SeamlineError
 
 MAX_DECIMAL_PRECISION = 38
 NO_FIELD_ID = -1

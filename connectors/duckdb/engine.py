@@ -10,7 +10,10 @@ import duckdb
 import pyarrow as pa
 
 from seamline.connectors.arrow import conform
-from seamline.connectors.base import (
+from seamline.connectors.duckdb.instances import Instance, Instances
+from seamline.connectors.duckdb.relation import DELETES, ROWS, data_paths, relation_sql
+from seamline.connectors.duckdb.storage import attach, is_remote
+from seamline.connectors.protocols import (
     Deadline,
     EngineQuery,
     EngineScan,
@@ -20,11 +23,7 @@ from seamline.connectors.base import (
     TailFile,
     TailSource,
 )
-from seamline.connectors.duckdb.instances import Instance, Instances
-from seamline.connectors.duckdb.relation import DELETES, ROWS, data_paths, relation_sql
-from seamline.connectors.duckdb.storage import attach, is_remote
-from seamline.sql import render, types
-from seamline.sql.errors import (
+from seamline.errors import (
     COLD_FILE_INVALID,
     COLD_FILE_MISSING,
     DISK_FULL,
@@ -39,6 +38,7 @@ from seamline.sql.errors import (
     ErrorCode,
     SeamlineError,
 )
+from seamline.sql import render, types
 
 BATCH_ROWS = 65_536
 

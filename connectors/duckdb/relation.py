@@ -16,9 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from seamline.connectors.base import DataFile, EngineScan, TailFile
 from seamline.connectors.duckdb.storage import local_path
 from seamline.connectors.iceberg.files import POSITION, field_id
+from seamline.connectors.protocols import EngineScan, TailFile
+from seamline.seam.files import DataFile
 from seamline.sql import columns as names
 from seamline.sql import types
 from seamline.sql.types import Array, Field, Map, Row, Type, quoted

@@ -26,16 +26,6 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import SetPropertiesUpdate
 
-from seamline.connectors.base import (
-    Boundary,
-    ColdPlan,
-    OffsetRange,
-    Offsets,
-    ScanRequest,
-    Snapshot,
-    SnapshotRef,
-    TableState,
-)
 from seamline.connectors.iceberg import moments, namespaces, views
 from seamline.connectors.iceberg.catalog_config import CatalogConfig, open_catalog
 from seamline.connectors.iceberg.errors import catalog_errors, metadata_errors, storage_errors
@@ -44,7 +34,11 @@ from seamline.connectors.iceberg.marks import prepare_mark
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.scan import FileTask, ScanPlanner
 from seamline.connectors.iceberg.types import table_schema
-from seamline.sql.errors import NOT_SUPPORTED, SeamlineError
+from seamline.errors import NOT_SUPPORTED, SeamlineError
+from seamline.seam.boundary import Boundary
+from seamline.seam.files import ColdPlan, ScanRequest
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.table import Snapshot, SnapshotRef, TableState
 
 STATES_CACHED_MAX = 256
 

@@ -22,12 +22,11 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from seamline.connectors.base import Boundary
-from seamline.connectors.iceberg.boundary import TAG
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.errors import commit_errors, storage_errors
 from seamline.connectors.iceberg.marks import moved_ref, new_ref, prepare_mark
-from seamline.sql.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, SeamlineError
+from seamline.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, SeamlineError
+from seamline.seam.boundary import TAG, Boundary
 
 T = TypeVar("T")
 ATTEMPTS = 8

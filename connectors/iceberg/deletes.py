@@ -8,9 +8,9 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEn
 from pyiceberg.table import Table
 from pyiceberg.table.delete_file_index import DeleteFileIndex
 
-from seamline.connectors.base import DeleteFile
 from seamline.connectors.iceberg.row_ids import CONTENT_OFFSET, CONTENT_SIZE, REFERENCED_FILE
-from seamline.sql.errors import COLD_FILE_INVALID, SeamlineError
+from seamline.errors import COLD_FILE_INVALID, SeamlineError
+from seamline.seam.files import DeleteFile
 
 
 class DeleteIndex:

@@ -28,7 +28,7 @@ from pyiceberg.exceptions import ValidationError as IcebergValidationError
 from requests import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
-from seamline.sql.errors import (
+from seamline.errors import (
     CATALOG_ACCESS_DENIED,
     CATALOG_UNAVAILABLE,
     COLD_FILE_INVALID,

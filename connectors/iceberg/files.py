@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.table.deletion_vector import DeletionVector, _extract_vector_payload
 
-from seamline.connectors.base import ColdPlan, DataFile, DeleteFile
-from seamline.sql.errors import COLD_FILE_INVALID, COLD_FILE_MISSING, SeamlineError
+from seamline.errors import COLD_FILE_INVALID, COLD_FILE_MISSING, SeamlineError
+from seamline.seam.files import ColdPlan, DataFile, DeleteFile
 
 SCHEMAS_CACHED_MAX = 100_000
 _READERS = 8

@@ -24,7 +24,7 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import NestedField, PrimitiveType
 
-from seamline.sql.errors import INVALID_TABLE_DEFINITION, SeamlineError
+from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
 
 _PARTITION = re.compile(
     r"\s*(?:(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?([^,)]+?)\s*(?:,\s*(\d+)\s*)?\)|(.+?))\s*"

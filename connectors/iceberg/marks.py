@@ -25,8 +25,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from seamline.connectors.base import Boundary
-from seamline.connectors.iceberg.boundary import SUMMARY_KEY, encode
+from seamline.seam.boundary import SUMMARY_KEY, Boundary, encode
 
 _EMPTY_TOTALS = dict.fromkeys(
     (

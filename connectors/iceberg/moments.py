@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from pyiceberg.table import Table as PyTable
 
-from seamline.connectors.base import OffsetRange, Offsets
 from seamline.connectors.iceberg.expressions import to_iceberg
+from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.sql import columns as names
 from seamline.sql.predicates import And, Comparison, Or, Predicate, conjunction
 

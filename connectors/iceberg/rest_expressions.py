@@ -31,8 +31,8 @@ from pyiceberg.types import (
 
 from seamline.connectors.iceberg.expressions import to_iceberg
 from seamline.connectors.iceberg.types import from_iceberg
+from seamline.errors import INVALID_REQUEST, NOT_SUPPORTED, SeamlineError
 from seamline.sql import comparisons
-from seamline.sql.errors import INVALID_REQUEST, NOT_SUPPORTED, SeamlineError
 from seamline.sql.types import Field
 
 _UNARY: Mapping[str, Any] = {

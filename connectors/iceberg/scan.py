@@ -19,12 +19,6 @@ from pyiceberg.manifest import DataFile as PyDataFile
 from pyiceberg.manifest import FileFormat, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table as PyTable
 
-from seamline.connectors.base import (
-    ColdPlan,
-    DataFile,
-    ScanRequest,
-    TableState,
-)
 from seamline.connectors.iceberg.deletes import DeleteIndex
 from seamline.connectors.iceberg.errors import manifest_errors
 from seamline.connectors.iceberg.expressions import to_iceberg
@@ -32,10 +26,12 @@ from seamline.connectors.iceberg.manifests import live_entries, read_list
 from seamline.connectors.iceberg.partitions import identity_values
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.row_ids import inherit_row_ids
-from seamline.sql.errors import (
+from seamline.errors import (
     SNAPSHOT_GONE,
     SeamlineError,
 )
+from seamline.seam.files import ColdPlan, DataFile, ScanRequest
+from seamline.seam.table import TableState
 
 ENTRIES_CACHED_MAX = 200_000
 _READERS = 8

@@ -11,9 +11,9 @@ from pyiceberg import types as iceberg
 from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 
-from seamline.connectors.base import TableSchema
+from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
+from seamline.seam.table import TableSchema
 from seamline.sql import types
-from seamline.sql.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.sql.types import Field, Type
 
 _SIMPLE: Mapping[type[iceberg.IcebergType], Type] = {

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV1
 
-from seamline.connectors.base import OffsetRange, Offsets
+from seamline.seam.offsets import OffsetRange, Offsets
 
 Json: TypeAlias = dict[str, Any]
 

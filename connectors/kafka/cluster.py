@@ -16,8 +16,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from seamline.connectors.base import READ_COMMITTED
-from seamline.sql.errors import (
+from seamline.errors import (
     DEADLINE_EXCEEDED,
     KAFKA_UNAVAILABLE,
     LOG_TRIMMED,
@@ -26,6 +25,7 @@ from seamline.sql.errors import (
     ErrorCode,
     SeamlineError,
 )
+from seamline.seam.log import READ_COMMITTED
 
 POOL_SIZE_MAX = 16
 _QUEUE_KILOBYTES_MAX = 2048

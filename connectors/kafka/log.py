@@ -25,16 +25,6 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
-from seamline.connectors.base import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    Deadline,
-    LogBounds,
-    OffsetRange,
-    Offsets,
-    RawBatch,
-)
-from seamline.connectors.continuity import check_same_topic
 from seamline.connectors.kafka.cluster import Cluster, named_error, passes
 from seamline.connectors.kafka.positions import assign
 from seamline.connectors.kafka.requests import (
@@ -48,7 +38,11 @@ from seamline.connectors.kafka.requests import (
     seconds,
 )
 from seamline.connectors.kafka.subscription import KafkaSubscription
-from seamline.sql.errors import LOG_TRUNCATED, TOPIC_NOT_FOUND, SeamlineError
+from seamline.connectors.protocols import Deadline, RawBatch
+from seamline.errors import LOG_TRUNCATED, TOPIC_NOT_FOUND, SeamlineError
+from seamline.seam.checks import check_same_topic
+from seamline.seam.log import READ_COMMITTED, READ_UNCOMMITTED, LogBounds
+from seamline.seam.offsets import OffsetRange, Offsets
 
 FETCH_MESSAGES_MAX = 20_000
 _POLL_S = 0.02

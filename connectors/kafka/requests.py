@@ -14,9 +14,10 @@ from typing import Any, TypeAlias, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from seamline.connectors.base import Deadline, Offsets
 from seamline.connectors.kafka.cluster import named_error
-from seamline.sql.errors import SeamlineError
+from seamline.connectors.protocols import Deadline
+from seamline.errors import SeamlineError
+from seamline.seam.offsets import Offsets
 
 Answers: TypeAlias = Mapping[TopicPartition, Any]
 NO_SUCH_TIME = -1

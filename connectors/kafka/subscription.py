@@ -16,9 +16,9 @@ from operator import itemgetter
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from seamline.connectors.base import Polled, RawBatch
 from seamline.connectors.kafka.cluster import Cluster, named_error, passes
 from seamline.connectors.kafka.positions import assign
+from seamline.connectors.protocols import Polled, RawBatch
 
 MESSAGES_MAX = 10_000
 """As many as one poll gives: a large batch decodes faster, a small one is shared out sooner."""

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from seamline.connectors import supervision
 from seamline.connectors.arrow import conform
-from seamline.connectors.base import (
+from seamline.connectors.kafka.cluster import ClusterConfig
+from seamline.connectors.protocols import (
     Deadline,
     EngineQuery,
     EngineScan,
@@ -25,13 +26,12 @@ from seamline.connectors.base import (
     SpilledTail,
     TailSource,
 )
-from seamline.connectors.kafka.cluster import ClusterConfig
 from seamline.connectors.spark.errors import named_errors
 from seamline.connectors.spark.relation import relation_sql
 from seamline.connectors.spark.sessions import HANG_UP_S, let_go, open_session
 from seamline.connectors.spark.tail import decoded_tail
+from seamline.errors import TAIL_TOO_LARGE, SeamlineError
 from seamline.sql import render
-from seamline.sql.errors import TAIL_TOO_LARGE, SeamlineError
 
 _RETRIES = 6
 """Some two seconds: long enough for a connection to be made anew, not for a server to be."""

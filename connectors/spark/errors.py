@@ -6,8 +6,8 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping
 
-from seamline.connectors.base import Deadline
-from seamline.sql.errors import (
+from seamline.connectors.protocols import Deadline
+from seamline.errors import (
     COLD_FILE_INVALID,
     COLD_FILE_MISSING,
     COMMIT_CONFLICT,

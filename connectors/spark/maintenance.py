@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.boundary import TAG, renewed
 from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.settings import quoted_name
-from seamline.sql.errors import BOUNDARY_MISSING, SeamlineError
+from seamline.errors import BOUNDARY_MISSING, SeamlineError
+from seamline.seam.boundary import TAG, renewed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

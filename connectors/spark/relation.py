@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from seamline.connectors.base import EngineScan
+from seamline.connectors.protocols import EngineScan
 from seamline.connectors.spark.settings import quoted_name
 from seamline.sql import columns as names
 from seamline.sql import types

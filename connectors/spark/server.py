@@ -23,7 +23,7 @@ import time
 from seamline.connectors import supervision
 from seamline.connectors.spark import submission
 from seamline.connectors.spark.settings import SparkSettings, environment
-from seamline.sql.errors import SPARK_UNAVAILABLE, SeamlineError
+from seamline.errors import SPARK_UNAVAILABLE, SeamlineError
 
 START_S_MAX = 120.0
 _STOP_S = 10.0

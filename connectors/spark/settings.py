@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 
 from seamline.connectors.iceberg.catalog_config import CatalogConfig
-from seamline.sql.errors import INVALID_CONFIG, SeamlineError
+from seamline.errors import INVALID_CONFIG, SeamlineError
 
 SESSION: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",

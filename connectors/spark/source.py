@@ -21,15 +21,15 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from seamline.connectors.base import (
-    OffsetRange,
-    Offsets,
-)
 from seamline.connectors.spark.splits import Options, Table
 from seamline.connectors.spark.tail import spark_schema
-from seamline.sql.errors import (
+from seamline.errors import (
     HISTORY_CHANGED,
     SeamlineError,
+)
+from seamline.seam.offsets import (
+    OffsetRange,
+    Offsets,
 )
 
 

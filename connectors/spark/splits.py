@@ -19,30 +19,25 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from seamline.connectors.base import (
-    ColdPlan,
-    DataFile,
-    EngineScan,
-    NoDeadline,
-    OffsetRange,
-    Offsets,
-    ScanRequest,
-    TableState,
-)
-from seamline.connectors.continuity import LogRead, check_read
+from seamline.connectors.continuity import check_read
 from seamline.connectors.duckdb.engine import read_scan
 from seamline.connectors.iceberg.catalog import table_of_file
 from seamline.connectors.kafka.cluster import Cluster, ClusterConfig
-from seamline.connectors.kafka.decode import Decoder, DecoderSpec
+from seamline.connectors.kafka.formats.decoder import Decoder, DecoderSpec
 from seamline.connectors.kafka.log import KafkaLog
+from seamline.connectors.protocols import EngineScan, NoDeadline
 from seamline.connectors.spark.tail import plain
-from seamline.sql import columns as names
-from seamline.sql.errors import (
+from seamline.errors import (
     COLD_FILE_INVALID,
     GATEWAY_UNAVAILABLE,
     INVALID_ARGUMENT,
     SeamlineError,
 )
+from seamline.seam.checks import LogRead
+from seamline.seam.files import ColdPlan, DataFile, ScanRequest
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.table import TableState
+from seamline.sql import columns as names
 from seamline.sql.predicates import And, Comparison, Or, Predicate
 from seamline.sql.types import Field
 

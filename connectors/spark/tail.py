@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from seamline.connectors.base import OffsetRange, RawBatch
-from seamline.connectors.kafka.decode import Decoder, DecoderSpec
+from seamline.connectors.kafka.formats.decoder import Decoder, DecoderSpec
+from seamline.connectors.protocols import RawBatch
+from seamline.seam.offsets import OffsetRange
 from seamline.sql.types import Field, to_spark
 
 _SECURITY_PREFIX = "kafka."

@@ -18,26 +18,22 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from seamline.connectors.base import (
-    Boundary,
-    Deadline,
-    HotLog,
-    ScanRequest,
-    TableState,
-    TopicBinding,
-)
 from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.boundary import SUMMARY_KEY, check_columns, encode
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.kafka.cluster import ClusterConfig
-from seamline.connectors.kafka.decode import Decoder, DecoderSpec
+from seamline.connectors.kafka.formats.decoder import Decoder, DecoderSpec
+from seamline.connectors.protocols import Deadline, HotLog
 from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.sessions import functions_for
 from seamline.connectors.spark.settings import quoted_name
 from seamline.connectors.spark.tail import decoded_tail
-from seamline.connectors.tiering import Batch
+from seamline.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, SPARK_FAILED, SeamlineError
+from seamline.seam.binding import TopicBinding
+from seamline.seam.boundary import SUMMARY_KEY, Boundary, check_columns, encode
+from seamline.seam.files import ScanRequest
+from seamline.seam.table import TableState
+from seamline.seam.tiering import Batch
 from seamline.sql import columns
-from seamline.sql.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, SPARK_FAILED, SeamlineError
 from seamline.sql.predicates import Comparison
 
 _PROBE_RECORDS = 500

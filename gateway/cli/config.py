@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from seamline.gateway.cli.options import config_options, load_config
-from seamline.gateway.config import describe
+from seamline.gateway.config.config import describe
 
 
 @click.group()

@@ -8,8 +8,8 @@ import sys
 
 import click
 
-from seamline.gateway.config import local_state_directory
-from seamline.gateway.demo.scenario import Demo
+from seamline.gateway.config.config import local_state_directory
+from seamline.gateway.dev.demo.scenario import Demo
 
 
 @click.command()

@@ -19,9 +19,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from seamline.connectors.kafka.cluster import named_error
-from seamline.gateway.config import local_state_directory
-from seamline.gateway.local.stack import LocalStack, StackStatus
-from seamline.sql.errors import LOCAL_STACK_DOWN, SeamlineError
+from seamline.errors import LOCAL_STACK_DOWN, SeamlineError
+from seamline.gateway.config.config import local_state_directory
+from seamline.gateway.dev.local.stack import LocalStack, StackStatus
 
 NOT_RUNNING = 3
 """Exit code of `status` when no broker answers."""

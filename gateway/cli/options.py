@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import click
 
-from seamline.gateway import names
-from seamline.gateway.config import Loaded, find_file, load
+from seamline.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError
+from seamline.gateway.config.config import Loaded, find_file, load
 from seamline.gateway.connections import Connections
-from seamline.gateway.names import TableName
-from seamline.sql.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError
+from seamline.gateway.query import names
+from seamline.gateway.query.names import TableName
 
 PORT = click.IntRange(0, 65535)
 """A port to listen on; 0 takes a free one."""

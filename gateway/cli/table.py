@@ -11,10 +11,9 @@ from typing import Any
 import click
 
 from seamline.connectors import supervision
-from seamline.connectors.base import TopicBinding
 from seamline.connectors.iceberg import commits
-from seamline.connectors.kafka.decode import POLICIES
-from seamline.gateway import listings, tables
+from seamline.connectors.kafka.formats.decoder import POLICIES
+from seamline.errors import INVALID_ARGUMENT, NOT_A_UNIFIED_TABLE, SeamlineError
 from seamline.gateway.cli.options import (
     Duration,
     config_options,
@@ -22,11 +21,12 @@ from seamline.gateway.cli.options import (
     look_at,
     table_of,
 )
+from seamline.gateway.commands import listings, tables
+from seamline.gateway.commands.listings import Waiting
 from seamline.gateway.connections import Connections
-from seamline.gateway.deadline import no_deadline
-from seamline.gateway.listings import Waiting
-from seamline.gateway.names import TableName
-from seamline.sql.errors import INVALID_ARGUMENT, NOT_A_UNIFIED_TABLE, SeamlineError
+from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.query.names import TableName
+from seamline.seam.binding import TopicBinding
 from seamline.sql.types import Field, quote
 
 
@@ -203,7 +203,7 @@ def maintain(
 ) -> None:
     """Compacts tables and expires snapshots, never the one that carries the boundary."""
     from seamline.connectors.spark.maintenance import maintain as run
-    from seamline.gateway.tiering import start_spark
+    from seamline.gateway.tiering.application import start_spark
 
     connections, _ = _open(config_file, settings)
     wanted = [table_of(text, connections) for text in tables_]

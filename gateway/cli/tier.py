@@ -9,7 +9,7 @@ from types import FrameType
 
 import click
 
-from seamline.connectors.tiering import Outcome, Step
+from seamline.errors import SeamlineError
 from seamline.gateway.cli.options import (
     PORT,
     Duration,
@@ -19,14 +19,14 @@ from seamline.gateway.cli.options import (
     table_of,
 )
 from seamline.gateway.connections import Connections
-from seamline.gateway.tier_server import serve_metrics
-from seamline.gateway.tiering import (
+from seamline.gateway.tiering.application import (
     Progress,
     SparkTables,
     TieringApplication,
     start_spark,
 )
-from seamline.sql.errors import SeamlineError
+from seamline.gateway.tiering.server import serve_metrics
+from seamline.seam.tiering import Outcome, Step
 
 
 @click.command()

@@ -11,11 +11,7 @@ import logging
 import flask
 from werkzeug.exceptions import HTTPException
 
-from seamline.gateway import access
-from seamline.gateway.http import iceberg, seams, statements
-from seamline.gateway.http.iceberg_errors import error_response
-from seamline.gateway.service import Service
-from seamline.sql.errors import (
+from seamline.errors import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_ALLOWED,
@@ -25,6 +21,10 @@ from seamline.sql.errors import (
     ErrorCode,
     SeamlineError,
 )
+from seamline.gateway.http import access, seams, statements
+from seamline.gateway.iceberg_rest import routes as iceberg
+from seamline.gateway.iceberg_rest.errors import error_response
+from seamline.gateway.query.service import Service
 from seamline.version import VERSION
 
 _LOG = logging.getLogger("seamline.http")

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import flask
 
+from seamline.errors import INVALID_REQUEST, SeamlineError
 from seamline.gateway.http.statements import body_of
-from seamline.gateway.service import Service
-from seamline.sql.errors import INVALID_REQUEST, SeamlineError
+from seamline.gateway.query.service import Service
 
 _FIELDS = {"table": (str,), "token": (str,), "catalog": (str,), "schema": (str,)}
 

@@ -22,14 +22,14 @@ from gunicorn.workers.gthread import ThreadWorker
 
 from seamline.connectors import supervision
 from seamline.connectors.files import exclusive, named_write_errors
-from seamline.gateway import access
-from seamline.gateway.config import Config
-from seamline.sql.errors import INVALID_CONFIG, PORT_TAKEN, STATE_DIRECTORY_TAKEN, SeamlineError
+from seamline.errors import INVALID_CONFIG, PORT_TAKEN, STATE_DIRECTORY_TAKEN, SeamlineError
+from seamline.gateway.config.config import Config
+from seamline.gateway.http import access
 
 if TYPE_CHECKING:
     import flask
 
-    from seamline.gateway.service import Service
+    from seamline.gateway.query.service import Service
 
 _ANSWERS_S = 15
 _CLOSE_S = 5
@@ -92,7 +92,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
         DuckDB imported before the fork and used after it crashes the worker when that exits.
         """
         from seamline.gateway.http.app import create_app
-        from seamline.gateway.service import Service
+        from seamline.gateway.query.service import Service
 
         self._service = Service(self._config)
         app = create_app(self._service)

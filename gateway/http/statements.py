@@ -22,12 +22,12 @@ from typing import Any
 
 import flask
 
+from seamline.errors import INVALID_REQUEST, SeamlineError
 from seamline.gateway.http.values import json_rows
-from seamline.gateway.results import read_chunk
-from seamline.gateway.service import Service
-from seamline.gateway.statements import FINAL, State, Statement, StatementRequest
+from seamline.gateway.query.results import read_chunk
+from seamline.gateway.query.service import Service
+from seamline.gateway.query.statements import FINAL, State, Statement, StatementRequest
 from seamline.sql import parameters
-from seamline.sql.errors import INVALID_REQUEST, SeamlineError
 
 ARROW_STREAM = "ARROW_STREAM"
 JSON_ARRAY = "JSON_ARRAY"

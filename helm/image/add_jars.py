@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 
-from seamline.connectors import jars
+from seamline.connectors.jvm import jars
 
 
 def main(coordinates: list[str]) -> None:

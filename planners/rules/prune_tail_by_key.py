@@ -11,9 +11,9 @@ import json
 import zlib
 from collections.abc import Callable, Mapping
 
-from seamline.connectors.base import TopicBinding
 from seamline.planners.logical import LogicalPlan, Scan
 from seamline.planners.tail import EVERYTHING, NOTHING, Interval, Leaf, narrow
+from seamline.seam.binding import TopicBinding
 from seamline.sql.predicates import Comparison, In, Value
 
 

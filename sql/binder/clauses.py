@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from seamline.sql import functions
-from seamline.sql.binder.conversions import common_type, implicit_cast, require_comparable
-from seamline.sql.binder.literals import row_count
-from seamline.sql.binder.scope import Scope, unsupported
-from seamline.sql.binder.shapes import renamed
-from seamline.sql.binder.typer import Typer
-from seamline.sql.errors import (
+from seamline.errors import (
     COLUMN_AMBIGUOUS,
     COLUMN_NOT_FOUND,
     NOT_SUPPORTED,
     TYPE_MISMATCH,
     SeamlineError,
 )
+from seamline.sql import functions
+from seamline.sql.binder.conversions import common_type, implicit_cast, require_comparable
+from seamline.sql.binder.literals import row_count
+from seamline.sql.binder.scope import Scope, unsupported
+from seamline.sql.binder.shapes import renamed
+from seamline.sql.binder.typer import Typer
 from seamline.sql.types import Array, Row, Type
 
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from seamline.errors import TYPE_MISMATCH, SeamlineError
 from seamline.sql import casts, coercion, functions, types
 from seamline.sql.binder.scope import Output, Typed
 from seamline.sql.calls import CallSpec, call
-from seamline.sql.errors import TYPE_MISMATCH, SeamlineError
 from seamline.sql.functions import Overload
 from seamline.sql.types import Decimal, Field, Row, Type
 

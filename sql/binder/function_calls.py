@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from sqlglot import exp
 
+from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import functions, types
 from seamline.sql.binder.conversions import (
     common_type,
@@ -28,7 +29,6 @@ from seamline.sql.binder.shapes import is_text, unparenthesized
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.dialects import FROM_ZERO
-from seamline.sql.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql.types import Array, Field, Map, Row
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlglot import exp
 
+from seamline.errors import GROUPING_ERROR, SeamlineError
 from seamline.sql.binder.scope import Scope, location_of
 from seamline.sql.calls import Call
-from seamline.sql.errors import GROUPING_ERROR, SeamlineError
 
 
 def check_grouping(node: exp.Select, scope: Scope) -> None:

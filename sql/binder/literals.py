@@ -8,13 +8,13 @@ from typing import Any
 
 from sqlglot import exp
 
+from seamline.errors import INVALID_LITERAL, NOT_SUPPORTED, SeamlineError
 from seamline.sql import functions, types
 from seamline.sql.binder.conversions import constructor
 from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call, CallSpec, call
-from seamline.sql.errors import INVALID_LITERAL, NOT_SUPPORTED, SeamlineError
 from seamline.sql.types import Decimal, Type
 
 

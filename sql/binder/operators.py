@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from seamline.errors import COLUMN_NOT_FOUND, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import coercion, functions, types
 from seamline.sql.binder.conversions import (
     cast_outputs,
@@ -18,7 +19,6 @@ from seamline.sql.binder.literals import literal_of_type
 from seamline.sql.binder.scope import Output, Scope, Typed, location_of, unknown_column, unsupported
 from seamline.sql.binder.shapes import as_operand, bracketed, is_text, unwrapped
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.errors import COLUMN_NOT_FOUND, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql.types import Row, Type
 
 

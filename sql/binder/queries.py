@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
+from seamline.errors import NOT_SUPPORTED, SYNTAX_ERROR, TYPE_MISMATCH, SeamlineError
 from seamline.sql import coercion, types
 from seamline.sql.binder.clauses import (
     bind_condition,
@@ -21,7 +22,6 @@ from seamline.sql.binder.scope import Output, Scope, unsupported
 from seamline.sql.binder.shapes import renamed
 from seamline.sql.binder.typer import Typer
 from seamline.sql.binder.windows import bind_window_definition
-from seamline.sql.errors import NOT_SUPPORTED, SYNTAX_ERROR, TYPE_MISMATCH, SeamlineError
 
 
 def bind_query(

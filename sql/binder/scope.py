@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from seamline.sql.errors import (
+from seamline.errors import (
     COLUMN_AMBIGUOUS,
     COLUMN_NOT_FOUND,
     INVALID_PARAMETERS,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from seamline.errors import TYPE_MISMATCH, SeamlineError
 from seamline.sql.binder.scope import Output
 from seamline.sql.calls import Call
-from seamline.sql.errors import TYPE_MISMATCH, SeamlineError
 
 
 def unparenthesized(node: exp.Expr) -> exp.Expr:

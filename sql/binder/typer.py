@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 
+from seamline.errors import TYPE_MISMATCH, SeamlineError
 from seamline.sql import coercion, types
 from seamline.sql.binder.conversions import implicit_cast
 from seamline.sql.binder.scope import Output, Scope, Typed, unsupported
-from seamline.sql.errors import TYPE_MISMATCH, SeamlineError
 from seamline.sql.types import Type
 
 Handler: TypeAlias = "Callable[[Typer, Any, Scope], Typed]"

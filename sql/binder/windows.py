@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.sql.binder.clauses import bind_order
 from seamline.sql.binder.conversions import require_comparable
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call
-from seamline.sql.errors import NOT_SUPPORTED, SeamlineError
 
 
 def _bind_filter(typer: Typer, node: exp.Filter, scope: Scope) -> Typed:

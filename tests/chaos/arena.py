@@ -16,8 +16,8 @@ from chaos.oracle import LogFollower
 from chaos.processes import Process
 from chaos.readers import Client
 from chaos.stack import ChaosStack, direct_client
-from seamline.gateway.local.settings import CATALOG, SCHEMA
-from seamline.sql.errors import SeamlineError
+from seamline.errors import SeamlineError
+from seamline.gateway.dev.local.settings import CATALOG, SCHEMA
 
 READY_S = 60.0
 AT_WORK, RECOVERING = "at work", "not yet at work again"

@@ -35,7 +35,7 @@ from chaos.history import (
     TransactionEnded,
     unpack,
 )
-from seamline.sql.errors import ERRORS
+from seamline.errors import ERRORS
 
 PASSING = frozenset(
     {code.name for code in ERRORS.values() if code.retriable}

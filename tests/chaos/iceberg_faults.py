@@ -23,12 +23,12 @@ from chaos.arena import Arena, NotInjectedError
 from chaos.history import ForeignRow
 from chaos.process_faults import Fault
 from chaos.tables import FOREIGN
-from seamline.connectors.base import TableState
 from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.boundary import boundary_of
 from seamline.connectors.spark.sessions import connect
-from seamline.gateway.local.settings import CATALOG, SCHEMA
-from seamline.sql.errors import COMMIT_CONFLICT, SeamlineError
+from seamline.errors import COMMIT_CONFLICT, SeamlineError
+from seamline.gateway.dev.local.settings import CATALOG, SCHEMA
+from seamline.seam.boundary import boundary_of
+from seamline.seam.table import TableState
 
 _ATTEMPTS = 12
 _TINY_COMMITS = 8

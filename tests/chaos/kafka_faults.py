@@ -30,7 +30,7 @@ from chaos.tables import (
     TRIMMED,
     Table,
 )
-from seamline.sql.errors import (
+from seamline.errors import (
     DEADLINE_EXCEEDED,
     LOG_TRIMMED,
     TABLE_NOT_FOUND,

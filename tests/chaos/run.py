@@ -39,7 +39,7 @@ from chaos.tables import (
     TRIMMED,
     Table,
 )
-from seamline.sql.errors import SeamlineError
+from seamline.errors import SeamlineError
 
 LANES: dict[str, dict[str, Fault]] = {
     **process_faults.LANES,

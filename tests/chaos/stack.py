@@ -28,17 +28,17 @@ import seamline
 from chaos import archives
 from chaos.processes import Process, Watcher
 from chaos.proxy import HOST, Proxy
-from seamline.connectors import jars
-from seamline.connectors.java import find_java
+from seamline.connectors.jvm import jars
+from seamline.connectors.jvm.java import find_java
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.settings import environment as spark_environment
-from seamline.gateway import config
-from seamline.gateway.config import Config
+from seamline.gateway.config import config
+from seamline.gateway.config.config import Config
 from seamline.gateway.connections import Connections
-from seamline.gateway.local import settings, storage
-from seamline.gateway.local.catalog import prepare_catalog
-from seamline.gateway.local.ports import Ports
+from seamline.gateway.dev.local import settings, storage
+from seamline.gateway.dev.local.catalog import prepare_catalog
+from seamline.gateway.dev.local.ports import Ports
 from seamline.gateway.spark import settings as spark_settings
 
 READY_S = 90.0

@@ -11,11 +11,11 @@ import time
 
 from chaos.history import Recorder, TableClosed, TableOpened
 from chaos.stack import ChaosStack
-from seamline.connectors.base import Boundary
-from seamline.connectors.iceberg.boundary import boundary_of
-from seamline.gateway import names, tables
-from seamline.gateway.deadline import StatementDeadline
-from seamline.gateway.local.settings import CATALOG, CLUSTER, SCHEMA
+from seamline.gateway.commands import tables
+from seamline.gateway.dev.local.settings import CATALOG, CLUSTER, SCHEMA
+from seamline.gateway.query import names
+from seamline.gateway.query.deadline import StatementDeadline
+from seamline.seam.boundary import Boundary, boundary_of
 
 COLUMNS = "id bigint, text varchar"
 _REQUEST_S = 30.0

@@ -13,29 +13,22 @@ from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 import pytest
+from fakes.memory import ManualClock, MemoryCatalog, MemoryLog, MemoryTable
 from support import offline
 
-from seamline.connectors.base import (
-    READ_COMMITTED,
-    Boundary,
-    Catalog,
-    ColdPlan,
-    ColdTable,
-    NoDeadline,
-    OffsetRange,
-    Offsets,
-    ScanRequest,
-    TableSchema,
-    TopicBinding,
-)
 from seamline.connectors.iceberg import layout
-from seamline.connectors.iceberg.boundary import SUMMARY_KEY, boundary_of, encode
 from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.iceberg.types import to_schema
-from seamline.connectors.memory import ManualClock, MemoryCatalog, MemoryLog, MemoryTable
-from seamline.connectors.tiering import tier_once
+from seamline.connectors.protocols import Catalog, ColdTable, NoDeadline
+from seamline.errors import SeamlineError
+from seamline.gateway.tiering.step import tier_once
+from seamline.seam.binding import TopicBinding
+from seamline.seam.boundary import SUMMARY_KEY, Boundary, boundary_of, encode
+from seamline.seam.files import ColdPlan, ScanRequest
+from seamline.seam.log import READ_COMMITTED
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.table import TableSchema
 from seamline.sql import columns
-from seamline.sql.errors import SeamlineError
 from seamline.sql.predicates import And, Comparison, Predicate
 from seamline.sql.types import VARCHAR, Field
 

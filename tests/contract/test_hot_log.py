@@ -12,18 +12,12 @@ import itertools
 from collections.abc import Callable
 
 import pytest
+from fakes.memory import ManualClock, MemoryLog
 
-from seamline.connectors.base import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    FollowableLog,
-    LogBounds,
-    NoDeadline,
-    OffsetRange,
-    Offsets,
-)
-from seamline.connectors.memory import ManualClock, MemoryLog
-from seamline.sql.errors import TOPIC_RECREATED, SeamlineError
+from seamline.connectors.protocols import FollowableLog, NoDeadline
+from seamline.errors import TOPIC_RECREATED, SeamlineError
+from seamline.seam.log import READ_COMMITTED, READ_UNCOMMITTED, LogBounds
+from seamline.seam.offsets import OffsetRange, Offsets
 
 NOW = NoDeadline()
 Found = list[tuple[int, int, bytes | None]]

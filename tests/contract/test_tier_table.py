@@ -12,9 +12,9 @@ from collections.abc import Callable
 import pytest
 from support.story import BINDING, NO_DEADLINE, Story
 
-from seamline.connectors.iceberg.boundary import TAG
-from seamline.connectors.tiering import Batch, next_batch
-from seamline.sql.errors import SeamlineError
+from seamline.errors import SeamlineError
+from seamline.seam.boundary import TAG
+from seamline.seam.tiering import Batch, next_batch
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pathlib
 
 from support import golden
 
-from seamline.errors import class_of
-from seamline.sql.errors import ERRORS, SeamlineError
+from seamline.dbapi.errors import class_of
+from seamline.errors import ERRORS, SeamlineError
 
 FILE = pathlib.Path(__file__).with_name("errors.txt")
 

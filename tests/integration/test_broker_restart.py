@@ -19,12 +19,13 @@ from support.gateway import Gateway
 from support.stack import Stack
 from support.waiting import wait_until
 
-from seamline.connectors.base import READ_COMMITTED, OffsetRange
 from seamline.connectors.kafka.cluster import Cluster, ClusterConfig
 from seamline.connectors.kafka.log import KafkaLog
-from seamline.gateway.deadline import no_deadline
-from seamline.gateway.local.stack import LocalStack
-from seamline.sql.errors import LOG_TRUNCATED, SeamlineError
+from seamline.errors import LOG_TRUNCATED, SeamlineError
+from seamline.gateway.dev.local.stack import LocalStack
+from seamline.gateway.query.deadline import no_deadline
+from seamline.seam.log import READ_COMMITTED
+from seamline.seam.offsets import OffsetRange
 
 
 def _check_fewer_partitions(admin: AdminClient, log: KafkaLog, old_id: str) -> None:

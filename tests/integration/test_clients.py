@@ -33,15 +33,15 @@ from support.sources import ROOT
 from support.stack import Stack
 
 import seamline
-from seamline.gateway.http.statements import WAIT_S_DEFAULT
-from seamline.gateway.statements import State, Statement, StatementRequest
-from seamline.sql.errors import (
+from seamline.errors import (
     CANCELED,
     DEADLINE_EXCEEDED,
     INVALID_PARAMETERS,
     MISSING_EXTRA,
     TYPE_MISMATCH,
 )
+from seamline.gateway.http.statements import WAIT_S_DEFAULT
+from seamline.gateway.query.statements import State, Statement, StatementRequest
 
 pytestmark = pytest.mark.integration
 

@@ -30,9 +30,9 @@ from support.gateway import Gateway
 from support.stack import Stack
 
 import seamline
-from seamline.errors import class_of
-from seamline.gateway.config import AccessToken, AuthConfig
-from seamline.sql.errors import ERRORS, INTERNAL_ERROR
+from seamline.dbapi.errors import class_of
+from seamline.errors import ERRORS, INTERNAL_ERROR
+from seamline.gateway.config.config import AccessToken, AuthConfig
 
 pytestmark = pytest.mark.integration
 

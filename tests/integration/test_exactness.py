@@ -17,7 +17,7 @@ import pytest
 from support.gateway import Gateway, statement_rows
 from support.stack import Stack
 
-from seamline.sql.errors import COMMIT_CONFLICT, SeamlineError
+from seamline.errors import COMMIT_CONFLICT, SeamlineError
 
 READS = 200
 SECONDS_MAX = 240.0

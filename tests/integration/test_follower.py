@@ -22,13 +22,15 @@ from support.gateway import Gateway, statement_rows
 from support.stack import Stack
 from support.waiting import wait_until
 
-from seamline.connectors.kafka.follower import Follower, State
-from seamline.gateway import config, names, tables
-from seamline.gateway.config import Config
+from seamline.errors import TAIL_TOO_LARGE, TOPIC_RECREATED, SeamlineError
+from seamline.gateway.commands import tables
+from seamline.gateway.config import config
+from seamline.gateway.config.config import Config
 from seamline.gateway.connections import Connections
-from seamline.gateway.deadline import no_deadline
-from seamline.gateway.local.stack import LocalStack
-from seamline.sql.errors import TAIL_TOO_LARGE, TOPIC_RECREATED, SeamlineError
+from seamline.gateway.dev.local.stack import LocalStack
+from seamline.gateway.query import names
+from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.tail.follower import Follower, State
 
 COLUMNS = "id bigint, text varchar"
 PLACES = "_kafka_partition, _kafka_offset"

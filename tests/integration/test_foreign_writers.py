@@ -18,7 +18,7 @@ from support.foreign import delete_where_equal
 from support.gateway import Gateway, statement_rows
 from support.stack import Stack
 
-from seamline.connectors.tiering import Outcome
+from seamline.seam.tiering import Outcome
 from seamline.sql.columns import METADATA_FIELDS
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]

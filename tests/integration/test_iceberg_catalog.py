@@ -22,7 +22,7 @@ from support.stack import Stack
 from support.waiting import wait_until
 
 from seamline.connectors.iceberg.virtual import END_KEY
-from seamline.gateway.http.iceberg import SESSIONS_HEADER
+from seamline.gateway.iceberg_rest.routes import SESSIONS_HEADER
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 COLUMNS = "id bigint, text varchar"

@@ -15,8 +15,8 @@ import zipfile
 
 import pytest
 
-from seamline.connectors.jars import JarSet, cache_directory, fetch, spark_jars
-from seamline.sql.errors import JARS_UNAVAILABLE, SeamlineError
+from seamline.connectors.jvm.jars import JarSet, cache_directory, fetch, spark_jars
+from seamline.errors import JARS_UNAVAILABLE, SeamlineError
 
 pytestmark = pytest.mark.integration
 
@@ -144,7 +144,7 @@ def test_cache_that_cannot_be_written_is_named(
 def start_fetch(cache: pathlib.Path) -> subprocess.Popen[str]:
     """Fetches the tool in a process of its own, which reports on stderr."""
     script = (
-        "import pathlib, sys; from seamline.connectors.jars import JarSet, fetch;"
+        "import pathlib, sys; from seamline.connectors.jvm.jars import JarSet, fetch;"
         f"print(fetch({TOOL!r}, pathlib.Path(sys.argv[1]),"
         " lambda line: print(line, file=sys.stderr, flush=True)))"
     )

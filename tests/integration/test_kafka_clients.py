@@ -13,10 +13,11 @@ from multiprocessing.connection import Connection
 import pytest
 from support.stack import Stack
 
-from seamline.connectors.base import READ_COMMITTED, OffsetRange
 from seamline.connectors.kafka.cluster import Cluster, ClusterConfig
 from seamline.connectors.kafka.log import KafkaLog
-from seamline.gateway.deadline import StatementDeadline
+from seamline.gateway.query.deadline import StatementDeadline
+from seamline.seam.log import READ_COMMITTED
+from seamline.seam.offsets import OffsetRange
 
 pytestmark = pytest.mark.integration
 RECORDS = 3

@@ -22,9 +22,9 @@ from support.stack import Stack
 from support.waiting import wait_until
 
 from seamline.connectors.iceberg import commits
-from seamline.gateway.deadline import StatementDeadline
-from seamline.gateway.leases import TAG_PREFIX, Leases
-from seamline.sql.errors import COMMIT_CONFLICT, TOKEN_EXPIRED, SeamlineError
+from seamline.errors import COMMIT_CONFLICT, TOKEN_EXPIRED, SeamlineError
+from seamline.gateway.query.deadline import StatementDeadline
+from seamline.gateway.query.leases import TAG_PREFIX, Leases
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 COLUMNS = "id bigint, text varchar"

@@ -25,16 +25,9 @@ from pyiceberg.types import LongType, NestedField
 from support.waiting import wait_until
 
 from seamline.connectors.iceberg.catalog import IcebergCatalog
-from seamline.connectors.jars import cache_directory, kafka_jars
-from seamline.connectors.java import find_java
-from seamline.gateway.config import Config, load
-from seamline.gateway.local import state
-from seamline.gateway.local.broker import Broker
-from seamline.gateway.local.ports import Ports
-from seamline.gateway.local.process import ProcessIdentity, identify
-from seamline.gateway.local.stack import LocalStack
-from seamline.gateway.local.state import State
-from seamline.sql.errors import (
+from seamline.connectors.jvm.jars import cache_directory, kafka_jars
+from seamline.connectors.jvm.java import find_java
+from seamline.errors import (
     DISK_FULL,
     INVALID_ARGUMENT,
     INVALID_CONFIG,
@@ -42,6 +35,13 @@ from seamline.sql.errors import (
     PORT_TAKEN,
     SeamlineError,
 )
+from seamline.gateway.config.config import Config, load
+from seamline.gateway.dev.local import state
+from seamline.gateway.dev.local.broker import Broker
+from seamline.gateway.dev.local.ports import Ports
+from seamline.gateway.dev.local.process import ProcessIdentity, identify
+from seamline.gateway.dev.local.stack import LocalStack
+from seamline.gateway.dev.local.state import State
 
 pytestmark = pytest.mark.integration
 

@@ -31,10 +31,11 @@ from support.checker import (
 from support.gateway import Gateway, statement_rows
 from support.stack import Stack
 
-from seamline.connectors.iceberg.boundary import boundary_of
-from seamline.connectors.tiering import Outcome, tier_once
-from seamline.gateway.deadline import no_deadline
-from seamline.sql.errors import SeamlineError
+from seamline.errors import SeamlineError
+from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.tiering.step import tier_once
+from seamline.seam.boundary import boundary_of
+from seamline.seam.tiering import Outcome
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 COLUMNS = "id bigint, text varchar"

@@ -24,24 +24,24 @@ from support.sources import ROOT, python_files
 from support.stack import Stack
 from support.tierers import At, Interrupted
 
-from seamline.connectors.base import NoDeadline
 from seamline.connectors.duckdb.engine import DuckDBEngine
-from seamline.connectors.kafka.followers import Budget, Followers
+from seamline.connectors.protocols import NoDeadline
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.connectors.spark.source import _BatchReader, _StreamReader
 from seamline.connectors.spark.splits import Options, Table
-from seamline.connectors.tiering import tier_once
-from seamline.gateway import names
-from seamline.gateway.executor import Executor
-from seamline.gateway.pinning import Pinner
-from seamline.gateway.queries import Queries, QueryRequest
-from seamline.gateway.results import ResultSpool
-from seamline.gateway.tails import Tails
-from seamline.gateway.tokens import NOTHING
+from seamline.errors import SeamlineError
+from seamline.gateway.query import names
+from seamline.gateway.query.executor import Executor
+from seamline.gateway.query.pinning import Pinner
+from seamline.gateway.query.queries import Queries, QueryRequest
+from seamline.gateway.query.results import ResultSpool
+from seamline.gateway.query.tokens import NOTHING
+from seamline.gateway.tail.followers import Budget, Followers
+from seamline.gateway.tail.tails import Tails
+from seamline.gateway.tiering.step import tier_once
 from seamline.planners.physical import TailRead
 from seamline.planners.route import DUCKDB, SPARK, Limits
 from seamline.sql import parse
-from seamline.sql.errors import SeamlineError
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 COLUMNS = "id bigint"
@@ -268,13 +268,13 @@ def _read_with(
 
 KNOWN = {
     ("connectors/continuity.py", "read"): "asks about epochs, takes no row",
-    ("connectors/kafka/reader.py", "follow"): follower,
+    ("gateway/tail/reader.py", "follow"): follower,
     ("connectors/kafka/tail.py", "read"): here,
     ("connectors/spark/engine.py", "decoded_tail"): spark_workers,
     ("connectors/spark/splits.py", "read"): data_source,
     ("connectors/spark/tiering.py", "decoded_tail"): pipeline,
     ("connectors/spark/tiering.py", "read"): pipeline,
-    ("gateway/tables.py", "read"): "a sample, from which columns are guessed and shown",
+    ("gateway/commands/tables.py", "read"): "a sample, from which columns are guessed and shown",
 }
 """Which of the readers above stands for a place that reads the log, or why none has to."""
 

@@ -17,7 +17,7 @@ from support.gateway import Gateway
 from support.object_storage import BUCKET, ObjectStorage, object_storage
 from support.stack import Stack
 
-from seamline.sql.errors import SeamlineError
+from seamline.errors import SeamlineError
 
 pytestmark = pytest.mark.integration
 

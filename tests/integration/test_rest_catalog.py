@@ -22,7 +22,7 @@ from support.stack import Stack
 from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.connectors.iceberg.commits import create_tag, set_properties
-from seamline.sql.errors import CATALOG_UNAVAILABLE, COMMIT_CONFLICT, SNAPSHOT_GONE, SeamlineError
+from seamline.errors import CATALOG_UNAVAILABLE, COMMIT_CONFLICT, SNAPSHOT_GONE, SeamlineError
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

@@ -20,12 +20,12 @@ from click.testing import CliRunner, Result
 from support.gateway import Gateway
 from support.stack import Stack
 
-from seamline.errors import Error
-from seamline.gateway.http.iceberg import PROBE_PROPERTY
-from seamline.gateway.local.ports import free_port
-from seamline.spark_catalog import configuration
-from seamline.spark_conf_command import spark_conf
-from seamline.sql.errors import SeamlineError
+from seamline.commands.spark_conf import spark_conf
+from seamline.dbapi.errors import Error
+from seamline.errors import SeamlineError
+from seamline.gateway.dev.local.ports import free_port
+from seamline.gateway.iceberg_rest.routes import PROBE_PROPERTY
+from seamline.spark.catalog import configuration
 
 pytestmark = pytest.mark.integration
 

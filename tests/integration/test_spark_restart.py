@@ -20,10 +20,10 @@ from support.waiting import wait_until
 
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.settings import environment
-from seamline.gateway import config
+from seamline.gateway.config import config
 from seamline.gateway.connections import Connections
 from seamline.gateway.spark import settings
-from seamline.gateway.tiering import SparkTables, start_spark
+from seamline.gateway.tiering.application import SparkTables, start_spark
 
 
 def free_port() -> int:

@@ -26,15 +26,15 @@ from support.records import assert_tiered_exactly_once, by_position, consumed
 from support.references import retain, retention
 from support.stack import Stack
 
-from seamline.connectors.iceberg.boundary import TAG, boundary_of
-from seamline.connectors.tiering import Outcome
-from seamline.sql.errors import (
+from seamline.errors import (
     BAD_RECORD,
     BOUNDARY_MISSING,
     INVALID_TABLE_DEFINITION,
     LOG_TRIMMED,
     SeamlineError,
 )
+from seamline.seam.boundary import TAG, boundary_of
+from seamline.seam.tiering import Outcome
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

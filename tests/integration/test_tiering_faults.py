@@ -25,17 +25,18 @@ from support.stack import Stack
 from support.tierers import At, Interrupted
 from support.waiting import wait_until
 
-from seamline.connectors.base import TopicBinding
-from seamline.connectors.iceberg.boundary import TAG, boundary_of
 from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.tiering import SparkTierTable
-from seamline.connectors.tiering import Batch, Outcome, Step, next_batch, tier_once
-from seamline.gateway.deadline import no_deadline
-from seamline.sql.errors import (
+from seamline.errors import (
     COMMIT_CONFLICT,
     TOPIC_RECREATED,
     SeamlineError,
 )
+from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.tiering.step import tier_once
+from seamline.seam.binding import TopicBinding
+from seamline.seam.boundary import TAG, boundary_of
+from seamline.seam.tiering import Batch, Outcome, Step, next_batch
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

@@ -22,8 +22,8 @@ from support.waiting import wait_until
 
 import seamline
 from seamline.connectors.iceberg import commits
-from seamline.gateway.deadline import no_deadline
-from seamline.sql.errors import SeamlineError
+from seamline.errors import SeamlineError
+from seamline.gateway.query.deadline import no_deadline
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 COLUMNS = "id bigint, text varchar"

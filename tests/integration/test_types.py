@@ -169,7 +169,7 @@ def test_bad_records_are_skipped_and_counted(stack: Stack, gateway: Gateway, nam
 def test_a_bad_record_fails_reads_and_tiering_by_name(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
-    from seamline.sql.errors import BAD_RECORD, SeamlineError
+    from seamline.errors import BAD_RECORD, SeamlineError
 
     stack.create_topic(name, 1)
     stack.create_table(name, "a bigint")

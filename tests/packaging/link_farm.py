@@ -11,7 +11,7 @@ import shutil
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SUBPACKAGES = ("connectors", "gateway", "planners", "sql")
+SUBPACKAGES = ("connectors", "gateway", "planners", "seam", "sql")
 
 
 def link(target: pathlib.Path) -> pathlib.Path:
@@ -19,9 +19,9 @@ def link(target: pathlib.Path) -> pathlib.Path:
     package = target / "seamline"
     shutil.rmtree(target, ignore_errors=True)
     package.mkdir(parents=True)
-    for file in (ROOT / "client").iterdir():
-        if file.suffix == ".py" or file.name == "py.typed":
-            (package / file.name).symlink_to(file)
+    for entry in (ROOT / "client").iterdir():
+        if entry.is_dir() or entry.suffix == ".py" or entry.name == "py.typed":
+            (package / entry.name).symlink_to(entry)
     for name in SUBPACKAGES:
         (package / name).symlink_to(ROOT / name, target_is_directory=True)
     return package

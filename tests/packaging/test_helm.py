@@ -20,7 +20,7 @@ import jsonschema
 import pytest
 import yaml
 
-from seamline.gateway.config import Config, load
+from seamline.gateway.config.config import Config, load
 from seamline.version import VERSION
 
 _HELM = pathlib.Path(__file__).parents[2] / "helm"

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from seamline.connectors.kafka.json_values import JsonValues
+from seamline.connectors.kafka.formats.json_values import JsonValues
 from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
 

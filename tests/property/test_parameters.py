@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.gateway import Gateway
 
+from seamline.errors import ERRORS, Location, SeamlineError
 from seamline.sql import parameters, parse
-from seamline.sql.errors import ERRORS, Location, SeamlineError
 
 FORMS = [
     # the select list and its expressions

@@ -29,15 +29,15 @@ from pyiceberg.types import IcebergType, LongType, NestedField, TimeType
 from support.conditions import NOW, VALUES, fitting
 from support.predicates import keeps
 
-from seamline.connectors.base import ScanRequest
 from seamline.connectors.iceberg.catalog import table_of_file
 from seamline.connectors.iceberg.expressions import to_iceberg
 from seamline.connectors.iceberg.manifests import live_entries
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.tail_files import TailLayout, plan_files, write_file
 from seamline.connectors.iceberg.types import to_schema
-from seamline.connectors.kafka.zones import Zones
+from seamline.gateway.tail.zones import Zones
 from seamline.planners.rules.push_predicates import to_predicate
+from seamline.seam.files import ScanRequest
 from seamline.sql import parse, render, types
 from seamline.sql.predicates import Predicate, describe
 from seamline.sql.qualify import Relation, qualify

@@ -14,15 +14,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.story import TOPIC, Story
 
-from seamline.connectors.base import LogBounds
-from seamline.planners.history import remember
-from seamline.sql.errors import (
+from seamline.errors import (
     LOG_TRIMMED,
     TOKEN_EXPIRED,
     TOPIC_RECREATED,
     ErrorCode,
     SeamlineError,
 )
+from seamline.seam.history import remember
+from seamline.seam.log import LogBounds
 
 Event = tuple[str, int]
 """What happens, and a number that it makes of what it likes."""

@@ -19,12 +19,13 @@ from sqlglot import exp
 from support.predicates import Row, keeps
 from support.story import NO_DEADLINE, TOPIC, Story
 
-from seamline.connectors.base import OffsetRange, TopicBinding
 from seamline.planners.logical import LogicalPlan, Scan, ScanFacts
 from seamline.planners.pipeline import RULES, Rule, optimize
 from seamline.planners.rules.prune_tail_by_key import PARTITIONERS, key_bytes, partition_of
 from seamline.planners.rules.prune_tail_by_time import moments
 from seamline.planners.rules.push_predicates import push_predicates
+from seamline.seam.binding import TopicBinding
+from seamline.seam.offsets import OffsetRange
 from seamline.sql import predicates
 from seamline.sql.predicates import And, Comparison, In, IsNull, Or, Predicate
 from seamline.sql.qualify import BoundQuery

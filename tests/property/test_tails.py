@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.tails import TOPIC, MemoryTail, rows_of, value
 
-from seamline.connectors.base import OffsetRange, Offsets
-from seamline.gateway.tail_requests import TailRequest
+from seamline.errors import SeamlineError
+from seamline.gateway.tail.requests import TailRequest
+from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.sql import columns as names
-from seamline.sql.errors import SeamlineError
 from seamline.sql.predicates import And, Comparison, In, IsNull, Or, Predicate
 
 TABLES = ("one", "two")

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from seamline.connectors.files import exclusive
-from seamline.connectors.jars import cache_directory
+from seamline.connectors.jvm.jars import cache_directory
 
 HERE = pathlib.Path(__file__).parent
 GO_SOURCE = HERE / "clients" / "go" / "main.go"

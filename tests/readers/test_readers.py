@@ -27,8 +27,8 @@ from readers.catalogue import LIVE, LOCAL, OBJECTS, PLANNED, READERS, Reader
 from readers.environments import Python
 from readers.running import CannotReadError, RunningReader
 from seamline.connectors.iceberg.catalog_config import CatalogConfig
-from seamline.connectors.jars import JarSet, cache_directory, fetch, spark_jars
-from seamline.spark_catalog import EXTENSIONS, configuration
+from seamline.connectors.jvm.jars import JarSet, cache_directory, fetch, spark_jars
+from seamline.spark.catalog import EXTENSIONS, configuration
 
 pytestmark = [
     pytest.mark.integration,

@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from support import offline, programs
 from support.gateway import Gateway
 
-from seamline.sql.errors import SeamlineError
+from seamline.errors import SeamlineError
 
 ROWS = pa.table({"id": pa.array(range(3), pa.int64())})
 UNIFIED = {"seamline.topic": "orders", "seamline.cluster": "default"}

@@ -25,9 +25,9 @@ from support import offline
 from support.gateway import Gateway
 from support.stack import Stack
 
-from seamline.connectors.base import EngineScan
+from seamline.connectors.protocols import EngineScan
+from seamline.errors import SeamlineError
 from seamline.sql import parse, qualify, render, types
-from seamline.sql.errors import SeamlineError
 from seamline.sql.qualify import Relation
 from seamline.sql.types import Field
 

@@ -20,7 +20,7 @@ from support import offline
 from support.gateway import Gateway
 from werkzeug.test import TestResponse
 
-from seamline.gateway.config import AccessToken, AuthConfig, IcebergConfig
+from seamline.gateway.config.config import AccessToken, AuthConfig, IcebergConfig
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64())})
 FILES = "/iceberg/v1/lake/namespaces/sales/tables"

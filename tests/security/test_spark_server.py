@@ -29,13 +29,13 @@ from click.testing import CliRunner
 from support import offline, programs
 from support.stack import Stack
 
+from seamline.commands.spark_conf import spark_conf
 from seamline.connectors.spark import submission
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.settings import SparkSettings, environment
-from seamline.gateway.config import FILE_NAME, load
+from seamline.gateway.config.config import FILE_NAME, load
 from seamline.gateway.spark import settings
-from seamline.spark_conf_command import spark_conf
 
 CANARY = f"canary{secrets.token_hex(8)}"
 CONF = {

@@ -22,17 +22,17 @@ from click.testing import CliRunner
 from support.gateway import Gateway
 from support.stack import Stack
 
+from seamline.commands.spark_conf import spark_conf
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.settings import SESSION
+from seamline.errors import ErrorKind, SeamlineError
 from seamline.gateway.connections import Connections
 from seamline.gateway.spark import settings
-from seamline.gateway.tiering import start_spark
+from seamline.gateway.tiering.application import start_spark
 from seamline.spark import register
-from seamline.spark_catalog import configuration
-from seamline.spark_conf_command import spark_conf
+from seamline.spark.catalog import configuration
 from seamline.sql import functions
-from seamline.sql.errors import ErrorKind, SeamlineError
 
 SWITCH = "spark.sql.variable.substitute"
 REPLACED = (

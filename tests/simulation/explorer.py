@@ -15,11 +15,13 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from seamline.connectors.base import NoDeadline, TableState
-from seamline.connectors.iceberg.boundary import SUMMARY_KEY, renewed
-from seamline.connectors.memory import SavedTable
-from seamline.gateway.queries import ATTEMPTS_MAX
-from seamline.sql.errors import SeamlineError
+from fakes.memory import SavedTable
+
+from seamline.connectors.protocols import NoDeadline
+from seamline.errors import SeamlineError
+from seamline.gateway.query.queries import ATTEMPTS_MAX
+from seamline.seam.boundary import SUMMARY_KEY, renewed
+from seamline.seam.table import TableState
 from simulation import oracle
 from simulation.oracle import Started, Violation
 from simulation.product import REAL, Product, tier_all

@@ -13,7 +13,7 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from seamline.connectors.faulty import Fault
+from fakes.faulty import Fault
 
 FAULTS = tuple(Fault)
 

@@ -10,21 +10,14 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from seamline.connectors.base import (
-    READ_UNCOMMITTED,
-    Deadline,
-    HotLog,
-    LogBounds,
-    NoDeadline,
-    OffsetRange,
-    Offsets,
-    RawBatch,
-    Snapshot,
-    TableState,
-)
-from seamline.connectors.iceberg.boundary import SUMMARY_KEY, boundary_of, encode
-from seamline.connectors.tiering import Batch, Step, TierTable, tier_once
-from seamline.gateway.tokens import NOTHING, After
+from seamline.connectors.protocols import Deadline, HotLog, NoDeadline, RawBatch, TierTable
+from seamline.gateway.query.tokens import NOTHING, After
+from seamline.gateway.tiering.step import tier_once
+from seamline.seam.boundary import SUMMARY_KEY, boundary_of, encode
+from seamline.seam.log import READ_UNCOMMITTED, LogBounds
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.table import Snapshot, TableState
+from seamline.seam.tiering import Batch, Step
 from simulation.product import Product
 from simulation.reading import ALL, TWICE, Answer, Open, Sources, read
 from simulation.world import TOPIC

@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from seamline.connectors.base import Offsets, Snapshot
-from seamline.connectors.iceberg.boundary import boundary_of
-from seamline.connectors.memory import Row
-from seamline.planners.seam import Seam
-from seamline.sql.errors import SeamlineError
+from fakes.memory import Row
+
+from seamline.errors import SeamlineError
+from seamline.seam.boundary import boundary_of
+from seamline.seam.offsets import Offsets
+from seamline.seam.seam import Seam
+from seamline.seam.table import Snapshot
 from simulation.reading import FROM_1, TIERS, TWICE, Answer
 from simulation.world import Cut, Past, Truth, World
 

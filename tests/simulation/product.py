@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Protocol
 
-from seamline.connectors.base import Deadline, HotLog, NoDeadline
-from seamline.connectors.tiering import Step, TierTable, tier_once
-from seamline.gateway.loaded import Tables
-from seamline.gateway.tokens import NOTHING, After
-from seamline.planners.history import TokenSeam
+from seamline.connectors.protocols import Deadline, HotLog, NoDeadline, TierTable
+from seamline.gateway.query.loaded import Tables
+from seamline.gateway.query.tokens import NOTHING, After
+from seamline.gateway.tiering.step import tier_once
+from seamline.seam.history import TokenSeam
+from seamline.seam.tiering import Step
 from simulation.reading import Answer, Open, Sources, read
 
 

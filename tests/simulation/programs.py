@@ -13,22 +13,15 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from fakes.memory import Row
 
-from seamline.connectors.base import (
-    ColdPlan,
-    ColdTable,
-    Deadline,
-    LogBounds,
-    NoDeadline,
-    OffsetRange,
-    Offsets,
-    RawBatch,
-    ScanRequest,
-    TableState,
-)
-from seamline.connectors.memory import Row
-from seamline.connectors.tiering import Batch
-from seamline.sql.errors import ERRORS, SeamlineError
+from seamline.connectors.protocols import ColdTable, Deadline, NoDeadline, RawBatch
+from seamline.errors import ERRORS, SeamlineError
+from seamline.seam.files import ColdPlan, ScanRequest
+from seamline.seam.log import LogBounds
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.table import TableState
+from seamline.seam.tiering import Batch
 from simulation.world import World
 
 

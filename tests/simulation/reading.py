@@ -13,33 +13,33 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
+from fakes.memory import Row
 from sqlglot import exp
 
-from seamline.connectors.base import (
+from seamline.connectors.iceberg.catalog_config import CatalogConfig
+from seamline.connectors.kafka.cluster import ClusterConfig
+from seamline.connectors.kafka.formats.decoder import DecoderSpec
+from seamline.connectors.kafka.tail import Tail
+from seamline.connectors.protocols import (
     Catalog,
     Deadline,
     EngineQuery,
     HotLog,
     NoDeadline,
-    OffsetRange,
     ResultStream,
 )
-from seamline.connectors.iceberg.catalog_config import CatalogConfig
-from seamline.connectors.kafka.cluster import ClusterConfig
-from seamline.connectors.kafka.decode import DecoderSpec
-from seamline.connectors.kafka.tail import Tail
-from seamline.connectors.memory import Row
-from seamline.gateway import names
-from seamline.gateway.config import Config
-from seamline.gateway.executor import Executor
-from seamline.gateway.loaded import LoadedTables, Tables
-from seamline.gateway.pinning import Pinner
-from seamline.gateway.queries import Pins, Queries, QueryRequest
-from seamline.gateway.results import ResultSpool
-from seamline.gateway.tokens import NOTHING, After
-from seamline.planners.history import TokenSeam
+from seamline.gateway.config.config import Config
+from seamline.gateway.query import names
+from seamline.gateway.query.executor import Executor
+from seamline.gateway.query.loaded import LoadedTables, Tables
+from seamline.gateway.query.pinning import Pinner
+from seamline.gateway.query.queries import Pins, Queries, QueryRequest
+from seamline.gateway.query.results import ResultSpool
+from seamline.gateway.query.tokens import NOTHING, After
 from seamline.planners.route import DUCKDB, Limits
-from seamline.planners.seam import Seam
+from seamline.seam.history import TokenSeam
+from seamline.seam.offsets import OffsetRange
+from seamline.seam.seam import Seam
 from seamline.sql import parse
 from seamline.sql.qualify import BoundQuery, Relation, qualify
 from simulation.world import CATALOG, CLUSTER

@@ -7,8 +7,8 @@ gone on, with a transaction open or without.
 
 from __future__ import annotations
 
-from seamline.connectors.base import NoDeadline
-from seamline.connectors.tiering import tier_once
+from seamline.connectors.protocols import NoDeadline
+from seamline.gateway.tiering.step import tier_once
 from simulation.explorer import Scope
 from simulation.reading import ALL, TIERS
 from simulation.world import World

@@ -14,16 +14,19 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from seamline.connectors.base import Deadline, NoDeadline, Offsets, TableState
-from seamline.connectors.faulty import Fault, FaultyCatalog, FaultyLog, FaultyTierTable
-from seamline.connectors.iceberg.boundary import foreign_change, renewed
-from seamline.connectors.memory import MemoryTable, Row
-from seamline.connectors.tiering import Batch
-from seamline.gateway.loaded import Tables
-from seamline.gateway.queries import ATTEMPTS_MAX
-from seamline.gateway.tokens import NOTHING, After, Write
-from seamline.planners.history import TokenSeam, remember
-from seamline.sql.errors import ERRORS, SeamlineError
+from fakes.faulty import Fault, FaultyCatalog, FaultyLog, FaultyTierTable
+from fakes.memory import MemoryTable, Row
+
+from seamline.connectors.protocols import Deadline, NoDeadline
+from seamline.errors import ERRORS, SeamlineError
+from seamline.gateway.query.loaded import Tables
+from seamline.gateway.query.queries import ATTEMPTS_MAX
+from seamline.gateway.query.tokens import NOTHING, After, Write
+from seamline.seam.boundary import foreign_change, renewed
+from seamline.seam.history import TokenSeam, remember
+from seamline.seam.offsets import Offsets
+from seamline.seam.table import TableState
+from seamline.seam.tiering import Batch
 from simulation import oracle
 from simulation.histories import FAULTS, History, Operation
 from simulation.oracle import Started, Violation

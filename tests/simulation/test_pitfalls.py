@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from fakes.faulty import Fault, FaultyTierTable
 
-from seamline.connectors.base import NoDeadline, Offsets
-from seamline.connectors.faulty import Fault, FaultyTierTable
-from seamline.connectors.tiering import Outcome, Step, tier_once
-from seamline.gateway.tokens import NOTHING, After, Write
-from seamline.sql.errors import (
+from seamline.connectors.protocols import NoDeadline
+from seamline.errors import (
     CATALOG_UNAVAILABLE,
     LOG_TRIMMED,
     TOPIC_RECREATED,
     WRITE_NOT_VISIBLE,
     SeamlineError,
 )
+from seamline.gateway.query.tokens import NOTHING, After, Write
+from seamline.gateway.tiering.step import tier_once
+from seamline.seam.offsets import Offsets
+from seamline.seam.tiering import Outcome, Step
 from simulation import oracle
 from simulation.reading import ALL, FROM_1, Answer, Sources, read
 from simulation.simulator import Patience

@@ -13,17 +13,7 @@ import functools
 import json
 from typing import NamedTuple
 
-from seamline.connectors.base import (
-    READ_COMMITTED,
-    Boundary,
-    LogBounds,
-    NoDeadline,
-    Offsets,
-    TableSchema,
-    TopicBinding,
-)
-from seamline.connectors.iceberg.boundary import SUMMARY_KEY, encode, renewed
-from seamline.connectors.memory import (
+from fakes.memory import (
     LogState,
     ManualClock,
     MemoryCatalog,
@@ -31,8 +21,15 @@ from seamline.connectors.memory import (
     MemoryTable,
     SavedTable,
 )
+
+from seamline.connectors.protocols import NoDeadline
+from seamline.errors import SeamlineError
+from seamline.seam.binding import TopicBinding
+from seamline.seam.boundary import SUMMARY_KEY, Boundary, encode, renewed
+from seamline.seam.log import READ_COMMITTED, LogBounds
+from seamline.seam.offsets import Offsets
+from seamline.seam.table import TableSchema
 from seamline.sql import columns
-from seamline.sql.errors import SeamlineError
 from seamline.sql.types import VARBINARY, Field
 
 TOPIC = "orders"

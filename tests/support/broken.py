@@ -16,8 +16,9 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
-from seamline.connectors.base import READ_COMMITTED, Boundary, Offsets
-from seamline.connectors.iceberg.boundary import encode
+from seamline.seam.boundary import Boundary, encode
+from seamline.seam.log import READ_COMMITTED
+from seamline.seam.offsets import Offsets
 
 NAMESPACE = "shop"
 ROWS = pa.table({"id": pa.array(range(3), pa.int64())})

@@ -17,8 +17,8 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
-from seamline.gateway.statements import Statement
-from seamline.sql.errors import SeamlineError
+from seamline.errors import SeamlineError
+from seamline.gateway.query.statements import Statement
 from support.gateway import Gateway, statement_rows
 from support.stack import Stack
 

@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from seamline.errors import ErrorKind, SeamlineError
 from seamline.sql import parameters, parse, types
-from seamline.sql.errors import ErrorKind, SeamlineError
 from seamline.sql.qualify import Relation, qualify
 from seamline.sql.types import Field
 

@@ -13,13 +13,13 @@ from typing import Any
 from werkzeug.serving import make_server
 
 import seamline
-from seamline.gateway.config import Config
+from seamline.dbapi.values import arrow_converter
+from seamline.gateway.config.config import Config
 from seamline.gateway.http.app import create_app
-from seamline.gateway.results import read_chunk
-from seamline.gateway.service import Service
-from seamline.gateway.statements import State, Statement, StatementRequest
-from seamline.gateway.tokens import kept_secret
-from seamline.values import arrow_converter
+from seamline.gateway.query.results import read_chunk
+from seamline.gateway.query.service import Service
+from seamline.gateway.query.statements import State, Statement, StatementRequest
+from seamline.gateway.query.tokens import kept_secret
 from support.slt import StatementError
 from support.waiting import wait_until
 

@@ -16,8 +16,8 @@ import pyspark
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
-from seamline.connectors.jars import spark_jars
-from seamline.connectors.java import find_java
+from seamline.connectors.jvm.jars import spark_jars
+from seamline.connectors.jvm.java import find_java
 
 
 class IcebergJava:

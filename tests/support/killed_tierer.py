@@ -10,11 +10,12 @@ import signal
 import sys
 
 from seamline.connectors.spark.tiering import SparkTierTable
-from seamline.connectors.tiering import tier_once
-from seamline.gateway import config, names
+from seamline.gateway.config import config
 from seamline.gateway.connections import Connections
-from seamline.gateway.deadline import no_deadline
-from seamline.gateway.tiering import start_spark
+from seamline.gateway.query import names
+from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.tiering.application import start_spark
+from seamline.gateway.tiering.step import tier_once
 from support.tierers import At, Interrupted
 
 

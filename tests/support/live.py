@@ -17,7 +17,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
 from seamline.connectors.spark.sessions import connect
-from seamline.gateway.http import iceberg
+from seamline.gateway.iceberg_rest import routes as iceberg
 from seamline.spark import configuration
 from support.gateway import Gateway
 from support.iceberg_java import iceberg_java

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from seamline.connectors.base import (
+from seamline.connectors.protocols import (
     Catalog,
     Deadline,
     Engine,
     EngineQuery,
     FollowableLog,
-    LogBounds,
-    OffsetRange,
-    Offsets,
     RawBatch,
     ResultStream,
     Subscription,
 )
-from seamline.gateway.config import Config
+from seamline.gateway.config.config import Config
 from seamline.gateway.connections import Connections
+from seamline.seam.log import LogBounds
+from seamline.seam.offsets import OffsetRange, Offsets
 
 
 class Event:

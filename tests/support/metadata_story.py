@@ -11,9 +11,9 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from seamline.connectors.base import Offsets
 from seamline.connectors.iceberg import virtual
 from seamline.connectors.iceberg.virtual import Cut, Json, VirtualSnapshot
+from seamline.seam.offsets import Offsets
 
 MAIN = {"type": "branch", "min-snapshots-to-keep": 3, "max-snapshot-age-ms": 5, "max-ref-age-ms": 7}
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"

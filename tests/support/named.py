@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from seamline.connectors.base import TableSchema
+from fakes.memory import ManualClock, MemoryCatalog, MemoryLog, MemoryTable
+
 from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.connectors.kafka.cluster import ClusterConfig
-from seamline.connectors.memory import ManualClock, MemoryCatalog, MemoryLog, MemoryTable
-from seamline.gateway.config import Config
+from seamline.gateway.config.config import Config
+from seamline.seam.table import TableSchema
 from seamline.sql.types import BIGINT, Field
 
 SCHEMA = TableSchema(0, (Field("id", BIGINT),))

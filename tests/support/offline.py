@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 
-from seamline.gateway.config import FILE_NAME, Config, load
+from seamline.gateway.config.config import FILE_NAME, Config, load
 
 _TEXT = """
 catalogs:

@@ -18,12 +18,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from seamline.connectors.base import Offsets, TopicBinding
 from seamline.planners.bind import bind
 from seamline.planners.logical import LogicalPlan, Scan, ScanFacts
 from seamline.planners.rules.prune_tail_by_key import key_bytes, partition_of
 from seamline.planners.rules.prune_tail_by_time import moments
-from seamline.planners.seam import Seam
+from seamline.seam.binding import TopicBinding
+from seamline.seam.offsets import Offsets
+from seamline.seam.seam import Seam
 from seamline.sql import columns, parse, predicates, render, types
 from seamline.sql.qualify import Relation, qualify, references
 from seamline.sql.types import Field

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
-
-from seamline.connectors.faulty import Fault
+from fakes.faulty import Fault
 
 
 class PanicError(BaseException):

@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from seamline.connectors.iceberg.boundary import boundary_of
+from seamline.seam.boundary import boundary_of
 from support.gateway import Gateway, statement_rows
 from support.stack import Stack
 from support.waiting import wait_until

@@ -14,8 +14,8 @@ from typing import Any
 
 from py4j.java_gateway import JavaGateway
 
-from seamline.connectors.jars import JarSet, cache_directory, fetch
-from seamline.connectors.java import find_java
+from seamline.connectors.jvm.jars import JarSet, cache_directory, fetch
+from seamline.connectors.jvm.java import find_java
 
 JARS = JarSet("iceberg-rest", ("org.apache.iceberg:iceberg-open-api:1.10.0",), transitive=False)
 

@@ -88,7 +88,7 @@ def _parse_block(block: str, line: int, path: pathlib.Path) -> Case | None:
 
 def answer(case: Case, route: Route) -> str:
     """What a route answers, in the form of the file."""
-    from seamline.output import cell_text
+    from seamline.commands.output import cell_text
 
     try:
         _, rows = route(case.sql)

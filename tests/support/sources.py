@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PARTS = ("client", "sql", "connectors", "planners", "gateway")
+PARTS = ("client", "sql", "seam", "connectors", "planners", "gateway")
 """The folders that are installed."""
 
 

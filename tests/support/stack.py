@@ -18,21 +18,25 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from seamline.connectors.base import READ_COMMITTED, LogBounds, TopicBinding
 from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.boundary import boundary_of
 from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.connectors.spark.maintenance import Maintained, maintain
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.tiering import SparkTierTable
-from seamline.connectors.tiering import Outcome, Step, next_batch, tier_once
-from seamline.gateway import config, names, tables
+from seamline.gateway.commands import tables
+from seamline.gateway.config import config
 from seamline.gateway.connections import Connections
-from seamline.gateway.deadline import no_deadline
-from seamline.gateway.local import settings as settings_file
-from seamline.gateway.local.stack import LocalStack
+from seamline.gateway.dev.local import settings as settings_file
+from seamline.gateway.dev.local.stack import LocalStack
+from seamline.gateway.query import names
+from seamline.gateway.query.deadline import no_deadline
 from seamline.gateway.spark import settings
-from seamline.gateway.tiering import start_spark
+from seamline.gateway.tiering.application import start_spark
+from seamline.gateway.tiering.step import tier_once
+from seamline.seam.binding import TopicBinding
+from seamline.seam.boundary import boundary_of
+from seamline.seam.log import READ_COMMITTED, LogBounds
+from seamline.seam.tiering import Outcome, Step, next_batch
 from support.waiting import wait_until
 
 

@@ -9,23 +9,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
-from seamline.connectors.base import (
-    READ_COMMITTED,
-    Boundary,
-    LogBounds,
-    NoDeadline,
-    Offsets,
-    TableSchema,
-    TopicBinding,
-)
-from seamline.connectors.iceberg.boundary import SUMMARY_KEY, boundary_of, encode
-from seamline.connectors.memory import ManualClock, MemoryLog, MemoryTable, seam_rows
-from seamline.connectors.tiering import Step, tier_once
-from seamline.gateway.placing import cold_side, kept_side
-from seamline.planners import history
-from seamline.planners import seam as seams
-from seamline.planners.history import TokenSeam
-from seamline.planners.seam import Seam
+from fakes.memory import ManualClock, MemoryLog, MemoryTable, seam_rows
+
+from seamline.connectors.protocols import NoDeadline
+from seamline.gateway.query.placing import cold_side, kept_side
+from seamline.gateway.tiering.step import tier_once
+from seamline.seam import history
+from seamline.seam import seam as seams
+from seamline.seam.binding import TopicBinding
+from seamline.seam.boundary import SUMMARY_KEY, Boundary, boundary_of, encode
+from seamline.seam.history import TokenSeam
+from seamline.seam.log import READ_COMMITTED, LogBounds
+from seamline.seam.offsets import Offsets
+from seamline.seam.seam import Seam
+from seamline.seam.table import TableSchema
+from seamline.seam.tiering import Step
 from seamline.sql.types import VARCHAR, Field
 
 TOPIC = "bids"

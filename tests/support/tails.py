@@ -11,16 +11,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from fakes.memory import MemoryLog
 
-from seamline.connectors.base import READ_COMMITTED, Catalog, NoDeadline, OffsetRange, Offsets
-from seamline.connectors.kafka.decode import DecoderSpec
-from seamline.connectors.kafka.followers import Budget, Followers
+from seamline.connectors.kafka.formats.decoder import DecoderSpec
 from seamline.connectors.kafka.tail import Tail, read_tail
-from seamline.connectors.memory import MemoryLog
-from seamline.gateway.config import Config
-from seamline.gateway.tail_requests import TailRequest
-from seamline.gateway.tails import Tails
-from seamline.planners.seam import Seam
+from seamline.connectors.protocols import Catalog, NoDeadline
+from seamline.gateway.config.config import Config
+from seamline.gateway.tail.followers import Budget, Followers
+from seamline.gateway.tail.requests import TailRequest
+from seamline.gateway.tail.tails import Tails
+from seamline.seam.log import READ_COMMITTED
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.seam import Seam
 from seamline.sql import columns as names
 from seamline.sql import types
 from seamline.sql.predicates import Predicate

@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 
-from seamline.connectors.base import Deadline, TableState
-from seamline.connectors.tiering import Batch, TierTable
+from seamline.connectors.protocols import Deadline, TierTable
+from seamline.seam.table import TableState
+from seamline.seam.tiering import Batch
 
 
 class At(enum.Enum):

@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
+from seamline import errors
 from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.connectors.kafka.cluster import ClusterConfig
-from seamline.gateway import config
-from seamline.sql import errors, functions
+from seamline.gateway.config import config
+from seamline.sql import functions
 
 PAGES = pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference"
 

@@ -13,7 +13,7 @@ import threading
 import pytest
 
 from seamline.connectors.files import exclusive, named_write_errors
-from seamline.sql.errors import DISK_FULL, JARS_UNAVAILABLE, SeamlineError
+from seamline.errors import DISK_FULL, JARS_UNAVAILABLE, SeamlineError
 
 
 def test_second_holder_says_that_it_waits_and_then_gets_the_lock(tmp_path: pathlib.Path) -> None:

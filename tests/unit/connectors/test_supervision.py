@@ -22,7 +22,7 @@ from support.waiting import wait_until
 
 from seamline.connectors import supervision
 from seamline.connectors.supervision import Backoff, Loop
-from seamline.sql.errors import DISK_FULL, INTERNAL_ERROR, KAFKA_UNAVAILABLE, SeamlineError
+from seamline.errors import DISK_FULL, INTERNAL_ERROR, KAFKA_UNAVAILABLE, SeamlineError
 
 SOON = Backoff(first_s=0.001, max_s=0.004)
 foreign = pytest.mark.parametrize("make", FOREIGN, ids=kind)

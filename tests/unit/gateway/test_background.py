@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from fakes.memory import MemoryLog
 from support import offline
 from support.gateway import Gateway
 from support.raised import FOREIGN, PanicError, kind
@@ -21,15 +22,15 @@ from support.tails import TOPIC, MemoryTail, value
 from support.waiting import wait_until
 
 from seamline.connectors import supervision
-from seamline.connectors.base import Offsets, Polled, Subscription
 from seamline.connectors.duckdb.instances import Instances
-from seamline.connectors.kafka.follower import State
-from seamline.connectors.memory import MemoryLog
-from seamline.gateway.deadline import StatementDeadline
+from seamline.connectors.protocols import Polled, Subscription
+from seamline.errors import SeamlineError
 from seamline.gateway.http.server import DrainingWorker
-from seamline.gateway.live.planning import Planning
-from seamline.gateway.statements import State as Ended
-from seamline.sql.errors import SeamlineError
+from seamline.gateway.iceberg_rest.planning import Planning
+from seamline.gateway.query.deadline import StatementDeadline
+from seamline.gateway.query.statements import State as Ended
+from seamline.gateway.tail.follower import State
+from seamline.seam.offsets import Offsets
 
 foreign = pytest.mark.parametrize("make", FOREIGN, ids=kind)
 LATE_S = 1.0

@@ -10,14 +10,15 @@ import datetime
 
 import pytest
 
-from seamline.connectors.base import ColdPlan, DataFile, OffsetRange, Offsets
+from seamline.errors import NOT_SUPPORTED, TAIL_TOO_LARGE, ErrorCode, SeamlineError
 from seamline.planners.estimate import Estimate, estimate
 from seamline.planners.logical import Kind, LogicalPlan, Scan, ScanFacts
 from seamline.planners.physical import physical_plan
 from seamline.planners.route import Limits, Route, route
-from seamline.planners.seam import Seam
+from seamline.seam.files import ColdPlan, DataFile
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.seam import Seam
 from seamline.sql import parse
-from seamline.sql.errors import NOT_SUPPORTED, TAIL_TOO_LARGE, ErrorCode, SeamlineError
 from seamline.sql.qualify import BoundQuery, qualify
 
 NOW = datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC)

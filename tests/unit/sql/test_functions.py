@@ -15,9 +15,9 @@ from support import golden, slt
 from support.gateway import Gateway
 from support.sources import ROOT
 
+from seamline.errors import SeamlineError
 from seamline.sql import casts, parse, types
 from seamline.sql.calls import Call
-from seamline.sql.errors import SeamlineError
 from seamline.sql.functions import FUNCTIONS, Overload
 from seamline.sql.qualify import qualify, references
 

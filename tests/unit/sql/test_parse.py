@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
+from seamline.errors import Location, SeamlineError
 from seamline.sql import parse
-from seamline.sql.errors import Location, SeamlineError
 from seamline.sql.parse import CreateTable, DropTable, Explain, Query, Show
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from support.gateway import Gateway
 
+from seamline.errors import Location, SeamlineError
 from seamline.sql import parameters, parse
-from seamline.sql.errors import Location, SeamlineError
 from seamline.sql.qualify import BoundQuery, Relation, TableReference, qualify, references
 from seamline.sql.types import BIGINT, VARCHAR, Field, Row
 

@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seamline.connectors.base import ColdPlan, DataFile, EngineQuery, EngineScan, NoDeadline
 from seamline.connectors.duckdb.engine import DuckDBEngine
+from seamline.connectors.protocols import EngineQuery, EngineScan, NoDeadline
+from seamline.seam.files import ColdPlan, DataFile
 from seamline.sql import parse, types
 from seamline.sql.qualify import BoundQuery, Relation, qualify, references
 from seamline.sql.types import BIGINT, Field, arrow_field

@@ -18,11 +18,11 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.types import LongType, NestedField
 from support.references import retain, retention
 
-from seamline.connectors.base import Boundary, Offsets
 from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.boundary import TAG
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.iceberg.catalog_config import CatalogConfig
+from seamline.seam.boundary import TAG, Boundary
+from seamline.seam.offsets import Offsets
 
 NAME = ("default", "t")
 BOUNDARY = Boundary(

@@ -17,7 +17,7 @@ import pytest
 from seamline.connectors.iceberg import catalog_config
 from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.iceberg.catalog_config import CatalogConfig
-from seamline.sql.errors import CATALOG_ACCESS_DENIED, CATALOG_UNAVAILABLE, SeamlineError
+from seamline.errors import CATALOG_ACCESS_DENIED, CATALOG_UNAVAILABLE, SeamlineError
 
 
 def failure(url: str) -> SeamlineError:

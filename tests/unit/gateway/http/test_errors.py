@@ -15,8 +15,8 @@ from support.gateway import Gateway
 
 import seamline
 from seamline import cli
-from seamline.errors import class_of
-from seamline.sql.errors import ERRORS, Location, SeamlineError
+from seamline.dbapi.errors import class_of
+from seamline.errors import ERRORS, Location, SeamlineError
 
 CLASSES = {
     "DIVISION_BY_ZERO": seamline.DataError,

@@ -13,10 +13,10 @@ from typing import Any
 import flask.testing
 import pytest
 
-from seamline.gateway.config import load
+from seamline.gateway.config.config import load
 from seamline.gateway.http.app import create_app
-from seamline.gateway.service import Service
-from seamline.gateway.statements import Statement, StatementRequest
+from seamline.gateway.query.service import Service
+from seamline.gateway.query.statements import Statement, StatementRequest
 
 _API = "/api/v1/statements"
 _LOCAL = {"Host": "127.0.0.1"}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from seamline.connectors.base import TopicBinding
 from seamline.planners.rules.prune_tail_by_key import key_bytes, murmur2, partition_of
+from seamline.seam.binding import TopicBinding
 from seamline.sql.predicates import Value
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from support.gateway import Gateway
 
-from seamline.sql.errors import NOT_SUPPORTED, SeamlineError
+from seamline.errors import NOT_SUPPORTED, SeamlineError
 
 
 @pytest.mark.parametrize(

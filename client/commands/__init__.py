@@ -1,0 +1,1 @@
+"""Commands of `seamline` that need nothing but the client."""

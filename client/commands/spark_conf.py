@@ -1,0 +1,94 @@
+"""`seamline spark-conf`: the Spark settings that make a gateway's live tables a catalog.
+
+Printed as lines of spark-defaults.conf or as options of spark-shell and spark-sql; `--check` asks
+the gateway first and says what is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+
+import click
+
+from seamline.dbapi.connection import URL_DEFAULT
+from seamline.dbapi.transport import Transport
+from seamline.errors import GATEWAY_UNAVAILABLE, INVALID_ARGUMENT, SeamlineError
+from seamline.spark.catalog import CATALOG, EXTENSIONS, configuration, packages
+
+TOKEN_VARIABLE = "SEAMLINE_TOKEN"  # noqa: S105 - its name
+FORMS = ("defaults", "shell", "json")
+
+
+@click.command("spark-conf")
+@click.option("--url", envvar="SEAMLINE_URL", default=URL_DEFAULT, help="Address of the gateway.")
+@click.option("--access-token", envvar=TOKEN_VARIABLE, help="Bearer token, if it wants one.")
+@click.option("--name", default=CATALOG, show_default=True, help="What statements call it.")
+@click.option("--warehouse", help="Which of the gateway's catalogs; its default one otherwise.")
+@click.option("--planned", is_flag=True, help="The gateway plans scans (Iceberg 1.11 or newer).")
+@click.option("--spark-version", default="4.0.5", show_default=True, help="For the runtime's jar.")
+@click.option("--form", type=click.Choice(FORMS), default="defaults", show_default=True)
+@click.option("--check", is_flag=True, help="Ask the gateway first; say what is wrong.")
+def spark_conf(
+    url: str,
+    access_token: str | None,
+    name: str,
+    warehouse: str | None,
+    planned: bool,
+    spark_version: str,
+    form: str,
+    check: bool,
+) -> None:
+    """Prints the settings with which any Spark reads the live tables."""
+    try:
+        jar = packages(spark_version)
+    except ValueError as error:
+        raise SeamlineError(
+            INVALID_ARGUMENT, str(error), hint="--spark-version is such as 3.5.6 or 4.0.5"
+        ) from error
+    if check:
+        _check(url, access_token, planned)
+    if form == "shell" and access_token is not None:
+        click.echo(f"set {TOKEN_VARIABLE} first: a command line is no place for a token", err=True)
+        access_token = f"env:{TOKEN_VARIABLE}"  # Iceberg takes the variable's value
+    settings = {
+        "spark.jars.packages": jar,
+        "spark.sql.extensions": EXTENSIONS,
+        **configuration(url, access_token, name=name, warehouse=warehouse, planned=planned),
+    }
+    click.echo(_text(settings, form))
+
+
+def _text(settings: dict[str, str], form: str) -> str:
+    if form == "json":
+        return json.dumps(settings, indent=2)
+    if form == "shell":
+        options = [f"--conf {shlex.quote(f'{key}={value}')}" for key, value in settings.items()]
+        return "spark-sql \\\n  " + " \\\n  ".join(options)
+    width = max(map(len, settings))
+    return "\n".join(f"{key.ljust(width)}  {value}" for key, value in settings.items())
+
+
+def _check(url: str, access_token: str | None, planned: bool) -> None:
+    """Whether the gateway answers, and whether what it writes can be seen from here."""
+    path = "/iceberg-plan" if planned else "/iceberg"
+    found = Transport(url, access_token).json("GET", f"{path}/v1/config", None)
+    defaults = found.get("defaults", {})
+    if not found.get("endpoints"):
+        raise SeamlineError(GATEWAY_UNAVAILABLE, f"{url}{path} is no Iceberg catalog")
+    click.echo(f"{url}{path} answers, with {len(found['endpoints'])} routes", err=True)
+    probe = str(defaults.get("seamline.probe", ""))
+    if "://" not in probe.replace("file://", "") and probe:
+        try:
+            with open(probe.removeprefix("file://"), encoding="utf-8"):  # noqa: PTH123 - any path
+                click.echo("the tails it writes can be read from this machine", err=True)
+        except OSError as error:
+            click.echo(
+                f"warning: the gateway writes tails where this machine does not see them: {error}. "
+                "Set iceberg.location to storage that Spark's executors reach.",
+                err=True,
+            )
+            sys.exit(1)
+    elif probe:
+        click.echo(f"executors must reach {probe.rsplit('/', 1)[0]}", err=True)

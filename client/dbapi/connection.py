@@ -1,0 +1,99 @@
+"""Connections: an address, a session's defaults, and cursors."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Self
+
+from seamline.dbapi.cursor import Cursor
+from seamline.dbapi.errors import InterfaceError
+from seamline.dbapi.transport import Transport
+from seamline.errors import INVALID_ARGUMENT
+
+URL_DEFAULT = "http://127.0.0.1:8474"
+
+
+class Connection:
+    """A DB-API connection. Threads may share it, each with a cursor of its own.
+
+    Attributes:
+        catalog: Catalog of names that leave it out.
+        schema: Schema of names that leave it out.
+        engine: Engine of statements that do not ask for one.
+        last_token: What the connection has read so far; later statements never fall behind it.
+            Set it to None to start over, or to another connection's to go on from there.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        access_token: str | None = None,
+        catalog: str | None = None,
+        schema: str | None = None,
+        engine: str = "auto",
+    ) -> None:
+        self.catalog = catalog
+        self.schema = schema
+        self.engine = engine
+        self.last_token: str | None = None
+        self._transport = Transport(url, access_token)
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def cursor(self) -> Cursor:
+        """A new cursor."""
+        if self._closed:
+            raise InterfaceError(INVALID_ARGUMENT, "the connection is closed", hint="")
+        return Cursor(self, self._transport)
+
+    def execute(self, operation: str, parameters: Any = None, **options: Any) -> Cursor:
+        """Runs a statement on a new cursor; see `Cursor.execute`."""
+        return self.cursor().execute(operation, parameters, **options)
+
+    def commit(self) -> None:
+        """Required by the DB-API; reads need none."""
+
+    def rollback(self) -> None:
+        """Required by the DB-API; reads have nothing to take back."""
+
+    def close(self) -> None:
+        """Closes the connection; its cursors cannot be used afterwards."""
+        self._closed = True
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def connect(
+    url: str | None = None,
+    *,
+    access_token: str | None = None,
+    catalog: str | None = None,
+    schema: str | None = None,
+    engine: str = "auto",
+) -> Connection:
+    """Connects to a gateway.
+
+    Args:
+        url: Its address; `SEAMLINE_URL` or `http://127.0.0.1:8474` when left out.
+        access_token: Bearer token; `SEAMLINE_TOKEN` when left out.
+        catalog: Catalog of names that leave it out.
+        schema: Schema of names that leave it out.
+        engine: `auto`, `duckdb` or `spark`, for statements that do not ask for one.
+    """
+    return Connection(
+        url or os.environ.get("SEAMLINE_URL") or URL_DEFAULT,
+        access_token=access_token or os.environ.get("SEAMLINE_TOKEN"),
+        catalog=catalog,
+        schema=schema,
+        engine=engine,
+    )

@@ -1,0 +1,305 @@
+"""Cursors: statements executed, their rows fetched, as Python values or as Arrow.
+
+The first fetch starts with the first chunk; later chunks are asked for when they are needed. Ctrl-C
+while waiting cancels the statement on the gateway.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from seamline.dbapi.errors import Error, InterfaceError
+from seamline.dbapi.parameters import to_json
+from seamline.dbapi.statement import Progress, RemoteStatement
+from seamline.dbapi.transport import Transport
+from seamline.dbapi.values import arrow_converter, json_converter
+from seamline.errors import INVALID_ARGUMENT, MISSING_EXTRA
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seamline.dbapi.connection import Connection
+
+_ENDS_A_SESSION = frozenset({"HISTORY_CHANGED", "INVALID_TOKEN"})
+
+
+class Cursor:
+    """A DB-API cursor.
+
+    Attributes:
+        arraysize: Rows `fetchmany` gives unless told otherwise.
+        description: Per column (name, type, None, None, None, None, None); None before a result.
+        rowcount: Rows of the result, -1 while not all are known.
+    """
+
+    def __init__(self, connection: Connection, transport: Transport) -> None:
+        self.arraysize = 1000
+        self.description: list[tuple[Any, ...]] | None = None
+        self.rowcount = -1
+        self._connection = connection
+        self._transport = transport
+        self._statement = RemoteStatement(transport)
+        self._rows: Iterator[tuple[Any, ...]] = iter(())
+        self._closed = False
+
+    @property
+    def connection(self) -> Connection:
+        """The connection it belongs to."""
+        return self._connection
+
+    @property
+    def statement_id(self) -> str | None:
+        """The gateway's id of the statement."""
+        return self._statement.statement_id
+
+    @property
+    def receipt(self) -> dict[str, Any]:
+        """What the result reflects: seams, rows per tier, engine, token."""
+        return dict(self._statement.manifest.get("receipt") or {})
+
+    @property
+    def token(self) -> str | None:
+        """Repeats this read when it is given to `execute`."""
+        return self._statement.manifest.get("token")
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the result was cut off at `row_limit`."""
+        return bool(self._statement.manifest.get("truncated"))
+
+    # --- Executing -----------------------------------------------------------------------------
+
+    def execute(
+        self,
+        operation: str,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        engine: str | None = None,
+        token: str | None = None,
+        after: str | Sequence[str] = (),
+        freshness: str | None = None,
+        timeout: float | None = None,
+        row_limit: int | None = None,
+        dialect: str | None = None,
+        progress: Progress | None = None,
+    ) -> Cursor:
+        """Runs a statement and waits until its result is there.
+
+        Args:
+            operation: One statement; `?` or `:name` stand for parameters.
+            parameters: Their values.
+            engine: `auto`, `duckdb` or `spark`.
+            token: A token of an earlier receipt: the same rows again.
+            after: Tokens the result must not fall behind: of writes (`seamline.write_token`), or
+                other connections' `last_token`.
+            freshness: `latest`, `bounded '500ms'` or `cached`.
+            timeout: Seconds it may take.
+            row_limit: Rows after which the result is cut off.
+            dialect: Another dialect it is written in.
+            progress: Called with the manifest while it runs.
+
+        Raises:
+            Error: the gateway's named error as the DB-API's exception.
+        """
+        self._check_open()
+        self._release()
+        body = {
+            "statement": operation,
+            "parameters": to_json(parameters),
+            "catalog": self._connection.catalog,
+            "schema": self._connection.schema,
+            "engine": engine or self._connection.engine,
+            "token": token,
+            "after": self._after(after),
+            "freshness": freshness,
+            "timeout": timeout,
+            "row_limit": row_limit,
+            "dialect": dialect,
+            "format": "ARROW_STREAM" if _has_arrow() else "JSON_ARRAY",
+        }
+        self._statement = RemoteStatement(self._transport)
+        try:
+            self._statement.run(body, progress)
+        except Error as error:
+            if error.code.name in _ENDS_A_SESSION:
+                self._connection.last_token = None  # said once; the next statement starts over
+            raise
+        self._take_result(self._statement.manifest)
+        return self
+
+    def _take_result(self, manifest: Mapping[str, Any]) -> None:
+        self._connection.last_token = manifest.get("session") or self._connection.last_token
+        self.description = [
+            (column["name"], column["type"], None, None, None, None, None)
+            for column in manifest["columns"]
+        ]
+        self.rowcount = manifest["row_count"]
+        self._rows = self._iterate_rows()
+
+    def _after(self, tokens: str | Sequence[str]) -> list[str]:
+        """What the statement must not fall behind: what it is told, and what the connection saw."""
+        seen = self._connection.last_token
+        return [*([tokens] if isinstance(tokens, str) else tokens), *([seen] if seen else [])]
+
+    def executemany(self, operation: str, seq_of_parameters: Sequence[Any]) -> Cursor:
+        """Runs a statement once for each set of parameters; the last result can be fetched."""
+        for parameters in seq_of_parameters:
+            self.execute(operation, parameters)
+        return self
+
+    def cancel(self) -> None:
+        """Asks the gateway to end the statement; may be called from another thread."""
+        self._statement.cancel()
+
+    adbc_cancel = cancel
+
+    # --- Rows ------------------------------------------------------------------------------------
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row, None at the end."""
+        self._check_result()
+        return next(self._rows, None)
+
+    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        """The next rows, at most `size`."""
+        self._check_result()
+        return list(itertools.islice(self._rows, self.arraysize if size is None else size))
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows that are left."""
+        self._check_result()
+        return list(self._rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        self._check_result()
+        return self._rows
+
+    def __next__(self) -> tuple[Any, ...]:
+        self._check_result()
+        return next(self._rows)
+
+    # --- Arrow ------------------------------------------------------------------------------------
+
+    def fetch_record_batch(self) -> pa.RecordBatchReader:
+        """The result as a reader of Arrow batches, from its first row.
+
+        Raises:
+            InterfaceError: MISSING_EXTRA without pyarrow.
+        """
+        self._check_result()
+        arrow = _arrow()
+        chunks = self._statement.arrow_chunks()
+        first = next(chunks)
+        reader = arrow.ipc.open_stream(first)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            yield from reader
+            for chunk in chunks:
+                yield from arrow.ipc.open_stream(chunk)
+
+        return arrow.RecordBatchReader.from_batches(reader.schema, batches())
+
+    def fetch_arrow_table(self) -> pa.Table:
+        """The result as one Arrow table."""
+        return self.fetch_record_batch().read_all()
+
+    fetchall_arrow = fetch_arrow_table
+    fetchallarrow = fetch_arrow_table
+
+    def fetchmany_arrow(self, size: int | None = None) -> pa.Table:
+        """The first rows of the result as an Arrow table, at most `size`."""
+        return self.fetch_arrow_table().slice(0, self.arraysize if size is None else size)
+
+    def fetch_df(self) -> Any:
+        """The result as a pandas DataFrame."""
+        return self.fetch_arrow_table().to_pandas()
+
+    def fetch_polars(self) -> Any:
+        """The result as a Polars DataFrame."""
+        if importlib.util.find_spec("polars") is None:
+            raise _missing("polars", "pip install polars")
+        import polars
+
+        return polars.from_arrow(self.fetch_arrow_table())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The result by Arrow's C stream interface."""
+        return self.fetch_record_batch().__arrow_c_stream__(requested_schema)
+
+    # --- The rest of the DB-API -------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Releases the result; the cursor cannot be used afterwards."""
+        if not self._closed:
+            self._release()
+            self._closed = True
+
+    def setinputsizes(self, sizes: object) -> None:
+        """Required by the DB-API; does nothing."""
+
+    def setoutputsize(self, size: object, column: object = None) -> None:
+        """Required by the DB-API; does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- Chunks -----------------------------------------------------------------------------------
+
+    def _iterate_rows(self) -> Iterator[tuple[Any, ...]]:
+        types = [column["type"] for column in self._statement.manifest["columns"]]
+        if not _has_arrow():
+            converters = [json_converter(type_) for type_ in types]
+            for rows in self._statement.json_chunks():
+                for row in rows:
+                    yield tuple(f(v) for f, v in zip(converters, row, strict=True))
+            return
+        arrow = _arrow()
+        converters = [arrow_converter(type_) for type_ in types]
+        for chunk in self._statement.arrow_chunks():
+            for batch in arrow.ipc.open_stream(chunk):
+                columns = [
+                    list(map(convert, column.to_pylist()))
+                    for convert, column in zip(converters, batch.columns, strict=True)
+                ]
+                yield from zip(*columns, strict=True)
+
+    def _release(self) -> None:
+        self.description, self.rowcount, self._rows = None, -1, iter(())
+        done, self._statement = self._statement, RemoteStatement(self._transport)
+        done.release()
+
+    def _check_open(self) -> None:
+        if self._closed or self._connection.closed:
+            raise _misused("the cursor is closed")
+
+    def _check_result(self) -> None:
+        self._check_open()
+        if self.description is None:
+            raise _misused("there is no result: execute a statement first")
+
+
+def _has_arrow() -> bool:
+    return importlib.util.find_spec("pyarrow") is not None
+
+
+def _arrow() -> Any:
+    if not _has_arrow():
+        raise _missing("pyarrow", "pip install 'seamline[arrow]'")
+    import pyarrow as pa
+    import pyarrow.ipc
+
+    return pa
+
+
+def _missing(module: str, command: str) -> InterfaceError:
+    return InterfaceError(MISSING_EXTRA, f"this needs {module}", hint=command)
+
+
+def _misused(message: str) -> InterfaceError:
+    return InterfaceError(INVALID_ARGUMENT, message, hint="")

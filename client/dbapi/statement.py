@@ -1,0 +1,135 @@
+"""A statement on the gateway: submitted, waited for, canceled, its chunks fetched, released.
+
+Submitting answers soon, finished or not, since until it has answered nobody knows what to cancel.
+A cancel that comes before that, from Ctrl-C or from another thread, is kept and sent then.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from seamline.dbapi.errors import Error, as_client_error
+from seamline.dbapi.transport import Transport
+from seamline.errors import SeamlineError
+
+SUBMIT_WAIT_S = 0.2
+"""How long submitting waits for the result, which then comes with the answer."""
+WAIT_S = 20.0
+PROGRESS_S = 1.0
+_PATH = "/api/v1/statements"
+
+Progress = Callable[[Mapping[str, Any]], None]
+
+
+class RemoteStatement:
+    """One statement. It may be canceled from any thread.
+
+    Attributes:
+        manifest: What the gateway said of it last; empty before its first answer.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self.manifest: dict[str, Any] = {}
+        self._transport = transport
+        self._lock = threading.Lock()
+        self._cancel_asked = False
+
+    @property
+    def statement_id(self) -> str | None:
+        """The gateway's id of it."""
+        return self.manifest.get("statement_id")
+
+    @property
+    def _path(self) -> str:
+        return f"{_PATH}/{self.statement_id}"
+
+    def run(self, body: Mapping[str, Any], progress: Progress | None) -> None:
+        """Submits it and waits until it has ended; Ctrl-C while it waits cancels it.
+
+        Args:
+            body: The request.
+            progress: Called with the manifest while it runs.
+
+        Raises:
+            Error: the gateway's named error as the DB-API's exception.
+        """
+        try:
+            self._submit({**body, "wait_timeout": SUBMIT_WAIT_S})
+            self._wait(progress)
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+
+    def cancel(self) -> None:
+        """Asks the gateway to end it; does nothing when it has ended."""
+        with self._lock:
+            self._cancel_asked = True
+            if self.statement_id is None:
+                return
+        self._transport.json("POST", f"{self._path}/cancel", {})
+
+    def arrow_chunks(self) -> Iterator[bytes]:
+        """The chunks of its result as Arrow IPC streams."""
+        for index in range(self.manifest["chunks"]["count"]):
+            inline = self._inline("arrow") if index == 0 else None
+            if inline is not None:
+                yield base64.b64decode(inline)
+            else:
+                yield self._transport.bytes(f"{self._path}/chunks/{index}")[1]
+
+    def json_chunks(self) -> Iterator[list[list[Any]]]:
+        """The chunks of its result as rows of JSON values."""
+        for index in range(self.manifest["chunks"]["count"]):
+            rows = self._inline("data") if index == 0 else None
+            if rows is None:
+                path = f"{self._path}/chunks/{index}?format=JSON_ARRAY"
+                rows = self._transport.json("GET", path)["data"]
+            yield rows
+
+    def release(self) -> None:
+        """Tells the gateway that a result of which it keeps more than we hold is done with."""
+        if self.statement_id and self.manifest.get("chunks", {}).get("count", 0) > 1:
+            with contextlib.suppress(Error):  # a gateway that is away has nothing to let go
+                self._transport.json("DELETE", self._path)
+
+    def _inline(self, form: str) -> Any:
+        return (self.manifest.get("inline") or {}).get(form)
+
+    def _submit(self, body: Mapping[str, Any]) -> None:
+        """Sends it on a thread of its own: Ctrl-C must not lose the answer that names it."""
+        failures: list[BaseException] = []
+        answered = threading.Event()
+
+        def send() -> None:
+            try:
+                answer = self._transport.json("POST", _PATH, body)
+                with self._lock:
+                    self.manifest = answer
+                if self._cancel_asked:
+                    self.cancel()
+            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+                failures.append(error)
+            finally:
+                answered.set()
+
+        threading.Thread(target=send, name="seamline-submit", daemon=True).start()
+        try:
+            answered.wait()  # not `join`, which takes a thread for ended once it was interrupted
+        except KeyboardInterrupt:
+            answered.wait(PROGRESS_S)
+            raise
+        if failures:
+            raise failures[0]
+
+    def _wait(self, progress: Progress | None) -> None:
+        while self.manifest["state"] in {"PENDING", "RUNNING"}:
+            if progress is not None:
+                progress(self.manifest)
+            wait_s = PROGRESS_S if progress is not None else WAIT_S
+            self.manifest = self._transport.json("GET", f"{self._path}?wait={wait_s}")
+        if "error" in self.manifest:
+            raise as_client_error(SeamlineError.from_json(self.manifest["error"]))

@@ -1,0 +1,132 @@
+"""HTTP to one gateway: JSON and Arrow bodies, failures as named errors, retries only where safe.
+
+A request is repeated when it never reached the gateway, or when it only reads. A submitted
+statement is never sent twice after it may have arrived.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+from collections.abc import Mapping
+from typing import Any
+
+import urllib3
+from urllib3.exceptions import HTTPError, MaxRetryError, NewConnectionError, ReadTimeoutError
+
+from seamline.dbapi.errors import OperationalError, as_client_error
+from seamline.errors import GATEWAY_UNAVAILABLE, INVALID_ARGUMENT, SeamlineError
+from seamline.version import VERSION
+
+CONNECT_S = 5.0
+ANSWER_S = 90.0
+_RETRIES = 3
+
+
+class Transport:
+    """A gateway's address and the connections to it. Safe to share between threads.
+
+    Args:
+        url: Address, such as `http://127.0.0.1:8474`.
+        access_token: Bearer token, if the gateway wants one.
+    """
+
+    def __init__(self, url: str, access_token: str | None = None) -> None:
+        parsed = urllib.parse.urlsplit(url)
+        if parsed.scheme not in {"http", "https"} or not parsed.hostname:
+            raise as_client_error(
+                SeamlineError(
+                    INVALID_ARGUMENT,
+                    f"{url!r} is not the address of a gateway",
+                    hint="It looks like http://127.0.0.1:8474.",
+                )
+            )
+        self._base = url.rstrip("/")
+        headers = {"User-Agent": f"seamline-python/{VERSION}"}
+        if access_token:
+            headers["Authorization"] = f"Bearer {access_token}"
+        self._pool = urllib3.PoolManager(
+            headers=headers, maxsize=8, timeout=urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S)
+        )
+
+    def json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Sends a request and gives the JSON of its answer.
+
+        Raises:
+            Error: the gateway's named error, or OperationalError when it cannot be reached.
+        """
+        answer = self._send(method, path, body)
+        found = _parsed(answer.data)
+        if answer.status >= 400:
+            raise as_client_error(_error(found, answer))
+        return found
+
+    def bytes(self, path: str) -> tuple[int, bytes, Mapping[str, str]]:
+        """Status, body and headers of a GET.
+
+        Raises:
+            Error: as for `json`.
+        """
+        answer = self._send("GET", path, None)
+        if answer.status >= 400:
+            raise as_client_error(_error(_parsed(answer.data), answer))
+        return answer.status, answer.data, answer.headers
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._pool.clear()
+
+    def _send(
+        self, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> urllib3.BaseHTTPResponse:
+        reads = method in {"GET", "DELETE"}
+        retries = urllib3.Retry(
+            connect=_RETRIES,
+            read=_RETRIES if reads else 0,
+            status=0,
+            other=0,
+            redirect=0,
+            backoff_factor=0.1,
+            allowed_methods=None,
+        )
+        headers = dict(self._pool.headers)
+        data = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            data = json.dumps(body).encode()
+        try:
+            return self._pool.request(
+                method, self._base + path, body=data, headers=headers, retries=retries
+            )
+        except HTTPError as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: HTTPError) -> OperationalError:
+        cause: BaseException = error
+        if isinstance(error, MaxRetryError) and error.reason is not None:
+            cause = error.reason
+        if isinstance(cause, NewConnectionError):
+            text = "nothing listens there"
+        elif isinstance(cause, ReadTimeoutError):
+            text = f"no answer within {ANSWER_S:g} s"
+        else:
+            text = str(cause)
+        return OperationalError(GATEWAY_UNAVAILABLE, f"{self._base}: {text}")
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data) if data else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _error(body: Mapping[str, Any], answer: urllib3.BaseHTTPResponse) -> SeamlineError:
+    error = body.get("error")
+    if isinstance(error, dict):
+        return SeamlineError.from_json(error)
+    return SeamlineError(
+        GATEWAY_UNAVAILABLE,
+        f"the answer has status {answer.status} and does not come from a Seamline gateway",
+    )

@@ -1,0 +1,168 @@
+"""Fetches published jars with the Ivy that PySpark's wheel carries, so that nobody needs Maven.
+
+Files come from Ivy's default repositories, or from those of the settings file that
+`SEAMLINE_IVY_SETTINGS` names (a mirror behind a firewall). What was fetched before an interruption
+is in Ivy's own cache and is not fetched again.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from xml.sax.saxutils import quoteattr
+
+from seamline.connectors.files import disk_full
+from seamline.connectors.jvm.java import find_java
+from seamline.errors import JARS_UNAVAILABLE, MISSING_EXTRA, SeamlineError
+
+SETTINGS_VARIABLE = "SEAMLINE_IVY_SETTINGS"
+
+Report = Callable[[str], None]
+"""Takes a line of progress for a person."""
+
+_PATTERN = "[artifact]-[revision].[ext]"
+_FOUND_PER_REPORT = 10
+# Without these a Java that gets no answer waits for ever.
+_NETWORK = (
+    "-Dsun.net.client.defaultConnectTimeout=15000",
+    "-Dsun.net.client.defaultReadTimeout=60000",
+)
+_NOISE = re.compile(r"::::|:: USE VERBOSE|-- artifact|={2,}|at |\.\.\. \d+ more|\.*$")
+
+
+def retrieve(
+    name: str,
+    coordinates: Sequence[str],
+    *,
+    transitive: bool,
+    work: pathlib.Path,
+    lock: int,
+    report: Report,
+) -> pathlib.Path:
+    """Fetches jars and gives the directory they are in, `work/jars`.
+
+    Args:
+        name: What progress lines call them.
+        coordinates: `organisation:module:version` of each.
+        transitive: Whether what they depend on is fetched too.
+        work: A directory for Ivy's files; what an earlier try left there is used.
+        lock: File descriptor that locks `work`. Ivy inherits it, so that the lock is held until it
+            has ended, even when this process is killed.
+        report: Takes progress.
+
+    Raises:
+        SeamlineError: MISSING_EXTRA, JAVA_NOT_FOUND, JAVA_UNSUPPORTED, JARS_UNAVAILABLE, DISK_FULL.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    description = work / "ivy.xml"
+    description.write_text(module_description(name, coordinates, transitive=transitive))
+    cache = work / "cache"
+    progress = Progress(name, report, done=len(list(cache.rglob("*.jar"))))
+    exit_code = _run(_command(description, cache, work / "jars"), lock, progress)
+    if exit_code != 0:
+        if any("No space left on device" in line for line in progress.lines):
+            raise disk_full(work)
+        problem = last_problem(progress.lines)
+        raise SeamlineError(JARS_UNAVAILABLE, f"the jars of {name} cannot be fetched: {problem}")
+    return work / "jars"
+
+
+def module_description(name: str, coordinates: Sequence[str], *, transitive: bool) -> str:
+    """Ivy's description of a module that needs these jars."""
+    dependencies = "".join(
+        f"<dependency org={quoteattr(organisation)} name={quoteattr(module)}"
+        f' rev={quoteattr(version)} transitive="{str(transitive).lower()}"'
+        ' conf="default->default"/>\n'
+        for organisation, module, version in (text.split(":") for text in coordinates)
+    )
+    return (
+        f'<ivy-module version="2.0"><info organisation="seamline" module={quoteattr(name)}/>\n'
+        '<configurations><conf name="default"/></configurations>\n'
+        f"<dependencies>\n{dependencies}</dependencies></ivy-module>\n"
+    )
+
+
+class Progress:
+    """Reads what Ivy prints and reports how far it is."""
+
+    def __init__(self, name: str, report: Report, *, done: int = 0) -> None:
+        self.lines: list[str] = []
+        self._name = name
+        self._report = report
+        self._found = 0
+        self._done = done
+
+    def read(self, line: str) -> None:
+        """Takes the next line of output."""
+        self.lines.append(line)
+        text = line.strip()
+        if text.startswith("found "):
+            self._found += 1
+            if self._found % _FOUND_PER_REPORT == 0:
+                self._report(f"{self._name}: looking up dependencies, {self._found} found")
+        elif text.startswith("[SUCCESSFUL ]"):
+            self._done += 1
+            self._report(f"{self._name}: {self._done} of {self._found} jars")
+
+
+def last_problem(lines: Sequence[str]) -> str:
+    """The last line of Ivy's output that says something about what went wrong."""
+    for line in reversed(lines):
+        text = line.strip()
+        if text and not _NOISE.match(text):
+            return text.removeprefix(":: ").strip()
+    return "Ivy said nothing"
+
+
+def _command(description: pathlib.Path, cache: pathlib.Path, target: pathlib.Path) -> Sequence[str]:
+    jar = _ivy_jar()
+    java = find_java(os.environ)
+    settings = os.environ.get(SETTINGS_VARIABLE)
+    return [
+        *(str(java.path), *_NETWORK, "-jar", str(jar)),
+        *(("-settings", settings) if settings else ()),
+        *("-ivy", str(description), "-confs", "default", "-cache", str(cache)),
+        *("-retrieve", f"{target}/{_PATTERN}"),
+    ]
+
+
+def _ivy_jar() -> pathlib.Path:
+    spark = importlib.util.find_spec("pyspark")
+    if spark is None or not spark.submodule_search_locations:
+        raise SeamlineError(
+            MISSING_EXTRA,
+            "fetching jars needs pyspark, which is not installed",
+            hint="pip install 'seamline[spark]'",
+        )
+    jars = pathlib.Path(spark.submodule_search_locations[0], "jars")
+    found = sorted(jars.glob("ivy-*.jar"))
+    if not found:
+        raise SeamlineError(
+            MISSING_EXTRA,
+            f"there is no Ivy in {jars}",
+            hint="Install PySpark from its wheel: pip install --force-reinstall 'seamline[spark]'",
+        )
+    return found[-1]
+
+
+def _run(command: Sequence[str], lock: int, progress: Progress) -> int:
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        pass_fds=(lock,),
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                progress.read(line)
+            return process.wait()
+        finally:
+            process.kill()  # when this was interrupted; otherwise it has ended

@@ -1,0 +1,1 @@
+"""Formats of records: the one decoder, and how columns are inferred."""

@@ -1,0 +1,193 @@
+"""The one decoder: bytes of the log to Arrow rows.
+
+The hot read and the tiering pipeline run this same code, so a row cannot change when it is tiered.
+What a record becomes depends on the record alone, never on the batch it arrives in, on the columns
+a query uses, or on which of a format's code paths handled it. A bad record follows the table's
+policy: `fail` stops with its partition, offset and reason; `null` gives a row of nulls with the
+reason in `_kafka_error`; `skip` leaves it out and counts it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from seamline.connectors.kafka.formats.json_values import JsonValues
+from seamline.connectors.kafka.formats.raw_values import RawValues
+from seamline.connectors.protocols import RawBatch
+from seamline.errors import BAD_RECORD, INVALID_TABLE_DEFINITION, SeamlineError
+from seamline.sql import columns as names
+from seamline.sql.types import Field, arrow_field, to_arrow
+
+POLICIES = ("fail", "null", "skip")
+
+
+class ValueDecoder(Protocol):
+    """Decodes the values of records in one format into the table's own columns."""
+
+    def decode(self, values: Sequence[bytes | None]) -> tuple[list[pa.Array], Mapping[int, str]]:
+        """One array per column, a slot per value, and why each bad value (by index) is bad.
+
+        A bad value has nulls in its slots.
+        """
+
+
+FORMATS: Mapping[str, type[JsonValues | RawValues]] = {"json": JsonValues, "raw": RawValues}
+"""Formats of record values by the name `WITH (format = …)` uses."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DecoderSpec:
+    """Everything a decoder needs, in a form that travels to Spark's workers.
+
+    Attributes:
+        topic: Name of the topic, for messages.
+        format: A key of `FORMATS`.
+        on_error: One of `POLICIES`.
+        columns: The table's columns in order, metadata columns included, with their ids.
+    """
+
+    topic: str
+    format: str
+    on_error: str
+    columns: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"format {self.format!r} is not known",
+                hint=f"format is one of: {', '.join(sorted(FORMATS))}",
+            )
+        if self.on_error not in POLICIES:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"on_error {self.on_error!r} is not a policy",
+                hint=f"on_error is one of: {', '.join(POLICIES)}",
+            )
+
+    @property
+    def value_columns(self) -> tuple[Field, ...]:
+        """The columns that come from the record's value."""
+        return tuple(c for c in self.columns if c.name not in names.METADATA_NAMES)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Schema of decoded batches: every column, in table order."""
+        return pa.schema([arrow_field(column) for column in self.columns])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decoded:
+    """Decoded rows, and how many records were left out under the policy `skip`."""
+
+    rows: pa.RecordBatch
+    skipped: int = 0
+
+
+class Decoder:
+    """Decodes batches of one table. Not shared between threads."""
+
+    def __init__(self, spec: DecoderSpec) -> None:
+        self.spec = spec
+        self._schema = spec.arrow_schema
+        self._values: ValueDecoder = FORMATS[spec.format](spec.value_columns)
+        self._value_names = tuple(column.name for column in spec.value_columns)
+
+    def decode(self, batch: RawBatch, batch_mark: int | None = None) -> Decoded:
+        """The rows of a batch.
+
+        Args:
+            batch: Records as the log holds them.
+            batch_mark: Value of `_kafka_batch`, when the rows are being tiered.
+
+        Raises:
+            SeamlineError: BAD_RECORD under the policy `fail`.
+        """
+        rows, bad = self.decode_all(batch, batch_mark)
+        if bad and self.spec.on_error == "fail":
+            first = min(bad)
+            partition, offset = int(batch.partitions[first]), int(batch.offsets[first])
+            raise bad_record(self.spec.topic, partition, offset, bad[first])
+        if bad and self.spec.on_error == "skip":
+            return Decoded(without(rows, bad), len(bad))
+        return Decoded(rows)
+
+    def decode_all(
+        self, batch: RawBatch, batch_mark: int | None = None
+    ) -> tuple[pa.RecordBatch, Mapping[int, str]]:
+        """A row for every record whatever the policy, and why each bad one (by index) is bad.
+
+        A bad record is a row of nulls with the reason in `_kafka_error`.
+        """
+        arrays, bad = self._values.decode(batch.values)
+        by_name = dict(zip(self._value_names, arrays, strict=True))
+        by_name.update(_metadata_arrays(batch, bad, batch_mark))
+        rows = pa.RecordBatch.from_arrays(
+            [by_name[field.name] for field in self._schema], schema=self._schema
+        )
+        return rows, bad
+
+
+def without(rows: pa.RecordBatch, bad: Mapping[int, str]) -> pa.RecordBatch:
+    """The rows but for the bad ones."""
+    keep = [index for index in range(rows.num_rows) if index not in bad]
+    return rows.take(pa.array(keep, pa.int64()))
+
+
+def bad_record(topic: str, partition: int, offset: int, reason: str) -> SeamlineError:
+    """The error a bad record is under the policy `fail`."""
+    return SeamlineError(
+        BAD_RECORD,
+        f"record at topic {topic}, partition {partition}, offset {offset}: {reason}",
+        details={"topic": topic, "partition": partition, "offset": offset},
+    )
+
+
+def _metadata_arrays(
+    batch: RawBatch, bad: Mapping[int, str], batch_mark: int | None
+) -> dict[str, pa.Array]:
+    count = len(batch)
+    errors = (
+        pa.array([bad.get(index) for index in range(count)], pa.string())
+        if bad
+        else pa.nulls(count, pa.string())
+    )
+    mark = (
+        pa.nulls(count, pa.int64())
+        if batch_mark is None
+        else pa.repeat(pa.scalar(batch_mark, pa.int64()), count)
+    )
+    return {
+        names.PARTITION: pa.array(batch.partitions, pa.int32()),
+        names.OFFSET: pa.array(batch.offsets, pa.int64()),
+        names.TIMESTAMP: _timestamps(batch.timestamps_ms),
+        names.KEY: pa.array(batch.keys, pa.binary()),
+        names.HEADERS: _headers(batch.headers),
+        names.ERROR: errors,
+        names.BATCH: mark,
+    }
+
+
+_HEADERS_TYPE = next(to_arrow(f.type) for f in names.METADATA_FIELDS if f.name == names.HEADERS)
+
+
+def _timestamps(timestamps_ms: Sequence[int]) -> pa.Array:
+    """Milliseconds to instants; a record without a time (-1) has null."""
+    times = pa.array(timestamps_ms, pa.int64())
+    known = pa.compute.greater_equal(times, 0)
+    times = pa.compute.if_else(known, times, None)
+    return times.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+
+
+def _headers(headers: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> pa.Array:
+    if not any(headers):
+        return pa.nulls(len(headers), _HEADERS_TYPE)
+    rows = [
+        [{"key": key, "value": value} for key, value in entry] if entry else None
+        for entry in headers
+    ]
+    return pa.array(rows, _HEADERS_TYPE)

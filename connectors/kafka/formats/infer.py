@@ -1,0 +1,150 @@
+"""Column types inferred from sample records of a topic.
+
+A guess by nature, so it is shown and only used when asked for. Whole numbers are bigint, other
+numbers double, texts that all look like dates, instants or timestamps become these; a key that was
+never more than null, or that changes shape, is varchar or an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from seamline.errors import INFERENCE_FAILED, SeamlineError
+from seamline.sql import coercion, types
+from seamline.sql.types import Array, Field, Row, Type
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?")
+_INSTANT = re.compile(_TIMESTAMP.pattern + r"\s?(Z|[+-]\d{2}(:?\d{2})?)")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Inferred:
+    """What the sample says.
+
+    Attributes:
+        columns: A column for each key, in the order keys first came.
+        records: Records that were looked at.
+        bad: Records that are not JSON objects.
+    """
+
+    columns: tuple[Field, ...]
+    records: int
+    bad: int
+
+
+def infer_json(values: Sequence[bytes | None]) -> Inferred:
+    """Columns for a topic of JSON objects.
+
+    Raises:
+        SeamlineError: INFERENCE_FAILED when there is nothing to infer from, or a key has values of
+            shapes that no column holds together.
+    """
+    merged: Type | None = None
+    bad = 0
+    for value in values:
+        try:
+            record = json.loads(value) if value is not None else None
+        except (ValueError, RecursionError):
+            record = ()
+        if record is None:
+            continue
+        if not isinstance(record, dict):
+            bad += 1
+            continue
+        found = _type_of(record)
+        merged = found if merged is None else _merge(merged, found, "the record")
+    if not isinstance(merged, Row) or not merged.fields:
+        raise SeamlineError(
+            INFERENCE_FAILED, f"none of {len(values)} sampled records is a JSON object with keys"
+        )
+    return Inferred(_settle_row(merged).fields, len(values), bad)
+
+
+def _type_of(value: Any) -> Type:
+    match value:
+        case None:
+            return types.UNKNOWN
+        case bool():
+            return types.BOOLEAN
+        case int():
+            return types.BIGINT if -(2**63) <= value < 2**63 else types.Decimal(38, 0)
+        case float():
+            return types.DOUBLE
+        case str():
+            return _type_of_text(value)
+        case list():
+            element: Type = types.UNKNOWN
+            for item in value:
+                element = _merge(element, _type_of(item), "an array")
+            return Array(element)
+        case dict():
+            return Row(tuple(Field(key, _type_of(item)) for key, item in value.items()))
+    raise AssertionError(value)
+
+
+def _type_of_text(text: str) -> Type:
+    for pattern, type_ in (
+        (_DATE, types.DATE),
+        (_INSTANT, types.TIMESTAMP_TZ),
+        (_TIMESTAMP, types.TIMESTAMP),
+    ):
+        if pattern.fullmatch(text):
+            return type_
+    return types.VARCHAR
+
+
+_TEXTS = frozenset({types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ, types.VARCHAR})
+
+
+def _merge(one: Type, other: Type, where: str) -> Type:
+    """The narrowest type that holds both."""
+    match one, other:
+        case Row(fields), Row(others):
+            return _merge_rows(fields, others)
+        case Array(element), Array(another):
+            return Array(_merge(element, another, where))
+    if one != other and one in _TEXTS and other in _TEXTS:
+        return types.VARCHAR
+    common = coercion.common_type(one, other)
+    if common is None:
+        raise SeamlineError(
+            INFERENCE_FAILED,
+            f"{where} is {one} in some records and {other} in others",
+            hint="State the columns with --schema; leave out what has no one type.",
+        )
+    return common
+
+
+def _merge_rows(fields: Sequence[Field], others: Sequence[Field]) -> Row:
+    merged = {field.name: field.type for field in fields}
+    for field in others:
+        known = merged.get(field.name, types.UNKNOWN)
+        merged[field.name] = _merge(known, field.type, f"key {field.name!r}")
+    return Row(tuple(Field(name, type_) for name, type_ in merged.items()))
+
+
+def _settle(type_: Type) -> Type:
+    """What was never seen with a value is text; an object that never had a key has no columns."""
+    match type_:
+        case types.UNKNOWN:
+            return types.VARCHAR
+        case Array(element):
+            return Array(_settle(element))
+        case Row():
+            return _settle_row(type_)
+    return type_
+
+
+def _settle_row(row: Row) -> Row:
+    return Row(
+        tuple(
+            Field(field.name, _settle(field.type))
+            for field in row.fields
+            if not (isinstance(field.type, Row) and not field.type.fields)
+        )
+    )

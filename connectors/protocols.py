@@ -1,0 +1,416 @@
+"""The Protocols of the outside world, and the values that cross them."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from seamline.seam.files import ColdPlan, ScanRequest
+from seamline.seam.log import LogBounds
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.table import TableState
+from seamline.seam.tiering import Batch
+from seamline.sql.types import Field
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RawBatch:
+    """Records as the log holds them, in columns of equal length, ascending offsets per partition.
+
+    Attributes:
+        partitions: Partition of each record.
+        offsets: Offset of each record.
+        timestamps_ms: Record time in milliseconds since the epoch; -1 where the record has none.
+        keys: Key bytes or None.
+        values: Value bytes or None (a tombstone).
+        headers: Per record a list of (name, value) or None when it has none.
+    """
+
+    partitions: Sequence[int]
+    offsets: Sequence[int]
+    timestamps_ms: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[Sequence[tuple[str, bytes | None]] | None]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+class Deadline(Protocol):
+    """When a statement must have ended, and whether somebody canceled it."""
+
+    def check(self) -> None:
+        """Raises DEADLINE_EXCEEDED or CANCELED when the time or the patience is over."""
+
+    def remaining_s(self) -> float:
+        """Seconds left; never negative."""
+
+    def pause(self, seconds: float) -> None:
+        """Waits, but not past the end of the statement."""
+
+    def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
+        """Calls `stop` when the deadline has passed or the statement was canceled.
+
+        It is called until it is taken back, from another thread, and must return soon.
+
+        Returns:
+            A function that takes the registration back.
+        """
+
+
+class NoDeadline:
+    """A deadline that never comes."""
+
+    def check(self) -> None:
+        """See `Deadline.check`."""
+
+    def remaining_s(self) -> float:
+        """See `Deadline.remaining_s`."""
+        return 3600.0
+
+    def pause(self, seconds: float) -> None:
+        """See `Deadline.pause`."""
+        time.sleep(seconds)
+
+    def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - never called
+        """See `Deadline.on_end`."""
+        return lambda: None
+
+
+class HotLog(Protocol):
+    """A Kafka cluster, or anything that keeps records by topic, partition and offset."""
+
+    def topics(self, deadline: Deadline) -> list[str]:
+        """Names of the topics that are not the log's own, sorted.
+
+        Raises:
+            SeamlineError: KAFKA_UNAVAILABLE.
+        """
+
+    def bounds(
+        self, topics: Sequence[str], isolation: str, deadline: Deadline
+    ) -> dict[str, LogBounds]:
+        """What each topic's log holds now; ends are read before ids and starts.
+
+        Raises:
+            SeamlineError: TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE.
+        """
+
+    def offsets_at(
+        self, topic: str, topic_id: str, ends: Offsets, timestamp_ms: int, deadline: Deadline
+    ) -> Offsets:
+        """Per partition the first offset whose record time is at or after a moment.
+
+        Args:
+            topic: Name of the topic.
+            topic_id: Its id: the offsets of another topic of that name would mean nothing.
+            ends: The partitions asked about, and what answers for one without such a record.
+            timestamp_ms: The moment.
+            deadline: The statement's.
+
+        Raises:
+            SeamlineError: TOPIC_RECREATED, TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE.
+        """
+
+    def read(
+        self,
+        topic: str,
+        ranges: Sequence[OffsetRange],
+        isolation: str,
+        deadline: Deadline,
+        *,
+        epochs: Mapping[int, int] | None = None,
+        max_records: int | None = None,
+    ) -> Iterator[RawBatch]:
+        """The records of the ranges, each once, as far as the isolation shows them.
+
+        Ends by position, never by counting: markers, aborted and compacted records leave gaps.
+
+        Args:
+            topic: Name of the topic.
+            ranges: What to read, at most one of each partition.
+            isolation: `read_committed` or `read_uncommitted`.
+            deadline: The statement's.
+            epochs: Leader epoch under which the record below a range's start was seen; a log
+                that was cut below that start since is told by it. An empty range with one is only
+                checked.
+            max_records: Stops after so many.
+
+        Raises:
+            SeamlineError: LOG_TRIMMED when a start is no longer kept; LOG_TRUNCATED when the log
+                was cut below a start, or ends before a range does; KAFKA_UNAVAILABLE.
+        """
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Polled:
+    """What a subscription read in one go.
+
+    Attributes:
+        batches: The records, each batch of one partition.
+        positions: Per partition that got further, the first offset not read yet: whatever the
+            isolation shows below it has been given, markers and gaps passed over.
+        epochs: Leader epochs of the newest records, where the log tells them.
+    """
+
+    batches: tuple[RawBatch, ...]
+    positions: Mapping[int, int] = dataclasses.field(hash=False)
+    epochs: Mapping[int, int] = dataclasses.field(default_factory=dict, hash=False)
+
+
+class Subscription(Protocol):
+    """A reading of a topic without an end. For one thread at a time."""
+
+    def poll(self, wait_s: float) -> Polled:
+        """What has come since the last call, waiting for the first of it at most so long.
+
+        Raises:
+            SeamlineError: LOG_TRIMMED when a position is no longer kept, LOG_TRUNCATED,
+                TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE. The subscription is over.
+        """
+
+    def close(self) -> None:
+        """Ends it."""
+
+
+class FollowableLog(HotLog, Protocol):
+    """A log that can also be followed."""
+
+    def follow(
+        self, topic: str, starts: Offsets, isolation: str, epochs: Mapping[int, int]
+    ) -> Subscription:
+        """A subscription to the partitions named, from those offsets on.
+
+        It goes by the topic's name: whether it is still the same topic must be checked beside it.
+        `epochs` are as for `HotLog.read`.
+        """
+
+
+class ColdTable(Protocol):
+    """An Iceberg table, or anything that keeps snapshots of files."""
+
+    @property
+    def state(self) -> TableState:
+        """The metadata this object was loaded with."""
+
+    @property
+    def file_access(self) -> Any:
+        """What opens its files where an engine cannot: PyIceberg's `FileIO`; None for neither."""
+
+    def plan(self, snapshot_id: int | None, request: ScanRequest) -> ColdPlan:
+        """The files to read. Pruning may keep too many, never too few.
+
+        Raises:
+            SeamlineError: SNAPSHOT_GONE, STORAGE_UNAVAILABLE, COLD_FILE_MISSING.
+        """
+
+    def inspect(self, plan: ColdPlan) -> ColdPlan:
+        """The plan with each file's own schema, as DuckDB needs it; says what it cannot read.
+
+        Raises:
+            SeamlineError: COLD_FILE_MISSING, COLD_FILE_INVALID, STORAGE_UNAVAILABLE.
+        """
+
+    def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:
+        """Columns `path` and `position` (counted from 0) of the rows deleted from the plan's files.
+
+        None when no file has deletes.
+        """
+
+    def offsets_at(
+        self, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]
+    ) -> Offsets:
+        """Per partition the first offset in a range whose record time is at or after a moment.
+
+        What `HotLog.offsets_at` answers, of records that have left the log; a partition without
+        such a row in its range is absent.
+
+        Raises:
+            SeamlineError: SNAPSHOT_GONE, STORAGE_UNAVAILABLE, COLD_FILE_MISSING.
+        """
+
+
+class Catalog(Protocol):
+    """An Iceberg catalog. Names are (namespace…, table), without the catalog's own."""
+
+    name: str
+
+    def load(self, identifier: tuple[str, ...]) -> ColdTable:
+        """The table as it is now.
+
+        Raises:
+            SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE.
+        """
+
+    def namespaces(self) -> list[tuple[str, ...]]:
+        """Every namespace, of every level, sorted."""
+
+    def has_namespace(self, namespace: tuple[str, ...]) -> bool:
+        """Whether there is such a namespace."""
+
+    def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Identifiers of the tables of a namespace, sorted.
+
+        Raises:
+            SeamlineError: SCHEMA_NOT_FOUND.
+        """
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TailSource:
+    """A tail that has not been read: for an engine whose workers read the log themselves.
+
+    Attributes:
+        cluster: Name of the cluster.
+        topic: Name of the topic.
+        ranges: What to read.
+        isolation: What to read it under.
+        decoder: A `DecoderSpec`, opaque here.
+    """
+
+    cluster: str
+    topic: str
+    ranges: tuple[OffsetRange, ...]
+    isolation: str
+    decoder: Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TailFile:
+    """A Parquet file of decoded rows of one partition, in the order of their offsets.
+
+    Attributes:
+        path: Where it lies, on this machine.
+        start: First offset to be read of it.
+        end_exclusive: Exclusive end of what is to be read.
+        whole: Whether these are all its rows.
+    """
+
+    path: str
+    start: int
+    end_exclusive: int
+    whole: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SpilledTail:
+    """A decoded tail of which a part is in files.
+
+    Attributes:
+        rows: The part in memory, with the columns asked for.
+        files: The rest, with all columns.
+    """
+
+    rows: pa.Table
+    files: tuple[TailFile, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EngineScan:
+    """One relation of a query, with everything that is needed to read it exactly.
+
+    Attributes:
+        scan_id: The relation's name in the query's tree.
+        table: Full name of the table, catalog first.
+        columns: The columns the query uses, as the schema of the seam declares them.
+        snapshot_id: The cold snapshot.
+        stored: Columns of the schema that snapshot was written with.
+        cold: Its files, None without a cold side.
+        cold_end: When set, cold rows at or past these offsets, and of partitions that are not
+            among them, are left out.
+        deletes: `ColdTable.deleted_rows` of the plan.
+        file_access: What opens its files where the engine cannot: PyIceberg's `FileIO`, opaque
+            here.
+        tail: Key into the query's tails, None without a hot side.
+        rows: The rows themselves, for tables made of the gateway's own knowledge.
+    """
+
+    scan_id: str
+    table: tuple[str, ...]
+    columns: tuple[Field, ...]
+    snapshot_id: int | None = None
+    stored: tuple[Field, ...] = ()
+    cold: ColdPlan | None = None
+    cold_end: Offsets | None = None
+    deletes: pa.Table | None = None
+    file_access: Any = dataclasses.field(default=None, repr=False, compare=False)
+    tail: str | None = None
+    rows: pa.Table | None = None
+
+    def own_name(self, what: str) -> str:
+        """A name for something of the scan's; no name in the query begins with the scan's id."""
+        return f"{self.scan_id}_{what}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EngineQuery:
+    """What an engine runs.
+
+    Attributes:
+        tree: The bound tree; its tables are scan ids.
+        schema: Arrow schema of the result; batches come back in it exactly.
+        scans: The relations.
+        tails: Decoded tails, or sources of tails to be read by the engine's workers, by key.
+    """
+
+    tree: Any
+    schema: pa.Schema
+    scans: tuple[EngineScan, ...]
+    tails: Mapping[str, pa.Table | SpilledTail | TailSource] = dataclasses.field(hash=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ResultStream:
+    """A result as it arrives: its schema, then batches, then whatever must be released."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    close: Callable[[], None] = lambda: None
+
+
+class Engine(Protocol):
+    """Something that computes a query over exact inputs."""
+
+    name: str
+
+    def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
+        """Starts the query.
+
+        Raises:
+            SeamlineError: named after the cause; nothing else leaves an engine.
+        """
+
+
+class TierTable(Protocol):
+    """A table that can be tiered into."""
+
+    def load(self) -> TableState:
+        """The table as it is now."""
+
+    def has_rows(self, batch: Batch, deadline: Deadline) -> bool:
+        """Whether the batch holds at least one row to write."""
+
+    def commit_rows(self, batch: Batch) -> None:
+        """Writes the batch's rows and boundary in one commit.
+
+        Raises:
+            SeamlineError: COMMIT_CONFLICT when another batch from the same boundary has landed.
+        """
+
+    def commit_mark(self, batch: Batch) -> None:
+        """Commits the boundary without rows, only on top of the batch's own snapshot.
+
+        Raises:
+            SeamlineError: COMMIT_CONFLICT when the table has changed.
+        """
+
+    def keep(self, snapshot_id: int) -> None:
+        """Protects the newest marked snapshot from expiry."""
+
+    def take_back(self, snapshot_id: int, to: int) -> None:
+        """Moves the head of the table back from a snapshot to its parent, if it is still there."""

@@ -1,0 +1,178 @@
+"""What there is: the schemas and tables of a catalog or a cluster, as SHOW and others list them.
+
+Whatever is listed here is listed under the name that `names.resolve` reads as it. A listing always
+lists: what cannot be read of one entry, or of one schema, is said there and keeps no other from
+being listed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from seamline.connectors.protocols import Deadline
+from seamline.connectors.supervision import named
+from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
+from seamline.gateway.connections import Sources
+from seamline.gateway.query import names
+from seamline.gateway.query.names import CLUSTER_SCHEMA, INFORMATION_SCHEMA, TableName
+from seamline.seam.binding import TopicBinding
+from seamline.seam.boundary import boundary_of
+from seamline.seam.table import TableState
+from seamline.seam.tiering import lag
+from seamline.sql import columns
+from seamline.sql.types import Field
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listed:
+    """A table, or a topic, and what is told of it.
+
+    Attributes:
+        source: The catalog or cluster.
+        schema: The schema, as it is listed; None for all of a catalog that cannot be listed.
+        name: The table; None for all of a schema that cannot be listed.
+        columns: Its columns; none that cannot be read.
+        binding: The topic behind it; None for a plain table.
+        state: What it was loaded with; None for a topic, and for what cannot be loaded.
+        error: What cannot be told of it, and why.
+    """
+
+    source: str
+    schema: str | None = None
+    name: TableName | None = None
+    columns: tuple[Field, ...] = ()
+    binding: TopicBinding | None = None
+    state: TableState | None = dataclasses.field(default=None, repr=False)
+    error: SeamlineError | None = None
+
+    @property
+    def display(self) -> str:
+        """What it is called where there is one name for all."""
+        if self.name is not None:
+            return self.name.display
+        parts = (self.source, self.schema) if self.schema is not None else (self.source,)
+        return names.text_of(parts)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Waiting:
+    """A unified table and what waits for it in its topic.
+
+    Attributes:
+        table: The table, or what of its kind cannot be listed.
+        offsets: How many have not been tiered; None when that cannot be told.
+        error: Why not.
+    """
+
+    table: Listed
+    offsets: int | None
+    error: SeamlineError | None
+
+
+def catalogs(sources: Sources) -> list[str]:
+    """Catalogs, and clusters, which are called like catalogs."""
+    return sorted([*sources.config.catalogs, *sources.config.clusters])
+
+
+def schemas(sources: Sources, source: str) -> list[str]:
+    """Schemas of a catalog or a cluster.
+
+    Raises:
+        SeamlineError: CATALOG_UNAVAILABLE.
+    """
+    if source in sources.config.clusters:
+        return [CLUSTER_SCHEMA, INFORMATION_SCHEMA]
+    own = [names.schema_text(namespace) for namespace in sources.catalog(source).namespaces()]
+    return sorted([*own, INFORMATION_SCHEMA])
+
+
+def tables(sources: Sources, source: str, schema: str, deadline: Deadline) -> list[TableName]:
+    """Tables of a schema, or topics; those of `information_schema` are the gateway's own.
+
+    Raises:
+        SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE, KAFKA_UNAVAILABLE.
+    """
+    if source in sources.config.clusters:
+        topics = sources.log(source).topics(deadline)
+        return [TableName("", source, (topic,)) for topic in topics]
+    found = sources.catalog(source).tables(names.namespace_of(schema))
+    return [TableName(source, "", identifier) for identifier in found]
+
+
+def all_tables(sources: Sources, source: str, deadline: Deadline) -> Iterator[Listed]:
+    """Every table of a catalog, or topic of a cluster, with what is told of it.
+
+    Raises:
+        SeamlineError: CATALOG_UNAVAILABLE when not even its schemas can be listed.
+    """
+    for schema in schemas(sources, source):
+        if schema == INFORMATION_SCHEMA:
+            continue
+        found, error = _tried(lambda s=schema: tables(sources, source, s, deadline))  # type: ignore[misc]
+        if error is not None:
+            yield Listed(source, schema, error=error)
+        for name in found or ():
+            yield _listed(sources, source, schema, name)
+
+
+def unified(sources: Sources, deadline: Deadline) -> Iterator[Waiting]:
+    """Every unified table of every catalog, and whatever may be one and cannot be read."""
+    gone: dict[str, SeamlineError] = {}
+    for catalog in sources.config.catalogs:
+        found, error = _tried(lambda c=catalog: list(all_tables(sources, c, deadline)))  # type: ignore[misc]
+        if error is not None:
+            yield Waiting(Listed(catalog, error=error), None, error)
+        for table in found or ():
+            if table.error is not None:
+                yield Waiting(table, None, table.error)
+            elif table.binding is not None and table.state is not None:
+                yield _waiting(sources, table, table.state, table.binding, gone, deadline)
+
+
+def _listed(sources: Sources, source: str, schema: str, name: TableName) -> Listed:
+    if name.cluster:
+        binding = TopicBinding(name.cluster, name.path[-1])
+        return Listed(source, schema, name, columns.TOPIC_FIELDS, binding)
+    state, error = _tried(lambda: sources.catalog(source).load(name.path).state)
+    if state is None:
+        return Listed(source, schema, name, error=error)
+    bound, error = _tried(lambda: TopicBinding.from_properties(state.properties))
+    return Listed(source, schema, name, state.schema.columns, bound, state, error)
+
+
+def _waiting(
+    sources: Sources,
+    table: Listed,
+    state: TableState,
+    binding: TopicBinding,
+    gone: dict[str, SeamlineError],
+    deadline: Deadline,
+) -> Waiting:
+    """Clusters that do not answer are asked once, and noted in `gone`."""
+
+    def offsets() -> int:
+        boundary = boundary_of(state, state.current_snapshot_id)
+        if binding.cluster in gone:
+            raise gone[binding.cluster]
+        log = sources.log(binding.cluster)
+        bounds = log.bounds([binding.topic], binding.isolation, deadline)[binding.topic]
+        return lag(boundary, bounds)
+
+    found, error = _tried(offsets)
+    if error is not None and error.code is KAFKA_UNAVAILABLE:
+        gone[binding.cluster] = error
+    return Waiting(table, found, error)
+
+
+def _tried(work: Callable[[], T]) -> tuple[T | None, SeamlineError | None]:
+    """What work gives, or why it does not, whatever is raised."""
+    try:
+        return work(), None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - one entry keeps no other from being listed
+        return None, named(error)

@@ -1,0 +1,225 @@
+"""Tables made of what the gateway knows: `information_schema`, and tables about a table.
+
+They are relations like any other: bound, filtered and joined by the engine.
+
+    catalog.information_schema.{schemata, tables, columns}
+    t$seam        the seam the statement itself reads t with, a row per partition
+    t$snapshots   the snapshots that are kept
+    t$files       the data files of the current snapshot
+    t$tail        what the gateway holds of t's log, a row per partition
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.connectors.protocols import ColdTable, Deadline
+from seamline.errors import TABLE_NOT_FOUND, SeamlineError
+from seamline.gateway.commands import listings
+from seamline.gateway.connections import Sources
+from seamline.gateway.query.names import TableName
+from seamline.gateway.tail.follower import Follower
+from seamline.gateway.tail.status import status
+from seamline.seam.boundary import decode
+from seamline.seam.files import ScanRequest
+from seamline.seam.seam import Seam
+from seamline.sql import columns, types
+from seamline.sql.qualify import Relation
+from seamline.sql.types import Field, Type
+
+TABLE_VARIANTS = frozenset({"seam", "snapshots", "files", "tail"})
+
+
+_SCHEMATA: Mapping[str, Type] = {"catalog_name": types.VARCHAR, "schema_name": types.VARCHAR}
+_TABLES: Mapping[str, Type] = {
+    "table_catalog": types.VARCHAR,
+    "table_schema": types.VARCHAR,
+    "table_name": types.VARCHAR,
+    "table_type": types.VARCHAR,
+    "topic": types.VARCHAR,
+    "error": types.VARCHAR,
+}
+_COLUMNS: Mapping[str, Type] = {
+    "table_catalog": types.VARCHAR,
+    "table_schema": types.VARCHAR,
+    "table_name": types.VARCHAR,
+    "column_name": types.VARCHAR,
+    "ordinal_position": types.BIGINT,
+    "is_nullable": types.VARCHAR,
+    "data_type": types.VARCHAR,
+    "is_hidden": types.BOOLEAN,
+}
+INFORMATION_TABLES = {"columns": _COLUMNS, "schemata": _SCHEMATA, "tables": _TABLES}
+
+
+def information_columns(name: TableName) -> Mapping[str, Type]:
+    """The columns of a table of `information_schema`.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND.
+    """
+    shape = INFORMATION_TABLES.get(name.path[-1])
+    if shape is None:
+        raise SeamlineError(TABLE_NOT_FOUND, f"table {name.display} does not exist")
+    return shape
+
+
+def information_schema(
+    name: TableName, sources: Sources, deadline: Deadline
+) -> tuple[Relation, pa.Table]:
+    """A table of `information_schema`, of a catalog or of a cluster.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, KAFKA_UNAVAILABLE.
+    """
+    shape = information_columns(name)
+    source = name.full[0]
+    if name.path[-1] == "schemata":
+        return _table(shape, [(source, schema) for schema in listings.schemas(sources, source)])
+    rows: list[tuple[Any, ...]] = []
+    for listed in listings.all_tables(sources, source, deadline):
+        table = listed.name.table if listed.name is not None else None
+        place = (source, listed.schema, table)
+        if name.path[-1] == "columns":
+            rows += [(*place, *column) for column in column_rows(listed.columns)]
+        else:
+            topic = listed.binding.topic if listed.binding is not None else None
+            error = f"{listed.error.code.name}: {listed.error.message}" if listed.error else None
+            rows.append((*place, "BASE TABLE" if table is not None else None, topic, error))
+    return _table(shape, rows)
+
+
+def column_rows(fields: Sequence[Field]) -> list[tuple[str, int, str, str, bool]]:
+    """(name, position, nullable, type, hidden) of each column."""
+    return [
+        (
+            field.name,
+            position,
+            "NO" if field.required else "YES",
+            str(field.type),
+            field.name in columns.METADATA_NAMES,
+        )
+        for position, field in enumerate(fields, start=1)
+    ]
+
+
+def about_table(
+    name: TableName, table: ColdTable, seam: Seam, follower: Follower | None = None
+) -> tuple[Relation, pa.Table]:
+    """A table about a table."""
+    match name.variant:
+        case "seam":
+            return _seam_table(seam)
+        case "tail":
+            return _tail_table(seam, follower)
+        case "snapshots":
+            return _snapshots_table(table)
+    return _files_table(table)
+
+
+def _seam_table(seam: Seam) -> tuple[Relation, pa.Table]:
+    shape: dict[str, Type] = {
+        "partition": types.INTEGER,
+        "boundary": types.BIGINT,
+        "end": types.BIGINT,
+        "tail": types.BIGINT,
+        "topic": types.VARCHAR,
+        "topic_id": types.VARCHAR,
+        "snapshot_id": types.BIGINT,
+    }
+    return _table(
+        shape,
+        [
+            (p, b := seam.boundary[p], end, end - b, seam.topic, seam.topic_id, seam.snapshot_id)
+            for p, end in seam.end.items()
+        ],
+    )
+
+
+def _tail_table(seam: Seam, follower: Follower | None) -> tuple[Relation, pa.Table]:
+    shape: dict[str, Type] = {
+        "partition": types.INTEGER,
+        "state": types.VARCHAR,
+        "held_from": types.BIGINT,
+        "position": types.BIGINT,
+        "end": types.BIGINT,
+        "lag": types.BIGINT,
+        "segments": types.BIGINT,
+        "segments_on_disk": types.BIGINT,
+        "rows": types.BIGINT,
+        "memory_bytes": types.BIGINT,
+        "disk_bytes": types.BIGINT,
+        "error": types.VARCHAR,
+    }
+    if follower is None:
+        empty = [
+            (p, "not followed", None, None, end, end - seam.boundary[p], 0, 0, 0, 0, 0, None)
+            for p, end in seam.end.items()
+        ]
+        return _table(shape, empty)
+    state = follower.state.value
+    error = str(follower.error) if follower.error is not None else None
+    rows = []
+    for p in status(follower):
+        end = max(p.end, seam.end.get(p.partition, 0))
+        kept = (p.segments, p.segments_on_disk, p.rows, p.memory_bytes, p.disk_bytes)
+        place = (p.held_from, p.position, end, end - p.position)
+        rows.append((p.partition, state, *place, *kept, error))
+    return _table(shape, rows)
+
+
+def _snapshots_table(table: ColdTable) -> tuple[Relation, pa.Table]:
+    shape: dict[str, Type] = {
+        "snapshot_id": types.BIGINT,
+        "parent_id": types.BIGINT,
+        "committed_at": types.TIMESTAMP_TZ,
+        "operation": types.VARCHAR,
+        "boundary": types.VARCHAR,
+        "rows_added": types.BIGINT,
+        "rows_total": types.BIGINT,
+    }
+    rows = []
+    for snapshot in sorted(table.state.snapshots.values(), key=lambda s: s.timestamp_ms):
+        mark = decode(snapshot)
+        marked = str(mark.next.to_json()).replace("'", '"') if mark is not None else None
+        at = datetime.datetime.fromtimestamp(snapshot.timestamp_ms / 1000, datetime.UTC)
+        counts = [snapshot.summary.get(key) for key in ("added-records", "total-records")]
+        rows.append(
+            (
+                snapshot.snapshot_id,
+                snapshot.parent_id,
+                at,
+                snapshot.operation,
+                marked,
+                *(int(count) if count is not None else None for count in counts),
+            )
+        )
+    return _table(shape, rows)
+
+
+def _files_table(table: ColdTable) -> tuple[Relation, pa.Table]:
+    shape: dict[str, Type] = {
+        "path": types.VARCHAR,
+        "format": types.VARCHAR,
+        "rows": types.BIGINT,
+        "size_bytes": types.BIGINT,
+        "delete_files": types.BIGINT,
+    }
+    state = table.state
+    plan = table.plan(state.current_snapshot_id, ScanRequest(state.current_schema_id, ()))
+    return _table(
+        shape,
+        [(f.path, f.format, f.record_count, f.size_bytes, len(f.deletes)) for f in plan.files],
+    )
+
+
+def _table(shape: Mapping[str, Type], rows: Sequence[tuple[Any, ...]]) -> tuple[Relation, pa.Table]:
+    fields = tuple(Field(name, type_) for name, type_ in shape.items())
+    schema = pa.schema([(field.name, types.to_arrow(field.type)) for field in fields])
+    cells = list(zip(*rows, strict=True)) if rows else [()] * len(fields)
+    arrays = [pa.array(cell, field.type) for cell, field in zip(cells, schema, strict=True)]
+    return Relation(fields), pa.Table.from_arrays(arrays, schema=schema)

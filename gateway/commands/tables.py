@@ -1,0 +1,331 @@
+"""Unified tables: created, found, described and dropped.
+
+A unified table is an Iceberg table whose properties name a topic; there is no other record of it.
+It is created with its first, empty, marked snapshot in one commit, so there is never a table
+without a boundary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seamline.connectors.iceberg import layout
+from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.types import to_schema
+from seamline.connectors.kafka.formats.decoder import DecoderSpec
+from seamline.connectors.kafka.formats.infer import Inferred, infer_json
+from seamline.connectors.protocols import Deadline
+from seamline.errors import (
+    INFERENCE_FAILED,
+    INVALID_TABLE_DEFINITION,
+    NOT_A_UNIFIED_TABLE,
+    SeamlineError,
+)
+from seamline.gateway.connections import Connections
+from seamline.gateway.query.names import TableName
+from seamline.planners.rules.prune_tail_by_key import PARTITIONERS
+from seamline.seam.binding import MODES, TopicBinding
+from seamline.seam.boundary import Boundary, boundary_of
+from seamline.seam.log import ISOLATIONS, READ_COMMITTED, LogBounds
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.table import TableState
+from seamline.sql import columns, parse, types
+from seamline.sql.types import Field
+
+SAMPLE_RECORDS = 1000
+KEY_FORMATS = ("string", "json", "int32", "int64", "bytes")
+_TABLE_PROPERTIES = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+    "write.parquet.compression-codec": "zstd",
+    # kept also in a table so wide that writers leave statistics of its last columns out
+    **{f"write.metadata.metrics.column.{name}": "full" for name in columns.POSITION_NAMES},
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableDefinition:
+    """What a unified table is to be.
+
+    Attributes:
+        name: Where in which catalog.
+        topic: Name of the topic.
+        cluster: Name of the cluster in the configuration.
+        columns: The columns of the records; None means that they are inferred.
+        format: How values are encoded.
+        mode: `append`.
+        on_error: What a bad record becomes.
+        isolation: What the log is read under.
+        key: Column that the record key repeats.
+        key_format: How it is written as key bytes.
+        key_partitioner: The owner's word on how keys are spread over partitions.
+        partitioning: Partition transforms.
+        sorted_by: Sort columns.
+        start: Where the table begins: `earliest`, `latest`, an offset for every partition,
+            `partition:offset,…`, or a timestamp.
+        format_version: Iceberg's format version.
+        properties: Further table properties.
+    """
+
+    name: TableName
+    topic: str
+    cluster: str
+    columns: tuple[Field, ...] | None = None
+    format: str = "json"
+    mode: str = "append"
+    on_error: str = "fail"
+    isolation: str = READ_COMMITTED
+    key: str | None = None
+    key_format: str = "string"
+    key_partitioner: str | None = None
+    partitioning: tuple[str, ...] = ()
+    sorted_by: tuple[str, ...] = ()
+    start: str = "earliest"
+    format_version: int = 2
+    properties: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+
+
+def parse_fields(text: str) -> tuple[Field, ...]:
+    """Columns as they stand in CREATE TABLE: `auction bigint, extra row(a bigint), …`.
+
+    Raises:
+        SeamlineError: SYNTAX_ERROR, NOT_SUPPORTED.
+    """
+    return fields_of(parse.parse_columns(text))
+
+
+def fields_of(definitions: Sequence[tuple[str, Any, bool]]) -> tuple[Field, ...]:
+    """Parsed column definitions as fields."""
+    return tuple(
+        Field(name, types.from_sqlglot(type_), required=required)
+        for name, type_, required in definitions
+    )
+
+
+def create(
+    connections: Connections, definition: TableDefinition, deadline: Deadline
+) -> tuple[IcebergTable, Inferred | None]:
+    """Creates a unified table.
+
+    Returns:
+        The table, and what was inferred when columns were not given.
+
+    Raises:
+        SeamlineError: TABLE_EXISTS, TOPIC_NOT_FOUND, INVALID_TABLE_DEFINITION, INFERENCE_FAILED, …
+    """
+    _check_words(definition)
+    log = connections.log(definition.cluster)
+    bounds = log.bounds([definition.topic], definition.isolation, deadline)[definition.topic]
+    inferred = None
+    fields = definition.columns
+    if fields is None:
+        inferred = infer(connections, definition, bounds, deadline)
+        fields = inferred.columns
+    _check_columns(definition, fields)
+    all_columns = (*fields, *columns.METADATA_FIELDS)
+    DecoderSpec(definition.topic, definition.format, definition.on_error, all_columns)
+    schema = to_schema(all_columns)
+    binding = TopicBinding(
+        cluster=definition.cluster,
+        topic=definition.topic,
+        format=definition.format,
+        mode=definition.mode,
+        on_error=definition.on_error,
+        isolation=definition.isolation,
+        key=definition.key,
+        key_format=definition.key_format,
+        key_partitioner=definition.key_partitioner,
+        key_partitions=len(bounds.end) if definition.key_partitioner else None,
+    )
+    start = _start_offsets(connections, definition, bounds, deadline)
+    table = connections.catalog(definition.name.catalog).create(
+        definition.name.path,
+        schema,
+        spec=layout.partition_spec(schema, definition.partitioning),
+        order=layout.sort_order(schema, definition.sorted_by),
+        properties={
+            **_TABLE_PROPERTIES,
+            "format-version": str(definition.format_version),
+            **definition.properties,
+            **binding.to_properties(),
+        },
+        boundary=Boundary(
+            snapshot_id=0,
+            cluster_id=bounds.cluster_id,
+            topic=bounds.topic,
+            topic_id=bounds.topic_id,
+            isolation=definition.isolation,
+            start=start,
+            next=start,
+        ),
+    )
+    return table, inferred
+
+
+def infer(
+    connections: Connections, definition: TableDefinition, bounds: LogBounds, deadline: Deadline
+) -> Inferred:
+    """Columns inferred from the newest records of a topic.
+
+    Raises:
+        SeamlineError: INFERENCE_FAILED.
+    """
+    if definition.format != "json":
+        raise SeamlineError(
+            INFERENCE_FAILED,
+            f"columns of format {definition.format} cannot be inferred",
+            hint="State the columns with --schema.",
+        )
+    share = max(1, SAMPLE_RECORDS // max(1, len(bounds.end)))
+    ranges = [
+        OffsetRange(partition, max(bounds.start.get(partition, 0), end - share), end)
+        for partition, end in bounds.end.items()
+    ]
+    values: list[bytes | None] = []
+    log = connections.log(definition.cluster)
+    for batch in log.read(definition.topic, ranges, definition.isolation, deadline):
+        values.extend(batch.values)
+    return infer_json(values)
+
+
+def _check_words(definition: TableDefinition) -> None:
+    for name, value, known in (
+        ("mode", definition.mode, MODES),
+        ("isolation", definition.isolation, ISOLATIONS),
+        ("key_format", definition.key_format, KEY_FORMATS),
+        ("key_partitioner", definition.key_partitioner, (None, *PARTITIONERS)),
+        ("format_version", definition.format_version, (2, 3)),
+    ):
+        if value not in known:
+            words = ", ".join(str(word) for word in known if word is not None)
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION, f"{name} {value!r} is not known", hint=f"It is: {words}."
+            )
+
+
+def _check_columns(definition: TableDefinition, fields: Sequence[Field]) -> None:
+    if not fields:
+        raise SeamlineError(INVALID_TABLE_DEFINITION, "a table needs at least one column")
+    seen: set[str] = set()
+    for field in fields:
+        folded = field.name.lower()
+        if folded in seen:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION, f"column {field.name} stands twice (case is ignored)"
+            )
+        seen.add(folded)
+        if folded.startswith(columns.RESERVED_PREFIX) or folded in columns.RESERVED_BY_ICEBERG:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"column {field.name} has a reserved name",
+                hint="Names that start with _kafka_, and Iceberg's own, cannot be used.",
+            )
+    if definition.key is not None and definition.key.lower() not in seen:
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION, f"the key {definition.key} is not a column of the table"
+        )
+
+
+def _start_offsets(
+    connections: Connections, definition: TableDefinition, bounds: LogBounds, deadline: Deadline
+) -> Offsets:
+    start = definition.start.strip()
+    if start == "earliest":
+        return bounds.start
+    if start == "latest":
+        return bounds.end
+    if re.fullmatch(r"\d+", start):
+        return _checked(Offsets(dict.fromkeys(bounds.end, int(start))), bounds)
+    if re.fullmatch(r"\d+:\d+(,\s*\d+:\d+)*", start):
+        pairs = (pair.split(":") for pair in start.split(","))
+        given = {int(partition): int(offset) for partition, offset in pairs}
+        return _checked(bounds.start.replace(given), bounds)
+    try:
+        moment = datetime.datetime.fromisoformat(start)
+    except ValueError as error:
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION,
+            f"start {start!r} is not understood",
+            hint="earliest, latest, an offset, partition:offset,… or a timestamp",
+        ) from error
+    instant = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+    log = connections.log(definition.cluster)
+    moment_ms = int(instant.timestamp() * 1000)
+    return log.offsets_at(bounds.topic, bounds.topic_id, bounds.end, moment_ms, deadline)
+
+
+def _checked(start: Offsets, bounds: LogBounds) -> Offsets:
+    for partition, offset in start.items():
+        low, high = bounds.start.get(partition, 0), bounds.end.get(partition)
+        if high is None or not low <= offset <= high:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"partition {partition} has no offset {offset}",
+                hint=f"It holds [{low}, {high})." if high is not None else "It does not exist.",
+            )
+    return start
+
+
+def drop(connections: Connections, name: TableName, *, purge: bool = False) -> None:
+    """Takes a unified table out of its catalog; the topic is left alone.
+
+    Args:
+        connections: Clusters and catalogs.
+        name: The table.
+        purge: Whether its data files go, too.
+
+    Raises:
+        SeamlineError: NOT_A_UNIFIED_TABLE, TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …
+    """
+    require_unified(connections, name)
+    connections.catalog(name.catalog).drop(name.path, purge=purge)
+
+
+def require_unified(connections: Connections, name: TableName) -> None:
+    """Leaves alone what was not made here: a plain table belongs to whoever made it.
+
+    Raises:
+        SeamlineError: NOT_A_UNIFIED_TABLE, TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …
+    """
+    state = connections.catalog(name.catalog).load(name.path).state
+    if TopicBinding.from_properties(state.properties) is None:
+        raise SeamlineError(
+            NOT_A_UNIFIED_TABLE,
+            f"table {name.display} has no topic, and is not dropped here",
+            hint="A plain Iceberg table is dropped with the tool that made it, in its catalog.",
+        )
+
+
+def describe(state: TableState, bounds: LogBounds | None) -> dict[str, Any]:
+    """What there is to know of a table, JSON-ready, and how far it has been tiered."""
+    binding = TopicBinding.from_properties(state.properties)
+    body: dict[str, Any] = {
+        "table": state.display_name,
+        "uuid": state.uuid,
+        "location": state.location,
+        "format_version": state.format_version,
+        "columns": [
+            {
+                "name": field.name,
+                "type": str(field.type),
+                "required": field.required,
+                "hidden": field.name in columns.METADATA_NAMES,
+            }
+            for field in state.schema.columns
+        ],
+        "snapshots": len(state.snapshots),
+    }
+    if binding is not None:
+        body["topic"] = {k: v for k, v in dataclasses.asdict(binding).items() if v is not None}
+        boundary = boundary_of(state, state.current_snapshot_id)
+        body["boundary"] = boundary.next.to_json()
+        if bounds is not None:
+            body["end"] = bounds.end.to_json()
+            body["lag"] = sum(
+                max(0, end - boundary.next.get(p, 0)) for p, end in bounds.end.items()
+            )
+    return body

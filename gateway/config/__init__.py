@@ -1,0 +1,1 @@
+"""The configuration: one frozen tree, and where each value came from."""

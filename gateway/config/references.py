@@ -1,0 +1,72 @@
+"""Values of the configuration file that stand elsewhere: `${env:NAME}` and `${file:PATH}`.
+
+Passwords do not belong in a file that is shared, printed and kept. Wherever a value stands, in a
+list of users or among a client's properties, the file can say where it is to be taken from, alone
+or within a text (`postgresql://gateway:${env:PASSWORD}@host/db`). What was taken is a secret and is
+never shown.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from seamline.errors import INVALID_CONFIG, SeamlineError
+
+_REFERENCE = re.compile(r"\$\{(?P<kind>env|file):(?P<name>[^}]*)\}")
+
+
+def resolve(tree: Any, environment: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
+    """The tree with the referred values in the references' place.
+
+    Args:
+        tree: What was read from the file.
+        environment: Variables.
+
+    Returns:
+        The tree, and by dotted path the references of every value that had any.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG, naming the path, when what is referred to is not there.
+    """
+    found: dict[str, str] = {}
+    return _resolve(tree, "", environment, found), found
+
+
+def _resolve(value: Any, path: str, environment: Mapping[str, str], found: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _resolve(item, f"{path}.{key}" if path else str(key), environment, found)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_resolve(v, f"{path}.{i}", environment, found) for i, v in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    references = [match[0] for match in _REFERENCE.finditer(value)]
+    if not references:
+        return value
+    found[path] = ", ".join(references)
+    return _REFERENCE.sub(lambda match: _referred(match, path, environment), value)
+
+
+def _referred(match: re.Match[str], path: str, environment: Mapping[str, str]) -> str:
+    name = match["name"]
+    if match["kind"] == "env":
+        value = environment.get(name)
+        if value is None:
+            raise SeamlineError(
+                INVALID_CONFIG,
+                f"{path} refers to the environment variable {name!r}, which is not set",
+                hint=f"Set {name}, or correct the name.",
+            )
+        return value
+    try:
+        return pathlib.Path(name).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        cause = getattr(error, "strerror", None) or "it is not text"
+        raise SeamlineError(
+            INVALID_CONFIG, f"{path} refers to the file {name!r}, which cannot be read: {cause}"
+        ) from error

@@ -1,0 +1,1 @@
+"""For trying out: an embedded stack, and the demo."""

@@ -1,0 +1,315 @@
+"""The demo: a million bids, a live producer, tiering in the background, queries by every way in.
+
+Each answer is checked against what the producer knows about exactly the offsets that the answer's
+receipt names. It ends with `all exact`, or fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import seamline
+from seamline.connectors.supervision import Loop
+from seamline.errors import LOCAL_STACK_FAILED, SeamlineError
+from seamline.gateway.commands import tables
+from seamline.gateway.config import config
+from seamline.gateway.connections import Connections
+from seamline.gateway.dev.demo import bids
+from seamline.gateway.dev.demo.bids import BidProducer
+from seamline.gateway.dev.local.ports import free_port
+from seamline.gateway.dev.local.stack import LocalStack
+from seamline.gateway.query import names
+from seamline.gateway.query.deadline import no_deadline
+
+HOT_AUCTION = 1003
+_LIVE_PER_SECOND = 500
+_WAIT_S = 180.0
+
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Question:
+    """A query of the demo and the answer that any cut must give."""
+
+    title: str
+    sql: str
+    expected: Callable[[Iterator[int]], Sequence[tuple[Any, ...]]]
+    engine: str = "auto"
+
+
+QUESTIONS = (
+    Question(
+        "how many bids, and worth what",
+        "SELECT count(*), sum(price) FROM bids",
+        bids.expected_totals,
+    ),
+    Question(
+        "the bids of one auction (its key tells the partition)",
+        f"SELECT count(*), max(price) FROM bids WHERE auction = {HOT_AUCTION}",
+        lambda numbers: bids.expected_of_auction(numbers, HOT_AUCTION),
+    ),
+    Question(
+        "bids by channel",
+        "SELECT channel, count(*), sum(price) FROM bids GROUP BY channel ORDER BY channel",
+        bids.expected_by_channel,
+    ),
+    Question(
+        "bids by category of their auction",
+        "SELECT a.category, count(*) FROM bids b JOIN auctions a ON b.auction = a.id"
+        " GROUP BY a.category ORDER BY a.category",
+        bids.expected_by_category,
+    ),
+    Question(
+        "the five busiest auctions",
+        "SELECT auction, count(*) AS n FROM bids GROUP BY auction ORDER BY n DESC, auction LIMIT 5",
+        lambda numbers: bids.expected_top(numbers, 5),
+    ),
+    Question(
+        "bids by channel once more, on Spark",
+        "SELECT channel, count(*), sum(price) FROM bids GROUP BY channel ORDER BY channel",
+        bids.expected_by_channel,
+        engine="spark",
+    ),
+)
+
+
+class Demo:
+    """One run.
+
+    Args:
+        directory: Where everything is kept; emptied first.
+        records: Bids produced before the queries begin.
+        say: Takes what there is to see.
+    """
+
+    def __init__(self, directory: pathlib.Path, records: int, say: Say) -> None:
+        self._directory = directory
+        self._records = records
+        self._say = say
+        self._stack = LocalStack(directory)
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._live: Loop | None = None
+
+    def run(self, *, keep: bool) -> bool:
+        """Runs the demo; gives whether every answer was exact.
+
+        Args:
+            keep: Leaves everything running when all went well.
+        """
+        exact = False
+        try:
+            url = self._prepare()
+            exact = self._ask(url)
+            if exact and keep:
+                self._explain_how_to_connect(url)
+                return True
+        finally:
+            self._end_live()
+            if not (exact and keep):
+                self._stop()
+        return exact
+
+    # --- Setting up ----------------------------------------------------------------------------
+
+    def _prepare(self) -> str:
+        """Stack, topics, tables, gateway, tiering; gives the gateway's address."""
+        if (self._directory / config.FILE_NAME).exists():
+            self._stack.down(self._say)
+        shutil.rmtree(self._directory, ignore_errors=True)
+        status = self._stack.up(self._say)
+        assert status.bootstrap_servers is not None
+        self._say(f"Kafka on {status.bootstrap_servers}, everything under {self._directory}")
+        connections = Connections(config.load(status.config_file, environment={}).config)
+        _create_topics(status.bootstrap_servers)
+        _produce_auctions(status.bootstrap_servers)
+        self._producer = BidProducer(status.bootstrap_servers, "bids")
+        started = time.monotonic()
+        while self._producer.sent < self._records:
+            self._producer.produce(min(100_000, self._records - self._producer.sent))
+            self._say(f"produced {self._producer.sent:,} of {self._records:,} bids")
+        self._producer.flush()
+        rate = self._records / (time.monotonic() - started)
+        self._say(f"{self._records:,} bids acknowledged ({rate:,.0f}/s)")
+        self._create_tables(connections)
+        connections.close()
+        self._start("tier", "bids", "auctions", "--interval", "1s", "--max-records", "250000")
+        url = self._start_gateway()
+        self._live = Loop("demo-bids", self._produce_live)
+        return url
+
+    def _create_tables(self, connections: Connections) -> None:
+        session = names.session(connections.config)
+        for name, columns, key in (
+            ("bids", bids.BIDS_COLUMNS, "auction"),
+            ("auctions", bids.AUCTIONS_COLUMNS, None),
+        ):
+            definition = tables.TableDefinition(
+                name=names.resolve((name,), session, connections),
+                topic=name,
+                cluster=connections.config.default_cluster,
+                columns=tables.parse_fields(columns),
+                key=key,
+                key_partitioner="murmur2" if key else None,
+            )
+            tables.create(connections, definition, no_deadline())
+            self._say(f"created table {name}")
+
+    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Starts a command of ours in the background, its output in a file."""
+        log = (self._directory / f"{arguments[0]}.log").open("ab")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "seamline.cli", *arguments],
+            env={**os.environ, "SEAMLINE_CONFIG": str(self._directory / config.FILE_NAME)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        log.close()
+        self._processes.append(process)
+        return process
+
+    def _start_gateway(self) -> str:
+        port = free_port()
+        process = self._start("serve", "--port", str(port))
+        url = f"http://127.0.0.1:{port}"
+        ends_at = time.monotonic() + _WAIT_S
+        while True:
+            try:
+                with seamline.connect(url) as connection:
+                    connection.execute("SELECT 1")
+                break
+            except seamline.OperationalError:
+                if process.poll() is not None or time.monotonic() > ends_at:
+                    raise SeamlineError(
+                        LOCAL_STACK_FAILED,
+                        f"the gateway did not start; see {self._directory / 'serve.log'}",
+                    ) from None
+        self._say(f"gateway on {url}, tiering in the background, live bids keep coming")
+        return url
+
+    def _produce_live(self) -> float:
+        self._producer.produce(_LIVE_PER_SECOND // 10)
+        return 0.1
+
+    def _end_live(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live.join()
+
+    # --- Asking --------------------------------------------------------------------------------
+
+    def _ask(self, url: str) -> bool:
+        """Asks every question while bids are tiered; checks every answer."""
+        exact = True
+        with seamline.connect(url) as connection:
+            self._wait_for_boundary(connection)
+            for number, question in enumerate(QUESTIONS, start=1):
+                exact &= self._check(connection, number, question)
+            exact &= self._check_freshness(connection)
+        return exact
+
+    def _wait_for_boundary(self, connection: seamline.Connection) -> None:
+        """Until the first batch has been tiered: then answers come from both tiers."""
+        self._say("waiting for the first batch to be tiered (Spark is starting) …")
+        ends_at = time.monotonic() + _WAIT_S
+        while True:
+            rows = connection.execute('SELECT sum(boundary) FROM "bids$seam"').fetchall()
+            if rows[0][0]:
+                return
+            if time.monotonic() > ends_at or self._processes[0].poll() is not None:
+                raise SeamlineError(
+                    LOCAL_STACK_FAILED,
+                    f"nothing was tiered; see {self._directory / 'tier.log'}",
+                )
+            time.sleep(0.2)
+
+    def _check(self, connection: seamline.Connection, number: int, question: Question) -> bool:
+        started = time.monotonic()
+        cursor = connection.execute(question.sql, engine=question.engine)
+        rows = cursor.fetchall()
+        seconds = time.monotonic() - started
+        receipt = cursor.receipt
+        end = next(t["end"] for t in receipt["tables"] if t["table"][-1] == "bids")
+        wanted = list(question.expected(self._producer.numbers(end)))
+        exact = sorted(rows) == sorted(wanted)
+        self._say(f"\n{number}. {question.title}\n   {question.sql}")
+        for row in rows[:5]:
+            self._say("      " + "  ".join(str(cell) for cell in row))
+        self._say(
+            f"   {receipt['rows_cold']:,} cold + {receipt['rows_hot']:,} hot rows read, "
+            f"{sum(end.values()):,} offsets, {receipt['engine']}, {seconds:.2f} s: "
+            + ("exact" if exact else f"WRONG, should be {wanted[:5]}")
+        )
+        return exact
+
+    def _check_freshness(self, connection: seamline.Connection) -> bool:
+        """A record is in the next answer as soon as it is acknowledged."""
+        self._end_live()
+        self._producer.flush()
+        self._producer.produce(1)
+        self._producer.flush()
+        acknowledged = time.monotonic()
+        cursor = connection.execute("SELECT count(*) FROM bids")
+        ((count,),) = cursor.fetchall()
+        seconds = time.monotonic() - acknowledged
+        exact = count == self._producer.sent
+        self._say(
+            f"\nafter the acknowledgement of one more bid: {count:,} bids counted in "
+            f"{seconds:.2f} s, {self._producer.sent:,} acknowledged: "
+            + ("exact" if exact else "WRONG")
+        )
+        return bool(exact)
+
+    # --- Ending --------------------------------------------------------------------------------
+
+    def _explain_how_to_connect(self, url: str) -> None:
+        file = self._directory / config.FILE_NAME
+        self._say(
+            f"\nleft running. Try:\n"
+            f"  seamline query --url {url} 'SELECT channel, count(*) FROM bids GROUP BY channel'\n"
+            f"  python -c \"import seamline; print(seamline.connect('{url}')"
+            f".execute('SELECT count(*) FROM bids').fetchall())\"\n"
+            f"stop it with:\n  kill {' '.join(str(p.pid) for p in self._processes)}; "
+            f"seamline local down --state {self._directory}\n"
+            f"configuration: {file}"
+        )
+
+    def _stop(self) -> None:
+        for process in reversed(self._processes):
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        with contextlib.suppress(SeamlineError):
+            self._stack.down(lambda _: None)
+
+
+def _create_topics(bootstrap_servers: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    topics = [NewTopic("bids", bids.PARTITIONS), NewTopic("auctions", 1)]
+    for future in admin.create_topics(topics).values():
+        future.result(30)
+
+
+def _produce_auctions(bootstrap_servers: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    for value in bids.auctions():
+        producer.produce("auctions", value)
+    producer.flush(30)

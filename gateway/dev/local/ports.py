@@ -1,0 +1,79 @@
+"""Free ports of loopback for the broker.
+
+They are looked for below the range that systems take for outgoing connections: a port from that
+range could be taken by any client while the broker is down.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import socket
+
+from seamline.errors import PORT_TAKEN, SeamlineError
+
+HOST = "127.0.0.1"
+_SEARCHED = range(19092, 20092)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ports:
+    """Where a broker listens: for clients, and for its own controller."""
+
+    kafka: int
+    controller: int
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients are given."""
+        return f"{HOST}:{self.kafka}"
+
+
+def choose(wanted: int | None, previous: Ports | None) -> Ports:
+    """Ports that are free now: the one asked for, else those of the last time, else new ones.
+
+    Raises:
+        SeamlineError: PORT_TAKEN when the port asked for is not free, or none is.
+    """
+    if wanted is not None and not is_free(wanted):
+        raise SeamlineError(
+            PORT_TAKEN,
+            f"port {wanted} is taken by another program",
+            hint="Stop the program that listens there, pass another --kafka-port, or leave it out.",
+        )
+    kafka = wanted or _first_free(previous.kafka if previous else None, excluded=None)
+    controller = _first_free(previous.controller if previous else None, excluded=kafka)
+    return Ports(kafka, controller)
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on the port, and none does on a wider address."""
+    with socket.socket() as client:
+        client.settimeout(1.0)
+        if client.connect_ex((HOST, port)) == 0:
+            return False
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's server does
+        try:
+            server.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _first_free(preferred: int | None, excluded: int | None) -> int:
+    first = () if preferred is None else (preferred,)
+    for port in itertools.chain(first, _SEARCHED):
+        if port != excluded and is_free(port):
+            return port
+    raise SeamlineError(
+        PORT_TAKEN, f"no port from {_SEARCHED.start} to {_SEARCHED.stop - 1} is free"
+    )
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port

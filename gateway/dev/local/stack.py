@@ -1,0 +1,234 @@
+"""The embedded stack of one folder: broker, catalog, warehouse and the gateway's configuration.
+
+`up` can be called at any time and by several processes: it finds what runs, starts what does not,
+and takes up the data of a broker that was killed. Whatever stops it half way, it leaves no process
+behind that it started. `down` ends the broker and keeps the data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from seamline.connectors.files import exclusive, named_write_errors
+from seamline.connectors.jvm import jars
+from seamline.connectors.jvm.ivy import Report
+from seamline.connectors.jvm.java import Java, find_java
+from seamline.errors import (
+    INVALID_ARGUMENT,
+    LOCAL_STACK_FAILED,
+    PORT_TAKEN,
+    SeamlineError,
+)
+from seamline.gateway.config.config import FILE_NAME
+from seamline.gateway.dev.local import ports, settings, state
+from seamline.gateway.dev.local.broker import FREE_BYTES_MIN, Broker
+from seamline.gateway.dev.local.broker_log import start_failure
+from seamline.gateway.dev.local.catalog import prepare_catalog
+from seamline.gateway.dev.local.process import ProcessIdentity, is_running, uninterrupted
+from seamline.gateway.dev.local.state import State
+
+_STARTS_MAX = 3
+_LOOK_EVERY_S = 0.5
+_UNUSABLE = frozenset("?#%,\\\n")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StackStatus:
+    """What a stack is doing.
+
+    Attributes:
+        directory: The folder that holds all of it.
+        config_file: The gateway's configuration.
+        log_file: The broker's log.
+        running: Whether the broker's process runs.
+        ready: Whether it answers clients.
+        pid: Its process, when it runs.
+        bootstrap_servers: Where clients find it, when it runs.
+    """
+
+    directory: pathlib.Path
+    config_file: pathlib.Path
+    log_file: pathlib.Path
+    running: bool
+    ready: bool
+    pid: int | None
+    bootstrap_servers: str | None
+
+
+class LocalStack:
+    """The stack of one folder.
+
+    Args:
+        directory: Holds everything; made when missing.
+        free_bytes_min: With less free disk the broker is not started.
+    """
+
+    def __init__(self, directory: pathlib.Path, *, free_bytes_min: int = FREE_BYTES_MIN) -> None:
+        self._directory = directory.expanduser().resolve()
+        self._config_file = self._directory / FILE_NAME
+        self._state_file = self._directory / "local.json"
+        self._broker = Broker(self._directory / "kafka", free_bytes_min=free_bytes_min)
+
+    def up(self, report: Report, kafka_port: int | None = None) -> StackStatus:
+        """Starts what does not run yet, and returns when the broker answers clients.
+
+        Args:
+            report: Takes progress.
+            kafka_port: Where the broker is to listen; None takes the last port, or a free one.
+
+        Raises:
+            SeamlineError: JAVA_NOT_FOUND, JAVA_UNSUPPORTED, JARS_UNAVAILABLE, MISSING_EXTRA,
+                PORT_TAKEN, DISK_FULL, INVALID_CONFIG, CATALOG_UNAVAILABLE, LOCAL_STACK_FAILED.
+        """
+        self._check_directory()
+        with self._locked(report):
+            known = state.read(self._state_file)
+            if known is not None and _runs(known):
+                self._join(known, kafka_port)
+                return self._finish(known)
+            try:
+                return self._finish(self._start(report, kafka_port, known))
+            except BaseException:
+                self._stop()
+                raise
+
+    def down(self, report: Report) -> bool:
+        """Ends the broker and keeps the data.
+
+        Returns:
+            Whether there was anything to end.
+
+        Raises:
+            SeamlineError: LOCAL_STACK_FAILED.
+        """
+        if not self._state_file.exists():
+            return False
+        with self._locked(report):
+            return self._stop()
+
+    def status(self) -> StackStatus:
+        """What runs now.
+
+        Raises:
+            SeamlineError: LOCAL_STACK_FAILED when the state cannot be understood.
+        """
+        known = state.read(self._state_file)
+        running = known is not None and _runs(known)
+        here = known if running else None
+        return StackStatus(
+            directory=self._directory,
+            config_file=self._config_file,
+            log_file=self._broker.log,
+            running=running,
+            ready=here is not None and self._broker.is_ready(here.ports),
+            pid=here.process.pid if here and here.process else None,
+            bootstrap_servers=here.ports.bootstrap_servers if here else None,
+        )
+
+    def wait(self, report: Report) -> None:
+        """Returns when the broker was ended with `down`.
+
+        Raises:
+            SeamlineError: LOCAL_STACK_FAILED when it ended by itself.
+        """
+        known = state.read(self._state_file)
+        while known is not None and _runs(known):
+            time.sleep(_LOOK_EVERY_S)
+        with self._locked(report):  # so that a `down` in progress has said so
+            known = state.read(self._state_file)
+        if known is not None and known.process is not None and not _runs(known):
+            raise start_failure(self._broker.log, "the broker ended by itself")
+
+    def _start(self, report: Report, kafka_port: int | None, last: State | None) -> State:
+        java = find_java(os.environ)
+        directory = jars.kafka_jars(report)
+        if last is not None and last.process is not None:
+            report("kafka: the last broker was not stopped; taking up its data")
+
+        def start(attempts: int) -> State:
+            """Starts the broker; again on other ports when somebody took one in between."""
+            chosen = ports.choose(kafka_port, last.ports if last else None)
+            report(f"kafka: starting on {chosen.bootstrap_servers} (Java {java.version})")
+            self._broker.prepare(java, directory, chosen)
+            process = self._launch(java, directory, chosen)
+            try:
+                self._broker.wait_until_ready(process, chosen)
+            except SeamlineError as error:
+                if error.code is not PORT_TAKEN or attempts == 1:
+                    raise
+                return start(attempts - 1)
+            return State(chosen, process)
+
+        return start(_STARTS_MAX)
+
+    def _launch(self, java: Java, directory: pathlib.Path, chosen: ports.Ports) -> ProcessIdentity:
+        """Starts the process and puts it on record: both or neither."""
+        with uninterrupted():
+            process = self._broker.launch(java, directory)
+            try:
+                state.write(self._state_file, State(chosen, process))
+            except OSError:
+                self._broker.stop(process)
+                raise
+        return process
+
+    def _join(self, running: State, kafka_port: int | None) -> None:
+        """Waits for a broker that another process started."""
+        if kafka_port not in (None, running.ports.kafka):
+            raise SeamlineError(
+                INVALID_ARGUMENT,
+                f"the broker already runs on port {running.ports.kafka}, not {kafka_port}",
+                hint="Stop it with `seamline local down` first, or leave --kafka-port out.",
+            )
+        assert running.process is not None
+        self._broker.wait_until_ready(running.process, running.ports)
+
+    def _stop(self) -> bool:
+        known = state.read(self._state_file)
+        if known is None or known.process is None:
+            return False
+        was_running = is_running(known.process)
+        self._broker.stop(known.process)
+        state.write(self._state_file, State(known.ports, None))
+        return was_running
+
+    def _finish(self, running: State) -> StackStatus:
+        """Makes what goes with a broker: warehouse, catalog, the gateway's configuration."""
+        (self._directory / "warehouse").mkdir(exist_ok=True)
+        prepare_catalog(settings.catalog_config(self._directory), settings.SCHEMA)
+        servers = running.ports.bootstrap_servers
+        if self._config_file.exists():
+            before = self._config_file.read_text(encoding="utf-8")
+            text = settings.updated_text(before, servers)
+        else:
+            before, text = None, settings.new_text(self._directory, servers)
+        if text != before:
+            self._config_file.write_text(text, encoding="utf-8")
+        return self.status()
+
+    def _check_directory(self) -> None:
+        unusable = sorted(_UNUSABLE & set(str(self._directory)))
+        if unusable:
+            raise SeamlineError(
+                INVALID_ARGUMENT,
+                f"the state folder {self._directory} has {unusable[0]!r} in its path",
+                hint="Choose another with --state: catalogs, brokers and Spark read paths as URIs.",
+            )
+
+    @contextmanager
+    def _locked(self, report: Report) -> Iterator[None]:
+        hint = "Correct the rights on the folder, or choose another with --state."
+        with named_write_errors(self._directory, LOCAL_STACK_FAILED, hint=hint):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            waiting = "another `seamline local` is at work in this folder, waiting for it"
+            with exclusive(self._directory / "local.lock", lambda: report(waiting)):
+                yield
+
+
+def _runs(known: State) -> bool:
+    return known.process is not None and is_running(known.process)

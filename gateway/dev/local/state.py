@@ -1,0 +1,71 @@
+"""What is remembered of a broker between commands: its process and its ports.
+
+One small JSON file, replaced as a whole, so that it is never half written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+from seamline.errors import LOCAL_STACK_FAILED, SeamlineError
+from seamline.gateway.dev.local.ports import Ports
+from seamline.gateway.dev.local.process import ProcessIdentity
+
+_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class State:
+    """A broker as it was last started.
+
+    Attributes:
+        ports: Where it listens, or did.
+        process: The process, None once it was stopped. One that no longer runs was killed.
+    """
+
+    ports: Ports
+    process: ProcessIdentity | None
+
+
+def read(path: pathlib.Path) -> State | None:
+    """What the file says; None when there is none.
+
+    Raises:
+        SeamlineError: LOCAL_STACK_FAILED when it says nothing that can be understood.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        return _parse(json.loads(text))
+    except (ValueError, KeyError, TypeError) as error:
+        raise SeamlineError(
+            LOCAL_STACK_FAILED,
+            f"{path} cannot be understood",
+            hint="Make sure no broker of this directory runs, then remove the file; data is kept.",
+        ) from error
+
+
+def write(path: pathlib.Path, state: State) -> None:
+    """Replaces the file."""
+    body: dict[str, Any] = {
+        "version": _VERSION,
+        "ports": dataclasses.asdict(state.ports),
+        "process": dataclasses.asdict(state.process) if state.process else None,
+    }
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
+    new.replace(path)
+
+
+def _parse(body: Any) -> State:
+    if body["version"] != _VERSION:
+        raise ValueError(body["version"])
+    ports = Ports(int(body["ports"]["kafka"]), int(body["ports"]["controller"]))
+    if body["process"] is None:
+        return State(ports, None)
+    return State(ports, ProcessIdentity(int(body["process"]["pid"]), body["process"]["started"]))

@@ -1,0 +1,122 @@
+"""The broker's files: its settings, and its storage, which is formatted once.
+
+The storage directory exists only when it is formatted: it is formatted beside it and renamed, so a
+start that was interrupted leaves nothing half done.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import pathlib
+import re
+import struct
+import subprocess
+import tempfile
+import uuid
+
+from seamline.connectors.jvm.java import Java
+from seamline.errors import LOCAL_STACK_FAILED, SeamlineError
+from seamline.gateway.dev.local.broker_log import start_failure
+from seamline.gateway.dev.local.ports import HOST, Ports
+from seamline.gateway.dev.local.process import uninterrupted
+
+_FORMAT_S_MAX = 60.0
+_CLUSTER_ID = re.compile(r"^cluster\.id=(\S+)$", re.MULTILINE)
+
+
+def server_properties(data: pathlib.Path, ports: Ports) -> str:
+    """Settings of a broker that is its own controller, listens on loopback and has no replicas.
+
+    The short session lets a broker that was killed come back without waiting for its old self.
+    """
+    return f"""\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{HOST}:{ports.controller}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://{HOST}:{ports.kafka},CONTROLLER://{HOST}:{ports.controller}
+advertised.listeners=PLAINTEXT://{ports.bootstrap_servers}
+log.dirs={_escaped(str(data))}
+auto.create.topics.enable=false
+broker.heartbeat.interval.ms=1000
+broker.session.timeout.ms=4000
+group.initial.rebalance.delay.ms=0
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+"""
+
+
+def format_once(data: pathlib.Path, java: Java, jars: pathlib.Path, ports: Ports) -> None:
+    """Makes the storage directory unless it is there.
+
+    Raises:
+        SeamlineError: LOCAL_STACK_FAILED, DISK_FULL.
+    """
+    if data.is_dir():
+        return
+    log = data.with_name("format.log")  # outlives a failure, which names it
+    with tempfile.TemporaryDirectory(prefix="format-", dir=data.parent) as scratch:
+        new = pathlib.Path(scratch, "data")
+        properties = pathlib.Path(scratch, "server.properties")
+        properties.write_text(server_properties(new, ports), encoding="utf-8")
+        _run_storage_tool(java, jars, properties, log)
+        new.rename(data)
+    log.unlink()
+
+
+def cluster_id(data: pathlib.Path) -> str:
+    """The id that formatting gave the storage, which tells this broker from every other.
+
+    Raises:
+        SeamlineError: LOCAL_STACK_FAILED when it is not there.
+    """
+    path = data / "meta.properties"
+    match = _CLUSTER_ID.search(path.read_text(encoding="utf-8")) if path.is_file() else None
+    if match is None:
+        raise SeamlineError(
+            LOCAL_STACK_FAILED,
+            f"{path} does not hold the broker's identity",
+            hint=f"Restore it, or remove {data} to begin with an empty broker.",
+        )
+    return match[1]
+
+
+def _run_storage_tool(
+    java: Java, jars: pathlib.Path, properties: pathlib.Path, log: pathlib.Path
+) -> None:
+    command = [
+        *(str(java.path), "-Xmx256m", "-cp", f"{jars}/*"),
+        *("kafka.tools.StorageTool", "format", "--config", str(properties)),
+        f"--cluster-id={_new_cluster_id()}",
+    ]
+    try:
+        with log.open("wb") as output, contextlib.ExitStack() as at_the_end:
+            with uninterrupted():  # a tool that was started and nobody knows of would go on
+                tool = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                )
+                at_the_end.callback(tool.wait)
+                at_the_end.callback(tool.kill)
+            code = tool.wait(_FORMAT_S_MAX)
+            if code != 0:
+                raise subprocess.CalledProcessError(code, command)
+    except subprocess.SubprocessError as error:
+        raise start_failure(log, "the broker's storage cannot be formatted") from error
+
+
+def _escaped(text: str) -> str:
+    """Java reads property files as Latin-1, so what is not ASCII is written in its escapes."""
+    utf16 = text.encode("utf-16-be")
+    units = struct.unpack(f">{len(utf16) // 2}H", utf16)
+    return "".join(chr(unit) if unit < 128 else f"\\u{unit:04x}" for unit in units)
+
+
+def _new_cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

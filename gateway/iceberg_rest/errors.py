@@ -1,0 +1,79 @@
+"""Errors in the form of the Iceberg REST specification, by which its clients know them.
+
+Clients choose their exception by status and type. The type names one of theirs; our own name, and
+the hint, are part of the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import flask
+
+from seamline.errors import (
+    CATALOG_NOT_FOUND,
+    CATALOG_READ_ONLY,
+    COLD_FILE_MISSING,
+    INTERNAL_ERROR,
+    NOT_SUPPORTED,
+    PERMISSION_DENIED,
+    PLAN_NOT_FOUND,
+    SCHEMA_NOT_FOUND,
+    SNAPSHOT_GONE,
+    TABLE_NOT_FOUND,
+    UNAUTHENTICATED,
+    VIEW_NOT_FOUND,
+    ErrorCode,
+    ErrorKind,
+    SeamlineError,
+)
+
+_TYPES: Mapping[ErrorCode, str] = {
+    CATALOG_NOT_FOUND: "NoSuchWarehouseException",
+    SCHEMA_NOT_FOUND: "NoSuchNamespaceException",
+    TABLE_NOT_FOUND: "NoSuchTableException",
+    VIEW_NOT_FOUND: "NoSuchViewException",
+    PLAN_NOT_FOUND: "NoSuchPlanIdException",
+    UNAUTHENTICATED: "NotAuthorizedException",
+    PERMISSION_DENIED: "ForbiddenException",
+    CATALOG_READ_ONLY: "ForbiddenException",
+    NOT_SUPPORTED: "UnsupportedOperationException",
+}
+_STATUS: Mapping[ErrorCode, int] = {NOT_SUPPORTED: 406, SNAPSHOT_GONE: 404, COLD_FILE_MISSING: 404}
+
+
+def error_response(error: SeamlineError) -> flask.Response:
+    """The answer that carries the error."""
+    answer = flask.jsonify(error_body(error))
+    answer.status_code = _status(error.code)
+    return answer
+
+
+def error_body(error: SeamlineError) -> dict[str, Any]:
+    """The error as JSON."""
+    status = _status(error.code)
+    return {
+        "error": {
+            "message": str(error).replace("\n", " "),
+            "type": _TYPES.get(error.code) or _type(status),
+            "code": status,
+        }
+    }
+
+
+def _status(code: ErrorCode) -> int:
+    """The HTTP status: one that clients try again only for what trying again may mend."""
+    if code in _STATUS:
+        return _STATUS[code]
+    if code.kind is ErrorKind.USER:
+        return code.http_status
+    return 503 if code.retriable else INTERNAL_ERROR.http_status
+
+
+def _type(status: int) -> str:
+    if status == 404:
+        return "NotFoundException"
+    if status == 503:
+        return "ServiceUnavailableException"
+    return "BadRequestException" if status < 500 else "ServiceFailureException"

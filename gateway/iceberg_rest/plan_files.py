@@ -1,0 +1,65 @@
+"""Files written for planned scans, kept for whoever plans the same scan again while they last."""
+
+from __future__ import annotations
+
+import collections
+import threading
+import uuid
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile
+
+from seamline.connectors.iceberg.tail_files import TailLayout, plan_files, write_file
+from seamline.gateway.iceberg_rest.leases import Leases
+
+KIND = "plan"
+_CACHED_MAX = 256
+
+
+class PlanFiles:
+    """The files of one gateway's plans. Safe to share between threads.
+
+    Args:
+        leases: Holds them.
+    """
+
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+        self._lock = threading.Lock()
+        self._known: collections.OrderedDict[str, tuple[str, tuple[DataFile, ...]]] = (
+            collections.OrderedDict()
+        )
+
+    def find(self, key: str) -> tuple[DataFile, ...] | None:
+        """The files written under a key, held from now on."""
+        with self._lock:
+            lease_id, files = self._known.get(key, ("", ()))
+        if not lease_id or self._leases.renew([lease_id]):
+            return None
+        return files
+
+    def write(
+        self, key: str, tables: Iterator[pa.Table], layout: TailLayout, io: FileIO, folder: str
+    ) -> tuple[DataFile, ...]:
+        """Writes rows, and keeps the files under a key.
+
+        Raises:
+            OSError: when a file cannot be written.
+        """
+        lease_id = f"plan-{uuid.uuid4().hex}"
+        files: list[DataFile] = []
+        paths: list[str] = []
+        for rows in tables:
+            planned = plan_files(rows, layout, f"{folder}/{lease_id}")
+            paths += [file.path for file in planned]
+            self._leases.hold(lease_id, KIND, paths, {})
+            files += [write_file(io, file, layout) for file in planned]
+        self._leases.hold(lease_id, KIND, paths, {})
+        found = tuple(files)
+        with self._lock:
+            self._known[key] = (lease_id, found)
+            while len(self._known) > _CACHED_MAX:
+                self._known.popitem(last=False)
+        return found

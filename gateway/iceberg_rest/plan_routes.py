@@ -1,0 +1,238 @@
+"""Planned scans of the Iceberg REST catalog: plans, their pages, and letting them go.
+
+    POST   …/tables/{table}/plan              plan a scan; "submitted" when it takes long
+    GET    …/tables/{table}/plan/{plan-id}    what has become of it
+    DELETE …/tables/{table}/plan/{plan-id}    cancel it, or let it go
+    POST   …/tables/{table}/tasks             a further page of its files
+
+A plan that does not say which snapshot it reads is of the cut its statement began with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import flask
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+
+from seamline.connectors.iceberg import rest_files
+from seamline.connectors.iceberg.row_ids import CONTENT_OFFSET
+from seamline.connectors.iceberg.scan import FileTask
+from seamline.connectors.iceberg.virtual import Json
+from seamline.errors import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    NOT_SUPPORTED,
+    PLAN_NOT_FOUND,
+    SNAPSHOT_GONE,
+    TABLE_NOT_FOUND,
+    SeamlineError,
+)
+from seamline.gateway.iceberg_rest.catalog import Asker
+from seamline.gateway.iceberg_rest.errors import error_body
+from seamline.gateway.iceberg_rest.planning import Plan
+from seamline.gateway.iceberg_rest.requests import body, missing, table_name
+from seamline.gateway.iceberg_rest.scan_plans import ScanPlan, ScanRequest, plan_scan
+from seamline.gateway.iceberg_rest.table import LiveTable
+from seamline.gateway.query.deadline import StatementDeadline
+from seamline.gateway.query.names import TableName
+from seamline.gateway.query.service import Service
+
+_TABLE = "/<prefix>/namespaces/<namespace>/tables/<table>"
+_FIELDS: Mapping[str, type | tuple[type, ...]] = {
+    "snapshot-id": int,
+    "select": list,
+    "filter": (dict, bool),
+    "min-rows-requested": int,
+    "case-sensitive": bool,
+    "use-snapshot-schema": bool,
+    "start-snapshot-id": int,
+    "end-snapshot-id": int,
+    "stats-fields": list,
+}
+
+
+def add_routes(routes: flask.Blueprint, service: Service) -> None:
+    """Adds the routes to those of the catalog."""
+
+    @routes.post(f"{_TABLE}/plan")
+    def plan(prefix: str, namespace: str, table: str) -> flask.Response:
+        name = table_name(prefix, namespace, table)
+        asked, asker = _asked(), flask.g.asker
+        with missing(TABLE_NOT_FOUND):
+            made = service.planning.submit(
+                asker.principal,
+                name.full,
+                lambda deadline: _plan(service, name, asked, asker, deadline),
+            )
+        return flask.jsonify({**_result(made), "plan-id": made.plan_id})
+
+    @routes.get(f"{_TABLE}/plan/<plan_id>")
+    def fetch(prefix: str, namespace: str, table: str, plan_id: str) -> flask.Response:
+        name = table_name(prefix, namespace, table)
+        found = service.planning.find(plan_id, flask.g.asker.principal, name.full)
+        return flask.jsonify(_result(found))
+
+    @routes.delete(f"{_TABLE}/plan/<plan_id>")
+    def cancel(prefix: str, namespace: str, table: str, plan_id: str) -> flask.Response:
+        name = table_name(prefix, namespace, table)
+        service.planning.cancel(service.planning.find(plan_id, flask.g.asker.principal, name.full))
+        return flask.Response(status=204)
+
+    @routes.post(f"{_TABLE}/tasks")
+    def tasks(prefix: str, namespace: str, table: str) -> flask.Response:
+        name = table_name(prefix, namespace, table)
+        plan_id, _, number = str(body().get("plan-task", "")).rpartition(".")
+        found = service.planning.find(plan_id, flask.g.asker.principal, name.full)
+        if found.canceled or not found.done or not number.isdigit():
+            raise SeamlineError(PLAN_NOT_FOUND, f"there is no page {number} of plan {plan_id}")
+        return flask.jsonify(_tasks(found.result.result(), found.page(int(number))))
+
+
+# --- Requests ------------------------------------------------------------------------------------
+
+
+def _asked() -> Json:
+    """The fields of a request for a plan.
+
+    Raises:
+        SeamlineError: INVALID_REQUEST, NOT_SUPPORTED.
+    """
+    given = {name: value for name, value in body().items() if value is not None}
+    for name, value in given.items():
+        wanted = _FIELDS.get(name)
+        if wanted is not None and not isinstance(value, wanted):
+            raise SeamlineError(INVALID_REQUEST, f"{name} has a value of the wrong type")
+    if "start-snapshot-id" in given or "end-snapshot-id" in given:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "scans of what changed between snapshots are not planned here",
+            hint="Read changes through the catalog that does not plan scans.",
+        )
+    return given
+
+
+def _plan(
+    service: Service, name: TableName, asked: Json, asker: Asker, deadline: StatementDeadline
+) -> ScanPlan:
+    live, snapshot_id = _snapshot(service, name, asked, asker, deadline)
+    request = ScanRequest(
+        live=live,
+        snapshot_id=snapshot_id,
+        schema=_schema(live, snapshot_id, asked),
+        select=tuple(asked["select"]) if "select" in asked else None,
+        filter=asked.get("filter"),
+        case_sensitive=asked.get("case-sensitive", True),
+        rows_wanted=asked.get("min-rows-requested"),
+        stats_fields=tuple(asked.get("stats-fields", ())),
+    )
+    return plan_scan(service.live.tables, request, deadline)
+
+
+def _snapshot(
+    service: Service, name: TableName, asked: Json, asker: Asker, deadline: StatementDeadline
+) -> tuple[LiveTable, int | None]:
+    """The table and the snapshot of it that is read."""
+    wanted = asked.get("snapshot-id")
+    if wanted is None:
+        live = service.live.current(name, asker, deadline)
+        own = live.cold.state.current_snapshot_id
+        return live, live.tail.snapshot_id if live.tail is not None else own
+    live = service.live.tables.pin_again(name, wanted) or service.live.tables.load(name)
+    is_virtual = live.tail is not None
+    if not is_virtual and wanted not in live.cold.state.snapshots:
+        raise SeamlineError(SNAPSHOT_GONE, f"{name.display} has no snapshot {wanted}")
+    return live, wanted
+
+
+def _schema(live: LiveTable, snapshot_id: int | None, asked: Json) -> Schema:
+    """The columns the request's names belong to."""
+    metadata = live.cold.iceberg.metadata
+    if not asked.get("use-snapshot-schema") or snapshot_id is None:
+        return metadata.schema()
+    if live.tail is not None and live.tail.snapshot_id == snapshot_id:
+        schema_id: int | None = live.tail.cut.schema_id
+    else:
+        snapshot = metadata.snapshot_by_id(snapshot_id)
+        schema_id = snapshot.schema_id if snapshot is not None else None
+    found = metadata.schema_by_id(schema_id) if schema_id is not None else None
+    return found or metadata.schema()
+
+
+# --- Answers -------------------------------------------------------------------------------------
+
+
+def _result(plan: Plan) -> Json:
+    """What has become of a plan."""
+    if plan.canceled:
+        return {"status": "cancelled"}
+    if not plan.done:
+        return {"status": "submitted"}
+    failure = plan.result.exception()
+    if isinstance(failure, SeamlineError):
+        return {"status": "failed", **error_body(failure)}
+    if failure is not None:
+        return {"status": "failed", **error_body(SeamlineError(INTERNAL_ERROR, repr(failure)))}
+    further = [f"{plan.plan_id}.{number}" for number in range(1, plan.pages())]
+    answer = {"status": "completed", **_tasks(plan.result.result(), plan.page(0))}
+    return {**answer, "plan-tasks": further} if further else answer
+
+
+def _tasks(plan: ScanPlan, tasks: Sequence[FileTask]) -> Json:
+    """Files to read, with the delete files they refer to."""
+    files = _Files(plan)
+    deletes: dict[tuple[Any, ...], int] = {}
+    described: list[Json] = []
+    found = []
+    for task in tasks:
+        references = []
+        for delete in task.deletes:
+            key = _delete_key(delete)
+            if key not in deletes:
+                deletes[key] = len(described)
+                described.append(files.delete(delete))
+            references.append(deletes[key])
+        entry: Json = {"data-file": files.data(task.file)}
+        if references:
+            entry["delete-file-references"] = references
+        entry["residual-filter"] = True if plan.request.filter is None else plan.request.filter
+        found.append(entry)
+    return {**({"delete-files": described} if described else {}), "file-scan-tasks": found}
+
+
+class _Files:
+    """Describes the files of a plan."""
+
+    def __init__(self, plan: ScanPlan) -> None:
+        request = plan.request
+        self._metadata: TableMetadata = request.live.cold.iceberg.metadata
+        self._unpartitioned = request.live.unpartitioned
+        self._stats = _field_ids(request.schema, request.stats_fields)
+
+    def data(self, file: DataFile) -> Json:
+        spec, schema = self._written_with(file)
+        return rest_files.data_file(file, spec, schema, self._stats)
+
+    def delete(self, file: DataFile) -> Json:
+        return rest_files.delete_file(file, *self._written_with(file))
+
+    def _written_with(self, file: DataFile) -> tuple[PartitionSpec, Schema]:
+        """The file's partition spec, and a schema that has the columns it speaks of."""
+        spec = self._metadata.specs().get(file.spec_id, self._unpartitioned)
+        sources = {field.source_id for field in spec.fields}
+        newest_first = [self._metadata.schema(), *reversed(self._metadata.schemas)]
+        return spec, next(s for s in newest_first if sources <= s.field_ids)
+
+
+def _field_ids(schema: Schema, names: Sequence[str]) -> frozenset[int]:
+    known = schema._name_to_id  # noqa: SLF001 - no public listing
+    return frozenset(known[name] for name in names if name in known)
+
+
+def _delete_key(file: DataFile) -> tuple[Any, ...]:
+    """Deletion vectors share files: where in the file is part of which one it is."""
+    return (file.file_path, file[CONTENT_OFFSET] if len(file) > CONTENT_OFFSET else None)

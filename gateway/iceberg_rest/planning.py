@@ -1,0 +1,165 @@
+"""Plans of scans: made at once or after a while, given out in pages, cancelled, forgotten.
+
+A plan belongs to the principal that asked for it. It is kept until it is cancelled or nobody has
+asked for it for a while; the files it names are leased apart from it and outlive it, since an
+engine lets go of a plan before it reads.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import dataclasses
+import secrets
+import threading
+import time
+from collections.abc import Callable
+
+from seamline.connectors import supervision
+from seamline.connectors.iceberg.scan import FileTask
+from seamline.errors import PLAN_NOT_FOUND, SeamlineError
+from seamline.gateway.iceberg_rest.scan_plans import ScanPlan
+from seamline.gateway.query.deadline import StatementDeadline
+
+TASKS_PER_PAGE = 1000
+"""Files in one page of a plan."""
+WAIT_S = 30.0
+"""A plan that takes longer is asked for again."""
+KEPT_S = 600.0
+PLANS_MAX = 1000
+_WORKERS = 8
+
+
+@dataclasses.dataclass(slots=True)
+class Plan:
+    """One plan.
+
+    Attributes:
+        plan_id: Its id.
+        principal: Who asked for it.
+        table: Full name of the table.
+        deadline: Cancels it.
+        result: What it will be.
+        touched_at: When it was last asked for.
+        page_size: Files in one page.
+        canceled: Whether it was cancelled; it has no files then.
+    """
+
+    plan_id: str
+    principal: str
+    table: tuple[str, ...]
+    deadline: StatementDeadline
+    result: concurrent.futures.Future[ScanPlan]
+    touched_at: float
+    page_size: int = TASKS_PER_PAGE
+    canceled: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self.result.done()
+
+    def pages(self) -> int:
+        """Pages of a plan that has ended well."""
+        return max(1, -(-len(self.result.result().tasks) // self.page_size))
+
+    def page(self, number: int) -> tuple[FileTask, ...]:
+        """One page of its files."""
+        start = number * self.page_size
+        return self.result.result().tasks[start : start + self.page_size]
+
+
+class Planning:
+    """The plans of one gateway. Safe to share between threads.
+
+    Args:
+        seconds_max: Longest time a plan may take.
+        page_size: Files in one page.
+    """
+
+    def __init__(self, seconds_max: float, page_size: int = TASKS_PER_PAGE) -> None:
+        self._seconds_max = seconds_max
+        self._page_size = page_size
+        self._lock = threading.Lock()
+        self._plans: collections.OrderedDict[str, Plan] = collections.OrderedDict()
+        self._workers = concurrent.futures.ThreadPoolExecutor(_WORKERS, "seamline-plan")
+
+    def submit(
+        self,
+        principal: str,
+        table: tuple[str, ...],
+        make: Callable[[StatementDeadline], ScanPlan],
+        *,
+        wait_s: float = WAIT_S,
+    ) -> Plan:
+        """Starts a plan and waits a little for it.
+
+        Raises:
+            SeamlineError: what it has failed with by then.
+        """
+        deadline = StatementDeadline(self._seconds_max)
+        result = self._workers.submit(_run, make, deadline)
+        plan_id, now = secrets.token_urlsafe(18), time.monotonic()
+        plan = Plan(plan_id, principal, table, deadline, result, now, self._page_size)
+        with self._lock:
+            self._plans[plan.plan_id] = plan
+            self._drop_old()
+        try:
+            result.result(wait_s)
+        except concurrent.futures.TimeoutError:
+            pass
+        except BaseException:
+            self._forget(plan.plan_id)
+            raise
+        return plan
+
+    def find(self, plan_id: str, principal: str, table: tuple[str, ...]) -> Plan:
+        """A plan of a principal for a table.
+
+        Raises:
+            SeamlineError: PLAN_NOT_FOUND.
+        """
+        with self._lock:
+            plan = self._plans.get(plan_id)
+            if plan is None or plan.principal != principal or plan.table != table:
+                raise SeamlineError(PLAN_NOT_FOUND, f"there is no plan {plan_id}")
+            plan.touched_at = time.monotonic()
+            return plan
+
+    def cancel(self, plan: Plan) -> None:
+        """Ends a plan, or lets go of what it found."""
+        plan.canceled = True
+        plan.deadline.cancel()
+        plan.result = concurrent.futures.Future()
+
+    def close(self) -> None:
+        """Ends every plan."""
+        with self._lock:
+            plans = list(self._plans.values())
+        for plan in plans:
+            self.cancel(plan)
+        self._workers.shutdown(wait=True, cancel_futures=True)
+
+    def _forget(self, plan_id: str) -> None:
+        with self._lock:
+            self._plans.pop(plan_id, None)
+
+    def _drop_old(self) -> None:
+        """Lets go of plans nobody asks for. Called with the lock held."""
+        now = time.monotonic()
+        for plan_id, plan in list(self._plans.items()):
+            if now - plan.touched_at > KEPT_S or len(self._plans) > PLANS_MAX:
+                plan.deadline.cancel()
+                del self._plans[plan_id]
+
+
+def _run(make: Callable[[StatementDeadline], ScanPlan], deadline: StatementDeadline) -> ScanPlan:
+    try:
+        deadline.check()
+        return make(deadline)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise supervision.named(error) from error  # code below us has its own roots
+    finally:
+        deadline.close()

@@ -1,0 +1,61 @@
+"""What requests to the Iceberg REST catalog name and carry."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import flask
+
+from seamline.errors import (
+    INVALID_REQUEST,
+    SCHEMA_NOT_FOUND,
+    UNAUTHENTICATED,
+    ErrorCode,
+    SeamlineError,
+)
+from seamline.gateway.query.names import TableName
+
+_SEPARATOR = "\x1f"
+
+
+def table_name(prefix: str, namespace: str, table: str) -> TableName:
+    """The table a path names.
+
+    Raises:
+        SeamlineError: UNAUTHENTICATED when the request's session is another table's.
+    """
+    name = TableName(prefix, "", (*namespace_path(namespace), table))
+    session = flask.g.asker.session
+    if session is not None and session.table != name.full:
+        raise SeamlineError(UNAUTHENTICATED, f"the session is not one of table {name.display}")
+    return name
+
+
+def body() -> dict[str, Any]:
+    """The JSON object the request carries.
+
+    Raises:
+        SeamlineError: INVALID_REQUEST.
+    """
+    found = flask.request.get_json(silent=True)
+    if not isinstance(found, dict):
+        raise SeamlineError(INVALID_REQUEST, "the body is not a JSON object")
+    return found
+
+
+def namespace_path(text: str) -> tuple[str, ...]:
+    """The levels of a namespace."""
+    return tuple(text.split(_SEPARATOR)) if text else ()
+
+
+@contextlib.contextmanager
+def missing(code: ErrorCode) -> Iterator[None]:
+    """In paths below a namespace, a namespace that is not there is a thing that is not there."""
+    try:
+        yield
+    except SeamlineError as error:
+        if error.code is not SCHEMA_NOT_FOUND:
+            raise
+        raise SeamlineError(code, error.message) from error

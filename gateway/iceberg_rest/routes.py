@@ -1,0 +1,260 @@
+"""The Iceberg REST catalog: the live tables, read-only, for any engine that speaks it.
+
+Under `/iceberg` every client plans its scans itself, from files; under `/iceberg-plan` scans are
+planned here. Paths after that are the specification's. The prefix names a catalog of the
+configuration, and so does the `warehouse` of the first request. Every table of that catalog is
+there: a unified one with its tail, a plain one as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import flask
+
+from seamline.connectors.iceberg.catalog import IcebergCatalog
+from seamline.errors import (
+    CATALOG_READ_ONLY,
+    COLD_FILE_INVALID,
+    INVALID_REQUEST,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    STORAGE_UNAVAILABLE,
+    TABLE_NOT_FOUND,
+    UNAUTHENTICATED,
+    VIEW_NOT_FOUND,
+    SeamlineError,
+)
+from seamline.gateway.http import access
+from seamline.gateway.iceberg_rest import plan_routes as iceberg_plans
+from seamline.gateway.iceberg_rest.catalog import Asker, Load, Loaded
+from seamline.gateway.iceberg_rest.requests import body, missing, namespace_path, table_name
+from seamline.gateway.query.names import TableName
+from seamline.gateway.query.service import Service
+
+_UNREADABLE = frozenset({COLD_FILE_INVALID, NOT_SUPPORTED, STORAGE_UNAVAILABLE})
+FILES = "/iceberg"
+PLANNED = "/iceberg-plan"
+SESSIONS_HEADER = "Seamline-Sessions"
+PROBE_PROPERTY = "seamline.probe"
+_NAMESPACE = "/v1/{prefix}/namespaces/{namespace}"
+_TABLE = f"{_NAMESPACE}/tables/{{table}}"
+ENDPOINTS = (
+    "GET /v1/{prefix}/namespaces",
+    f"GET {_NAMESPACE}",
+    f"HEAD {_NAMESPACE}",
+    f"GET {_NAMESPACE}/tables",
+    f"GET {_TABLE}",
+    f"HEAD {_TABLE}",
+    f"POST {_TABLE}/metrics",
+)
+VIEW_ENDPOINTS = (
+    f"GET {_NAMESPACE}/views",
+    f"GET {_NAMESPACE}/views/{{view}}",
+    f"HEAD {_NAMESPACE}/views/{{view}}",
+)
+PLAN_ENDPOINTS = (
+    f"POST {_TABLE}/plan",
+    f"GET {_TABLE}/plan/{{plan-id}}",
+    f"DELETE {_TABLE}/plan/{{plan-id}}",
+    f"POST {_TABLE}/tasks",
+)
+
+
+def serves(path: str) -> bool:
+    """Whether a path is the catalog's, so that its errors have the catalog's form."""
+    return any(path == root or path.startswith(f"{root}/") for root in (FILES, PLANNED))
+
+
+def authenticate(service: Service) -> Asker:
+    """Who sends the current request.
+
+    Raises:
+        SeamlineError: UNAUTHENTICATED, PERMISSION_DENIED.
+    """
+    headers, config = flask.request.headers, service.config
+    header = headers.get("Authorization")
+    knows_sessions = SESSIONS_HEADER in headers
+    session = service.sessions.read((header or "").partition(" ")[2].strip())
+    if session is not None and "/tables/" not in flask.request.path:
+        raise SeamlineError(UNAUTHENTICATED, "a table's session is good for that table only")
+    if session is None or not config.auth.tokens:
+        principal = access.principal(config, header, flask.request.host)
+        return Asker(principal, session, knows_sessions)
+    if session.principal not in {token.name for token in config.auth.tokens}:
+        raise SeamlineError(UNAUTHENTICATED, f"{session.principal} has no access any more")
+    return Asker(session.principal, session, knows_sessions)
+
+
+def blueprint(service: Service, root: str) -> flask.Blueprint:
+    """The routes under one of the two roots, over a service."""
+    routes = flask.Blueprint(root.strip("/"), __name__, url_prefix=f"{root}/v1")
+    planned = root == PLANNED
+
+    @routes.get("/config")
+    def config() -> flask.Response:
+        name = flask.request.args.get("warehouse") or service.config.default_catalog
+        return _json(_config(service, name, planned=planned))
+
+    _add_namespaces(routes, service)
+    _add_tables(routes, service, planned=planned)
+    _add_views(routes, service)
+    if planned:
+        iceberg_plans.add_routes(routes, service)
+
+    @routes.route("/<path:anything>", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+    def refused(anything: str) -> flask.Response:
+        if flask.request.method in {"GET", "HEAD"}:
+            raise SeamlineError(NOT_FOUND, f"the catalog has no route {anything}")
+        raise SeamlineError(
+            CATALOG_READ_ONLY,
+            f"this catalog only reads; {flask.request.method} {anything} would change something",
+        )
+
+    return routes
+
+
+def _add_namespaces(routes: flask.Blueprint, service: Service) -> None:
+    @routes.get("/<prefix>/namespaces")
+    def namespaces(prefix: str) -> flask.Response:
+        parent = namespace_path(flask.request.args.get("parent", ""))
+        found = service.connections.catalog(prefix).child_namespaces(parent)
+        return _json(_page("namespaces", [list(namespace) for namespace in found]))
+
+    @routes.get("/<prefix>/namespaces/<namespace>")
+    def namespace(prefix: str, namespace: str) -> flask.Response:
+        path = namespace_path(namespace)
+        properties = service.connections.catalog(prefix).namespace_properties(path)
+        if flask.request.method == "HEAD":
+            return flask.Response(status=204)
+        return _json({"namespace": list(path), "properties": properties})
+
+
+def _add_tables(routes: flask.Blueprint, service: Service, *, planned: bool) -> None:
+    @routes.get("/<prefix>/namespaces/<namespace>/tables")
+    def tables(prefix: str, namespace: str) -> flask.Response:
+        found = service.connections.catalog(prefix).tables(namespace_path(namespace))
+        return _json(_page("identifiers", [_identifier(name) for name in found]))
+
+    @routes.get("/<prefix>/namespaces/<namespace>/tables/<table>")
+    def load(prefix: str, namespace: str, table: str) -> flask.Response:
+        name = table_name(prefix, namespace, table)
+        with missing(TABLE_NOT_FOUND):
+            if flask.request.method == "HEAD":
+                return _exists(service, name)
+            return _load(service, name, planned=planned)
+
+    @routes.post("/<prefix>/namespaces/<namespace>/tables/<table>/metrics")
+    def metrics(prefix: str, namespace: str, table: str) -> flask.Response:
+        with missing(TABLE_NOT_FOUND):
+            path = table_name(prefix, namespace, table).path
+            service.connections.catalog(prefix).load(path)
+        body()
+        return flask.Response(status=204)
+
+
+def _add_views(routes: flask.Blueprint, service: Service) -> None:
+    @routes.get("/<prefix>/namespaces/<namespace>/views")
+    def views(prefix: str, namespace: str) -> flask.Response:
+        found = _with_views(service, prefix).views(namespace_path(namespace))
+        return _json(_page("identifiers", [_identifier(name) for name in found]))
+
+    @routes.get("/<prefix>/namespaces/<namespace>/views/<view>")
+    def view(prefix: str, namespace: str, view: str) -> flask.Response:
+        with missing(VIEW_NOT_FOUND):
+            text = _with_views(service, prefix).view((*namespace_path(namespace), view))
+        if flask.request.method == "HEAD":
+            return flask.Response(status=204)
+        return flask.Response(text, mimetype="application/json")
+
+
+# --- Answers -------------------------------------------------------------------------------------
+
+
+def _config(service: Service, name: str, *, planned: bool) -> dict[str, Any]:
+    catalog = service.connections.catalog(name)
+    endpoints = [
+        *ENDPOINTS,
+        *(VIEW_ENDPOINTS if catalog.has_views else ()),
+        *(PLAN_ENDPOINTS if planned else ()),
+    ]
+    defaults = {PROBE_PROPERTY: service.live.tables.storage.probe(name)}
+    if planned:
+        defaults["scan-planning-mode"] = "server"
+    return {
+        "defaults": defaults,
+        "overrides": {"prefix": name, "token-refresh-enabled": "false"},
+        "endpoints": endpoints,
+    }
+
+
+def _exists(service: Service, name: TableName) -> flask.Response:
+    """A table that cannot be read is there all the same."""
+    try:
+        service.connections.catalog(name.catalog).load(name.path)
+    except SeamlineError as error:
+        if error.code not in _UNREADABLE:
+            raise
+    return flask.Response(status=204)
+
+
+def _load(service: Service, name: TableName, *, planned: bool) -> flask.Response:
+    mode = flask.request.args.get("snapshots")
+    if mode not in {None, "all", "refs"}:
+        raise SeamlineError(INVALID_REQUEST, f"snapshots is all or refs, not {mode}")
+    known = next(iter(flask.request.if_none_match.as_set()), None)
+    request = Load(
+        name,
+        flask.g.asker,
+        begins=mode is not None,
+        planned=planned,
+        only_referenced=mode == "refs",
+        known=known,
+    )
+    with service.request_deadline() as deadline:
+        loaded = service.live.load(request, deadline)
+    if loaded.etag == known:
+        answer = flask.Response(status=304)
+    else:
+        answer = flask.Response(_load_result(loaded), mimetype="application/json")
+    answer.set_etag(loaded.etag)
+    return answer
+
+
+def _load_result(loaded: Loaded) -> bytes:
+    """The answer to a load, around metadata that is JSON already."""
+    location = json.dumps(loaded.document.location).encode()
+    config = json.dumps(dict(loaded.config)).encode()
+    return b'{"metadata-location":%b,"metadata":%b,"config":%b}' % (
+        location,
+        loaded.document.text,
+        config,
+    )
+
+
+def _json(content: Any) -> flask.Response:
+    return flask.jsonify(content)
+
+
+def _page(field: str, found: Sequence[Any]) -> dict[str, Any]:
+    """A list, or the part of it that a client asked for by its size and token."""
+    size = flask.request.args.get("pageSize", type=int)
+    token = flask.request.args.get("pageToken")
+    if token is None or not size or size < 1:
+        return {field: list(found)}
+    start = int(token) if token.isdigit() else 0
+    more = str(start + size) if start + size < len(found) else None
+    return {field: list(found[start : start + size]), "next-page-token": more}
+
+
+def _identifier(name: Sequence[str]) -> dict[str, Any]:
+    return {"namespace": list(name[:-1]), "name": name[-1]}
+
+
+def _with_views(service: Service, prefix: str) -> IcebergCatalog:
+    catalog = service.connections.catalog(prefix)
+    if not catalog.has_views:
+        raise SeamlineError(NOT_SUPPORTED, f"catalog {prefix} has no views")
+    return catalog

@@ -1,0 +1,131 @@
+"""Where the files of virtual snapshots are put, and how they are removed again.
+
+They lie under a prefix of the gateway's own, never under a table's: whatever looks for orphans in a
+table does not see them, and whatever removes ours does not see the table. Engines read them, so
+the prefix must be one they reach. A gateway's files are under its own id, so that several
+gateways may share a location.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pathlib
+import secrets
+from collections.abc import Iterable
+from urllib.parse import urlparse
+
+from pyiceberg.io import FileIO, load_file_io
+
+from seamline.connectors.duckdb.storage import local_path
+from seamline.errors import INVALID_CONFIG, SeamlineError
+from seamline.gateway.config.config import Config
+from seamline.gateway.connections import Connections
+from seamline.gateway.iceberg_rest.table import LiveTable
+
+_LOG = logging.getLogger("seamline.iceberg")
+PROBE = "probe.txt"
+PROBE_TEXT = b"A file of a Seamline gateway. Whoever can read this can read its live tables.\n"
+
+
+class LiveStorage:
+    """The gateway's own prefix, for each catalog.
+
+    Args:
+        config: The configuration.
+        connections: Catalogs, for the means to reach their storage.
+    """
+
+    def __init__(self, config: Config, connections: Connections) -> None:
+        self._config = config
+        self._connections = connections
+        state = pathlib.Path(config.state_directory)
+        self._gateway_id = _kept_id(state / "gateway-id")
+        self._default = (state / "live").resolve()
+
+    def folder(self, catalog: str, table_location: str | None = None) -> str:
+        """The location that everything of a catalog's tables is put under.
+
+        Args:
+            catalog: Name of the catalog.
+            table_location: Where the table is that it is wanted for; some catalogs call their
+                warehouse by a name that says nothing of where it is.
+
+        Raises:
+            SeamlineError: INVALID_CONFIG when engines could not reach the default one.
+        """
+        location = self._config.iceberg.location
+        if location is None:
+            theirs = table_location or self._config.catalogs[catalog].warehouse
+            if urlparse(theirs).scheme not in {"", "file"}:
+                raise SeamlineError(
+                    INVALID_CONFIG,
+                    f"catalog {catalog} keeps its tables in {theirs}, and iceberg.location is "
+                    "not set",
+                    hint="Set iceberg.location to a prefix in the same storage, outside of every "
+                    "table, that this gateway writes and the engines read.",
+                )
+            location = self._default.as_uri()
+        return f"{location.rstrip('/')}/{self._gateway_id}/{catalog}"
+
+    def probe(self, catalog: str) -> str:
+        """Location of a small file that says whether a reader reaches the folder.
+
+        Raises:
+            SeamlineError: INVALID_CONFIG.
+            OSError: when it cannot be written.
+        """
+        path = f"{self.folder(catalog)}/{PROBE}"
+        target = self.io(catalog, path).new_output(path)
+        if not target.exists():
+            with target.create(overwrite=True) as stream:
+                stream.write(PROBE_TEXT)
+        return path
+
+    def io(self, catalog: str, path: str) -> FileIO:
+        """The means to reach a location with the catalog's rights."""
+        return load_file_io(dict(self._connections.catalog(catalog).pyiceberg.properties), path)
+
+    def io_of(self, live: LiveTable) -> FileIO:
+        """The means to write and read a table's files of ours."""
+        return self.io(live.name.catalog, self.folder_of(live))
+
+    def folder_of(self, live: LiveTable) -> str:
+        """Location of everything of a table that is ours."""
+        return f"{self.folder(live.name.catalog, live.cold.state.location)}/{live.uuid}"
+
+    def remove(self, paths: Iterable[str]) -> bool:
+        """Removes files of ours; those that are gone already are as good.
+
+        Returns:
+            Whether none is left.
+        """
+        left = False
+        for path in paths:
+            try:
+                self.io(self._catalog_of(path), path).delete(path)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                _LOG.warning("%s could not be removed: %s", path, error)
+                left = True
+            _remove_empty_folder(path)
+        return not left
+
+    def _catalog_of(self, path: str) -> str:
+        """The catalog whose rights reach a file of ours."""
+        named = (name for name in self._config.catalogs if f"/{self._gateway_id}/{name}/" in path)
+        return next(named, self._config.default_catalog)
+
+
+def _kept_id(path: pathlib.Path) -> str:
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(secrets.token_hex(6), encoding="utf-8")
+    return path.read_text(encoding="utf-8").strip()
+
+
+def _remove_empty_folder(path: str) -> None:
+    if urlparse(path).scheme in {"", "file"}:
+        with contextlib.suppress(OSError):
+            pathlib.Path(local_path(path)).parent.rmdir()

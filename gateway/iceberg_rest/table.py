@@ -1,0 +1,119 @@
+"""One table as one statement of an engine sees it: pinned, and described in Iceberg's words."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import cast
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.typedef import TableVersion
+
+from seamline.connectors.iceberg import virtual
+from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.metadata_files import MetadataFile
+from seamline.connectors.iceberg.tail_files import TailLayout
+from seamline.connectors.iceberg.virtual import Cut, Json
+from seamline.connectors.kafka.formats.decoder import DecoderSpec
+from seamline.gateway.query.names import TableName
+from seamline.seam.binding import TopicBinding
+from seamline.seam.seam import Seam
+
+UNPARTITIONED_SPEC_ID = 1_000_000
+"""Id of the partition spec for tails that fall into too many partitions, in tables that have no
+such spec of their own; far above any they will come to have."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LiveTail:
+    """The tail of a pinned table.
+
+    Attributes:
+        seam: Where it begins and ends.
+        cut: The same, as a virtual snapshot holds it.
+        snapshot_id: Id of that snapshot.
+        decoder: How its records are decoded.
+    """
+
+    seam: Seam
+    cut: Cut
+    snapshot_id: int
+    decoder: DecoderSpec
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LiveTable:
+    """A pinned table.
+
+    Attributes:
+        name: Its name.
+        cold: The table in its own catalog.
+        file: Its own metadata.
+        base: The same, in a version that virtual snapshots can be put on.
+        tail: Its tail, None when there is none and its own head is all.
+        moment_ms: A moment that every reader's clock is past; None for a plain table.
+    """
+
+    name: TableName
+    cold: IcebergTable
+    file: MetadataFile
+    base: Json = dataclasses.field(compare=False)
+    tail: LiveTail | None
+    moment_ms: int | None = None
+
+    @property
+    def uuid(self) -> str:
+        """Iceberg's id of the table."""
+        return self.cold.state.uuid
+
+    @property
+    def version(self) -> TableVersion:
+        """Format version of what is given out."""
+        return cast("TableVersion", self.base["format-version"])
+
+    @property
+    def unpartitioned(self) -> PartitionSpec:
+        """The spec for rows that are not to be partitioned."""
+        specs = self.cold.iceberg.metadata.partition_specs
+        own = next((spec for spec in specs if not spec.fields), None)
+        return own or PartitionSpec(spec_id=UNPARTITIONED_SPEC_ID)
+
+    def layout(self) -> TailLayout:
+        """How its tail is laid out in files."""
+        metadata = self.cold.iceberg.metadata
+        assert self.tail is not None
+        return TailLayout(
+            schema=metadata.schema_by_id(self.tail.cut.schema_id) or metadata.schema(),
+            columns=self.tail.decoder.columns,
+            spec=metadata.spec(),
+            unpartitioned=self.unpartitioned,
+            order=metadata.sort_order_by_id(metadata.default_sort_order_id)
+            or metadata.sort_orders[0],
+            format_version=self.version,
+            properties=dict(metadata.properties),
+        )
+
+    def source(self) -> str:
+        """What decides the rows of given offsets, beside the layout."""
+        assert self.tail is not None
+        decoder = self.tail.decoder
+        return repr((self.uuid, self.tail.cut.topic_id, self.tail.seam.isolation, decoder))
+
+
+def live_tail(table: IcebergTable, seam: Seam, decoder: DecoderSpec | None) -> LiveTail | None:
+    """The tail of a seam, None when it is empty or there is no log."""
+    if decoder is None or seam.snapshot_id is None or not seam.hot_ranges:
+        return None
+    cut = Cut(
+        table_uuid=seam.table_uuid,
+        snapshot_id=seam.snapshot_id,
+        schema_id=seam.schema_id,
+        topic_id=seam.topic_id,
+        start=seam.boundary,
+        end=seam.end,
+    )
+    return LiveTail(seam, cut, virtual.snapshot_id(cut, table.state.snapshots), decoder)
+
+
+def is_unified(table: IcebergTable) -> bool:
+    """Whether the table has a topic behind it."""
+    return TopicBinding.from_properties(table.state.properties) is not None

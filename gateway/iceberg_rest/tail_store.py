@@ -1,0 +1,298 @@
+"""Tail files, written once and used by every virtual snapshot that holds their offsets.
+
+A segment is the rows of some ranges of offsets as data files with their manifests. A tail is
+covered by the segments that lie inside it; what they leave out is read, written as one more
+segment and kept. When a tail has come to be many small segments, they are merged. Segments are
+leased: one that nobody has asked for is removed, and would only have to be written again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import threading
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, ManifestFile
+
+from seamline.connectors.iceberg import manifests
+from seamline.connectors.iceberg.tail_files import PlannedFile, TailLayout, plan_files, write_file
+from seamline.gateway.iceberg_rest.leases import Leases
+from seamline.seam.offsets import OffsetRange
+
+KIND = "segment"
+SEGMENTS_MAX = 8
+"""A tail of more segments has its small ones merged."""
+MERGED_ROWS_MAX = 250_000
+"""A larger segment is not small."""
+OFFSETS_MAX = 500_000
+"""Offsets that are read and written at once."""
+
+Reader = Callable[[Sequence[OffsetRange]], pa.Table]
+"""Decoded rows of ranges of offsets, in the layout's columns."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TailSegment:
+    """The rows of some offsets, in files.
+
+    Attributes:
+        segment_id: Its name.
+        layout: Digest of how its rows were decoded and laid out.
+        ranges: The offsets it holds, whole.
+        rows: Its rows.
+        size_bytes: Size of its data files.
+        manifests: Its manifests, as entries of a manifest list.
+        data_paths: Its data files.
+    """
+
+    segment_id: str
+    layout: str
+    ranges: tuple[OffsetRange, ...]
+    rows: int
+    size_bytes: int
+    manifests: tuple[ManifestFile, ...] = dataclasses.field(hash=False)
+    data_paths: tuple[str, ...]
+
+    @property
+    def offsets(self) -> int:
+        """Offsets it holds."""
+        return sum(len(r) for r in self.ranges)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every file of it."""
+        return (*self.data_paths, *(manifest.manifest_path for manifest in self.manifests))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TailTable:
+    """A table as its tail files are written.
+
+    Attributes:
+        io: Writes and reads them.
+        folder: Location they are put under.
+        layout: How rows are laid out.
+        source: What else decides the rows of given offsets: the log, and how it is decoded.
+    """
+
+    io: FileIO
+    folder: str
+    layout: TailLayout
+    source: str
+
+    @property
+    def digest(self) -> str:
+        """The same for tables whose segments can be used for each other."""
+        text = f"{self.source}\n{self.layout.describe()}"
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+class TailStore:
+    """Segments of any tables. Safe to share between threads.
+
+    Args:
+        leases: Holds the segments.
+    """
+
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+        self._lock = threading.Lock()
+        self._writing: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._segments: dict[str, TailSegment] = {}
+        for lease in leases.held(KIND):
+            if lease.body:
+                self._segments[lease.lease_id] = _from_json(lease.lease_id, lease.body)
+
+    def cover(
+        self, table: TailTable, ranges: Sequence[OffsetRange], read: Reader
+    ) -> list[TailSegment]:
+        """Segments that together hold exactly the ranges; what is missing is written.
+
+        Raises:
+            SeamlineError: what `read` raises.
+            OSError: when files cannot be written.
+        """
+        digest = table.digest
+        with self._lock:
+            writing = self._writing[digest]
+        with writing:
+            taken, missing = self._held(digest, ranges)
+            for part in parts(missing):
+                taken.append(self._write(table, digest, part, read(part)))
+            return self._merged(table, digest, taken)
+
+    def covered(self, table: TailTable, ranges: Sequence[OffsetRange]) -> list[TailSegment] | None:
+        """Segments that together hold exactly the ranges, None when some are missing."""
+        taken, missing = self._held(table.digest, ranges)
+        return None if missing else taken
+
+    def drop(self, lease_id: str) -> None:
+        """Forgets a segment whose lease has ended."""
+        with self._lock:
+            self._segments.pop(lease_id, None)
+
+    # --- Choosing ------------------------------------------------------------------------------
+
+    def _held(
+        self, digest: str, ranges: Sequence[OffsetRange]
+    ) -> tuple[list[TailSegment], list[OffsetRange]]:
+        """Segments inside the ranges, held from now on, and what they leave out."""
+        while True:
+            taken, missing = self._inside(digest, ranges)
+            gone = self._leases.renew(segment.segment_id for segment in taken)
+            if not gone:
+                return taken, missing
+            for segment_id in gone:
+                self.drop(segment_id)
+
+    def _inside(
+        self, digest: str, ranges: Sequence[OffsetRange]
+    ) -> tuple[list[TailSegment], list[OffsetRange]]:
+        """Segments inside the ranges, none over another, and what they leave out."""
+        with self._lock:
+            known = [s for s in self._segments.values() if s.layout == digest]
+        free = [r for r in ranges if len(r)]
+        taken = []
+        for segment in sorted(known, key=lambda s: s.offsets, reverse=True):
+            left = _without(free, segment.ranges)
+            if left is not None:
+                free = left
+                taken.append(segment)
+        return taken, free
+
+    # --- Writing -------------------------------------------------------------------------------
+
+    def _write(
+        self, table: TailTable, digest: str, ranges: Sequence[OffsetRange], rows: pa.Table
+    ) -> TailSegment:
+        segment_id = uuid.uuid4().hex
+        folder = f"{table.folder}/{segment_id}"
+        planned = plan_files(rows, table.layout, folder)
+        lists = {file.spec_id: f"{folder}/m{file.spec_id}.avro" for file in planned}
+        paths = [file.path for file in planned]
+        self._leases.hold(segment_id, KIND, [*paths, *lists.values()], {})
+        files = [write_file(table.io, file, table.layout) for file in planned]
+        segment = TailSegment(
+            segment_id,
+            digest,
+            tuple(ranges),
+            sum(file.record_count for file in files),
+            sum(file.file_size_in_bytes for file in files),
+            tuple(_manifest(table, planned, files, spec, path) for spec, path in lists.items()),
+            tuple(paths),
+        )
+        self._leases.hold(segment_id, KIND, segment.paths, _to_json(segment))
+        with self._lock:
+            self._segments[segment_id] = segment
+        return segment
+
+    def _merged(self, table: TailTable, digest: str, taken: list[TailSegment]) -> list[TailSegment]:
+        if len(taken) <= SEGMENTS_MAX:
+            return taken
+        small = [segment for segment in taken if segment.rows <= MERGED_ROWS_MAX]
+        if len(small) < 2 or sum(segment.rows for segment in small) > OFFSETS_MAX:
+            return taken
+        rows = [read_rows(table.io, path) for segment in small for path in segment.data_paths]
+        merged = self._write(
+            table,
+            digest,
+            [r for segment in small for r in segment.ranges],
+            pa.concat_tables(rows) if rows else pa.table({}),
+        )
+        kept = [segment for segment in taken if segment not in small]
+        return [*kept, merged]
+
+
+def read_rows(io: FileIO, path: str) -> pa.Table:
+    """The rows of a tail file, as it stores them.
+
+    Raises:
+        OSError: when it cannot be read.
+    """
+    with io.new_input(path).open() as stream:
+        return pq.read_table(stream)
+
+
+def _manifest(
+    table: TailTable,
+    planned: Sequence[PlannedFile],
+    files: Sequence[DataFile],
+    spec_id: int,
+    path: str,
+) -> ManifestFile:
+    layout = table.layout
+    spec = layout.spec if spec_id == layout.spec.spec_id else layout.unpartitioned
+    own = [f for p, f in zip(planned, files, strict=True) if p.spec_id == spec_id]
+    return manifests.write_manifest(table.io, path, own, spec, layout.schema, layout.format_version)
+
+
+def _without(free: Sequence[OffsetRange], taken: Iterable[OffsetRange]) -> list[OffsetRange] | None:
+    """What is left of the free ranges, None when something taken is not free."""
+    left = list(free)
+    for wanted in taken:
+        position = next((i for i, r in enumerate(left) if _contains(r, wanted)), None)
+        if position is None:
+            return None
+        around = left.pop(position)
+        sides = (
+            OffsetRange(around.partition, around.start, wanted.start),
+            OffsetRange(around.partition, wanted.end_exclusive, around.end_exclusive),
+        )
+        left.extend(side for side in sides if len(side))
+    return left
+
+
+def _contains(outer: OffsetRange, inner: OffsetRange) -> bool:
+    return (
+        outer.partition == inner.partition
+        and outer.start <= inner.start
+        and inner.end_exclusive <= outer.end_exclusive
+    )
+
+
+def parts(ranges: Sequence[OffsetRange]) -> Iterable[list[OffsetRange]]:
+    """The ranges in parts that are small enough to be read and written at once."""
+    part: list[OffsetRange] = []
+    room = OFFSETS_MAX
+    for wanted in ranges:
+        start = wanted.start
+        while start < wanted.end_exclusive:
+            end = min(wanted.end_exclusive, start + room)
+            part.append(OffsetRange(wanted.partition, start, end))
+            room -= end - start
+            start = end
+            if not room:
+                yield part
+                part, room = [], OFFSETS_MAX
+    if part:
+        yield part
+
+
+def _to_json(segment: TailSegment) -> dict[str, Any]:
+    return {
+        "layout": segment.layout,
+        "ranges": [[r.partition, r.start, r.end_exclusive] for r in segment.ranges],
+        "rows": segment.rows,
+        "size_bytes": segment.size_bytes,
+        "manifests": [manifests.entry_to_json(entry) for entry in segment.manifests],
+        "data_paths": list(segment.data_paths),
+    }
+
+
+def _from_json(segment_id: str, body: Any) -> TailSegment:
+    return TailSegment(
+        segment_id=segment_id,
+        layout=body["layout"],
+        ranges=tuple(OffsetRange(*numbers) for numbers in body["ranges"]),
+        rows=body["rows"],
+        size_bytes=body["size_bytes"],
+        manifests=tuple(manifests.entry_from_json(entry) for entry in body["manifests"]),
+        data_paths=tuple(body["data_paths"]),
+    )

@@ -1,0 +1,1 @@
+"""A statement's way: facts, plan, run, receipt, result."""

@@ -1,0 +1,105 @@
+"""The deadline of a statement: its time, and whether somebody canceled it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from seamline.connectors import supervision
+from seamline.connectors.supervision import Loop
+from seamline.errors import CANCELED, DEADLINE_EXCEEDED, SeamlineError
+
+_AGAIN_S = 0.1
+
+
+class StatementDeadline:
+    """Implements `Deadline`. Safe to share between threads.
+
+    What is registered with `on_end` is called again and again until it is taken back: a call may
+    come a moment before there is anything to stop.
+
+    Args:
+        seconds: Time the statement has.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._ends_at = time.monotonic() + seconds
+        self._lock = threading.Lock()
+        self._stops: list[Callable[[], None]] = []
+        self._canceled = False
+        self._ended = threading.Event()
+        self._stopping = False
+        self._take_back = supervision.later(seconds, "deadline", self._end)
+
+    @property
+    def canceled(self) -> bool:
+        """Whether it was canceled."""
+        return self._canceled
+
+    def check(self) -> None:
+        """See `Deadline.check`."""
+        if self._canceled:
+            raise SeamlineError(CANCELED, "the statement was canceled")
+        if time.monotonic() >= self._ends_at:
+            raise SeamlineError(
+                DEADLINE_EXCEEDED, f"the statement did not end within {self._seconds:g} s"
+            )
+
+    def remaining_s(self) -> float:
+        """See `Deadline.remaining_s`."""
+        return max(0.0, self._ends_at - time.monotonic())
+
+    def pause(self, seconds: float) -> None:
+        """See `Deadline.pause`; a canceled statement wakes up."""
+        self._ended.wait(min(seconds, self.remaining_s()))
+
+    def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
+        """See `Deadline.on_end`."""
+        with self._lock:
+            self._stops.append(stop)
+        if self._canceled or self.remaining_s() == 0:
+            self._end()
+
+        def forget() -> None:
+            with self._lock:
+                if stop in self._stops:
+                    self._stops.remove(stop)
+
+        return forget
+
+    def cancel(self) -> None:
+        """Ends the statement at the next check, and stops what it waits for; waits for nothing."""
+        self._canceled = True
+        self._end()
+
+    def close(self) -> None:
+        """Takes the timer back; the statement has ended."""
+        self._take_back()
+
+    def _end(self) -> None:
+        self._ended.set()
+        with self._lock:
+            if self._stopping or not self._stops:
+                return
+            self._stopping = True
+        if not supervision.attempt("stop", lambda: Loop("stop", self._stop)):
+            self._stopping = False  # the system gave no thread for it
+
+    def _stop(self) -> float | None:
+        with self._lock:
+            stops = list(self._stops)
+            if not stops:
+                self._stopping = False
+                return None
+        for stop in stops:
+            supervision.attempt("stop", stop)
+        return _AGAIN_S
+
+
+def no_deadline() -> StatementDeadline:
+    """For work that has no statement: an hour."""
+    deadline = StatementDeadline(3600.0)
+    deadline.close()
+    return deadline

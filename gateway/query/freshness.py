@@ -1,0 +1,61 @@
+"""How fresh an answer must be, as a statement asks for it.
+
+    latest            every record acknowledged before the statement (the default)
+    bounded '500ms'   every record acknowledged until so long before the statement
+    cached            whatever the gateway holds, without asking the log
+
+Weaker than `latest` only matters where a table is followed; the receipt says what moment an answer
+reflects. Whatever is asked, an answer is an exact cut.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from seamline.errors import INVALID_REQUEST, SeamlineError
+
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0}
+_BOUNDED = re.compile(r"bounded\s+'?\s*(\d+(?:\.\d+)?)\s*(ms|s|m)\s*'?")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Freshness:
+    """What a statement asks for.
+
+    Attributes:
+        text: As it is written.
+        asks_log: Whether the log must be asked for its ends in any case.
+        age_s_max: Otherwise how old the answer may be; None for any age.
+    """
+
+    text: str = "latest"
+    asks_log: bool = True
+    age_s_max: float | None = None
+
+
+LATEST = Freshness()
+CACHED = Freshness("cached", asks_log=False)
+
+
+def parse(text: str | None) -> Freshness:
+    """The freshness a text stands for; none means `latest`.
+
+    Raises:
+        SeamlineError: INVALID_REQUEST.
+    """
+    folded = (text or LATEST.text).strip().lower()
+    for known in (LATEST, CACHED):
+        if folded == known.text:
+            return known
+    match = _BOUNDED.fullmatch(folded)
+    if match is None:
+        raise SeamlineError(
+            INVALID_REQUEST,
+            f"freshness {text!r} is not known",
+            hint="freshness is latest, bounded '500ms' (or s, m), or cached",
+        )
+    number, unit = match.groups()
+    return Freshness(
+        f"bounded '{number}{unit}'", asks_log=False, age_s_max=float(number) * _UNITS_S[unit]
+    )

@@ -1,0 +1,89 @@
+"""Loading the tables behind a statement's names: as they are now, or as they were last seen.
+
+The log is asked before the table that decides is loaded, and which topic that is only the table
+says. For tables that were read before, their last state says it well enough, which spares a
+statement one of two requests to the catalog.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from seamline.connectors.protocols import ColdTable
+from seamline.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
+from seamline.gateway.connections import Sources
+from seamline.gateway.query import names
+from seamline.gateway.query.names import TableName
+
+_REMEMBERED_MAX = 64
+_NOT_FOUND = frozenset({TABLE_NOT_FOUND, SCHEMA_NOT_FOUND})
+
+Tables = dict[TableName, ColdTable]
+
+
+class LoadedTables:
+    """Loads tables, and remembers the last ones. Safe to share between threads.
+
+    Args:
+        connections: Catalogs.
+        last: Where they are remembered.
+    """
+
+    def __init__(self, connections: Sources, last: Tables | None = None) -> None:
+        self._connections = connections
+        self._lock = threading.Lock()
+        self._last: Tables = {} if last is None else last
+
+    def now(self, wanted: Iterable[TableName]) -> Tables:
+        """The tables as they are now; a topic's own name and the gateway's own tables have none.
+
+        Raises:
+            SeamlineError: TABLE_NOT_FOUND; CATALOG_UNAVAILABLE.
+        """
+        found: Tables = {}
+        loaded: dict[tuple[str, ...], ColdTable] = {}
+        for name in _of_catalogs(wanted):
+            if name.full not in loaded:
+                loaded[name.full] = self._load(name)
+            found[name] = loaded[name.full]
+        with self._lock:
+            for name, table in found.items():
+                self._last.pop(name, None)
+                self._last[name] = table
+            for name in list(self._last)[:-_REMEMBERED_MAX]:
+                del self._last[name]
+        return found
+
+    def last_seen(self, wanted: Iterable[TableName]) -> Tables | None:
+        """The tables as they were last loaded; None unless all of them have been."""
+        asked = list(_of_catalogs(wanted))
+        with self._lock:
+            if not all(name in self._last for name in asked):
+                return None
+            return {name: self._last[name] for name in asked}
+
+    def _load(self, name: TableName) -> ColdTable:
+        catalog = self._connections.catalog(name.catalog)
+        missing = None
+        for path in dict.fromkeys((name.path, tuple(part.lower() for part in name.path))):
+            try:
+                return catalog.load(path)
+            except SeamlineError as error:
+                if error.code not in _NOT_FOUND:
+                    raise
+                missing = missing or error
+        assert missing is not None
+        raise SeamlineError(missing.code, missing.message, hint=self._hint(name)) from missing
+
+    def _hint(self, name: TableName) -> str | None:
+        """A schema that is called like a cluster hides that cluster's topics from short names."""
+        cluster = name.schema.lower()
+        if cluster not in self._connections.config.clusters:
+            return None
+        topic = names.text_of((cluster, names.CLUSTER_SCHEMA, name.path[-1]))
+        return f"The topic of that name would be {topic}."
+
+
+def _of_catalogs(wanted: Iterable[TableName]) -> Iterable[TableName]:
+    return (name for name in wanted if not name.cluster and not name.is_system)

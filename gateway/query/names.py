@@ -1,0 +1,244 @@
+"""Names of tables in statements: which catalog, schema, table and variant they stand for.
+
+A name has one to three parts, and one rule reads it, so that what `information_schema` and SHOW
+list is what the listed name stands for:
+
+    table                  in the session's schema
+    schema.table           in the session's catalog; only when that has no such schema, and a
+                           cluster of this name is configured, a topic of the cluster
+    catalog.schema.table   in that catalog; a cluster is a catalog with the one schema `default`,
+                           whose tables are its topics
+
+A catalog, a cluster and a table that are not there as they are spelt are looked for in lower case.
+A suffix after `$` selects a variant of a table: `$cold`, `$hot`, or a table about the table.
+A schema of several levels is one part, with dots; a level that has dots itself is written in
+quotes inside of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Container, Sequence
+
+from seamline.errors import (
+    CATALOG_NOT_FOUND,
+    SCHEMA_NOT_FOUND,
+    TABLE_NOT_FOUND,
+    SeamlineError,
+)
+from seamline.gateway.config.config import Config
+from seamline.gateway.connections import Sources
+
+VARIANTS = ("cold", "hot", "seam", "snapshots", "files", "tail")
+INFORMATION_SCHEMA = "information_schema"
+CLUSTER_SCHEMA = "default"
+"""The one schema that a cluster has beside `information_schema`."""
+
+_PART = r'(?:"((?:[^"]|"")*)"|([^".]*))'
+_VARIANT = re.compile(rf"(.*?)(\$+)({'|'.join(VARIANTS)})", re.IGNORECASE | re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableName:
+    """A resolved name.
+
+    Attributes:
+        catalog: Name of the catalog; empty for a cluster's.
+        cluster: Name of the cluster; empty for a catalog's.
+        path: (namespace…, table) in the catalog, (topic,) in the cluster, or
+            (`information_schema`, table) in either.
+        variant: One of `VARIANTS`, or empty.
+        is_system: Whether it is a table of `information_schema`, and not of a namespace that
+            happens to be called so.
+    """
+
+    catalog: str
+    cluster: str
+    path: tuple[str, ...]
+    variant: str = ""
+    is_system: bool = False
+
+    @property
+    def full(self) -> tuple[str, ...]:
+        """All parts, catalog or cluster first, without the variant."""
+        return (self.catalog or self.cluster, *self.path)
+
+    @property
+    def is_own_table(self) -> bool:
+        """Whether it is a table of a catalog: one that can be created, described, dropped."""
+        return not (self.cluster or self.variant or self.is_system)
+
+    @property
+    def schema(self) -> str:
+        """The schema as it is listed."""
+        if self.is_system:
+            return INFORMATION_SCHEMA
+        return CLUSTER_SCHEMA if self.cluster else schema_text(self.path[:-1])
+
+    @property
+    def table(self) -> str:
+        """The table as it is listed, without the variant."""
+        return self.path[-1] if self.cluster or self.is_system else table_text(self.path[-1])
+
+    @property
+    def display(self) -> str:
+        """The whole name, which `split` and `resolve` read as what this is."""
+        table = self.table + (f"${self.variant}" if self.variant else "")
+        return text_of((self.catalog or self.cluster, self.schema, table))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Session:
+    """What a request leaves unsaid in names.
+
+    Attributes:
+        catalog: A catalog, or a cluster.
+        schema: A schema of it.
+    """
+
+    catalog: str
+    schema: str
+
+
+def session(config: Config, catalog: str | None = None, schema: str | None = None) -> Session:
+    """The session of a request.
+
+    Raises:
+        SeamlineError: CATALOG_NOT_FOUND.
+    """
+    found = _source(catalog or config.default_catalog, config)
+    own = CLUSTER_SCHEMA if found in config.clusters else config.default_schema
+    return Session(found, schema or own)
+
+
+def resolve(parts: Sequence[str], session: Session, sources: Sources) -> TableName:
+    """What a name stands for; whether there is a table of that name, loading it tells.
+
+    Raises:
+        SeamlineError: CATALOG_NOT_FOUND, SCHEMA_NOT_FOUND, TABLE_NOT_FOUND; CATALOG_UNAVAILABLE
+            when a first part may be a schema or a cluster, and the catalog does not say.
+    """
+    *front, last = parts
+    if len(front) > 2:
+        raise SeamlineError(
+            TABLE_NOT_FOUND,
+            f"{text_of(parts)} has too many parts",
+            hint='Write a schema of several levels as one part: catalog."level.level".table.',
+        )
+    catalog, schema = resolve_schema(front, session, sources)
+    if schema.lower() == INFORMATION_SCHEMA:
+        path = (INFORMATION_SCHEMA, last.lower())
+        return _named(catalog, path, "", sources.config, is_system=True)
+    if catalog in sources.config.clusters:
+        return _named(catalog, (last,), "", sources.config)
+    table, variant = split_variant(last)
+    return _named(catalog, (*namespace_of(schema), table), variant, sources.config)
+
+
+def resolve_schema(parts: Sequence[str], session: Session, sources: Sources) -> tuple[str, str]:
+    """Which catalog or cluster, and which schema of it, the parts before a table's name mean.
+
+    Raises:
+        SeamlineError: CATALOG_NOT_FOUND; SCHEMA_NOT_FOUND for one that a cluster does not have.
+    """
+    config = sources.config
+    match parts:
+        case []:
+            catalog, schema = session.catalog, session.schema
+        case [schema]:
+            catalog = session.catalog
+            cluster = _spelt(schema, config.clusters)
+            if cluster is not None and not _has_schema(sources, catalog, schema):
+                catalog, schema = cluster, CLUSTER_SCHEMA
+        case _:
+            catalog, schema = _source(parts[0], config), parts[1]
+    if catalog in config.clusters and not _has_schema(sources, catalog, schema):
+        raise SeamlineError(
+            SCHEMA_NOT_FOUND,
+            f"schema {schema} of cluster {catalog} does not exist",
+            hint=f"A cluster has the schemas {CLUSTER_SCHEMA} and {INFORMATION_SCHEMA}.",
+        )
+    return catalog, schema
+
+
+def _named(
+    source: str, path: tuple[str, ...], variant: str, config: Config, *, is_system: bool = False
+) -> TableName:
+    if source in config.clusters:
+        return TableName("", source, path, variant, is_system)
+    return TableName(source, "", path, variant, is_system)
+
+
+def _has_schema(sources: Sources, source: str, schema: str) -> bool:
+    if schema.lower() == INFORMATION_SCHEMA:
+        return True
+    if source in sources.config.clusters:
+        return schema.lower() == CLUSTER_SCHEMA
+    spellings = dict.fromkeys((namespace_of(schema), namespace_of(schema.lower())))
+    return any(sources.catalog(source).has_namespace(namespace) for namespace in spellings)
+
+
+def _source(name: str, config: Config) -> str:
+    """The catalog or cluster of a name."""
+    found = _spelt(name, config.catalogs) or _spelt(name, config.clusters)
+    if found is None:
+        raise SeamlineError(CATALOG_NOT_FOUND, f"catalog {name} does not exist")
+    return found
+
+
+def _spelt(name: str, known: Container[str]) -> str | None:
+    return next((text for text in (name, name.lower()) if text in known), None)
+
+
+# --- Names as text -------------------------------------------------------------------------------
+
+
+def text_of(parts: Sequence[str]) -> str:
+    """The parts with dots between them; a part with dots or quotes of its own stands in quotes."""
+    return ".".join(
+        '"' + part.replace('"', '""') + '"' if set('."') & set(part) or not part else part
+        for part in parts
+    )
+
+
+def split(text: str) -> tuple[str, ...]:
+    """The inverse of `text_of`; what was not written by it is split at its dots."""
+    if re.fullmatch(rf"{_PART}(?:\.{_PART})*", text) is None:
+        return tuple(text.split("."))
+    found = re.finditer(rf"(?:^|\.){_PART}", text)
+    return tuple(m[2] if m[1] is None else m[1].replace('""', '"') for m in found)
+
+
+def schema_text(namespace: Sequence[str]) -> str:
+    """A namespace as the one part that it is in SQL; `information_schema` is always the other."""
+    text = text_of(namespace)
+    return f'"{text}"' if text.lower() == INFORMATION_SCHEMA else text
+
+
+def namespace_of(schema: str) -> tuple[str, ...]:
+    """The inverse of `schema_text`."""
+    return split(schema)
+
+
+def table_text(table: str) -> str:
+    """A table as it is called in SQL: `$cold` at the end of its own name is written `$$cold`."""
+    own = _VARIANT.fullmatch(table)
+    return f"{own[1]}${own[2]}{own[3]}" if own is not None else table
+
+
+def split_variant(name: str) -> tuple[str, str]:
+    """A table, and the variant of it that a name asks for; empty for the table itself.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND when it asks for more than one.
+    """
+    found = _VARIANT.fullmatch(name)
+    if found is None:
+        return name, ""
+    if len(found[2]) > 1:
+        return found[1] + found[2][1:] + found[3], ""
+    table, another = split_variant(found[1])
+    if another:
+        raise SeamlineError(TABLE_NOT_FOUND, f"{name} asks for two variants of one table")
+    return table, found[3].lower()

@@ -1,0 +1,127 @@
+"""Receipts: what a result reflects. Every result carries one.
+
+JSON-ready: the seam of each table, rows and bytes per tier, the engine and why, how fresh the rows
+are, whether anything is missing from them by the table's own policy, and the token that repeats
+them.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from seamline.connectors.kafka.tail import Tail
+from seamline.gateway.config.config import Config
+from seamline.gateway.query.freshness import Freshness
+from seamline.gateway.query.leases import Held, Pin
+from seamline.gateway.query.pinning import Pinned
+from seamline.planners.physical import PhysicalPlan
+from seamline.seam.seam import Seam
+
+
+def receipt(
+    plan: PhysicalPlan,
+    tails: Mapping[tuple[str, ...], Tail],
+    *,
+    freshness: Freshness,
+    as_of: datetime.datetime,
+    token: str,
+    session: str,
+    retries: int,
+    held: Mapping[Pin, Held],
+) -> dict[str, Any]:
+    """The receipt of a statement.
+
+    Args:
+        plan: The plan it ran by.
+        tails: What was read here of the log, by the key of the seam.
+        freshness: How fresh the rows had to be.
+        as_of: Every record committed before this moment is reflected.
+        token: Repeats the read.
+        session: Passed on as `after`, keeps later reads from falling behind this one.
+        retries: How often the tables had to be pinned again before the first row.
+        held: What came of keeping snapshots from expiring, where that was tried.
+    """
+    return {
+        "engine": plan.route.engine,
+        "engine_reason": plan.route.reason,
+        "as_of": as_of.isoformat(),
+        "freshness": freshness.text,
+        "retries": retries,
+        "rows_cold": plan.estimate.cold_rows,
+        "rows_hot": sum(tail.records for tail in tails.values()),
+        "bytes_cold": plan.estimate.cold_bytes,
+        "bytes_hot": sum(tail.size_bytes for tail in tails.values()),
+        "tables": [_table(plan, seam, tails.get(seam.key), held) for seam in plan.seams],
+        "token": token,
+        "session": session,
+    }
+
+
+def placed(pinned: Pinned, token: str, config: Config) -> dict[str, Any]:
+    """A pinned table for a reader of its own: where everything lies, and how it is decoded."""
+    seam, decoder = pinned.facts.seam, pinned.decoder
+    cluster = config.clusters[seam.cluster] if seam.topic else None
+    return {
+        "table": list(seam.table),
+        "table_uuid": seam.table_uuid,
+        "metadata_location": pinned.cold.state.metadata_location if pinned.cold else None,
+        "snapshot_id": seam.snapshot_id,
+        "schema_id": seam.schema_id,
+        "topic": seam.topic,
+        "topic_id": seam.topic_id,
+        "isolation": seam.isolation,
+        "bootstrap_servers": cluster.bootstrap_servers if cluster is not None else None,
+        "format": decoder.format if decoder is not None else None,
+        "on_error": decoder.on_error if decoder is not None else None,
+        "boundary": seam.boundary.to_json(),
+        "end": seam.end.to_json(),
+        "cold_end": seam.cold_end.to_json() if seam.cold_end is not None else None,
+        "epochs": seam.epochs.to_json(),
+        "end_epochs": seam.end_epochs.to_json(),
+        "token": token,
+    }
+
+
+def _table(
+    plan: PhysicalPlan, seam: Seam, tail: Tail | None, held: Mapping[Pin, Held]
+) -> dict[str, Any]:
+    scans = [scan for scan in plan.logical.scans if scan.seam.key == seam.key]
+    cold = [plan.cold[scan.scan_id] for scan in scans if scan.scan_id in plan.cold]
+    read = plan.tails.get(seam.key)
+    lease = held.get((seam.table, seam.snapshot_id or 0), Held())
+    return {
+        "table": list(seam.table),
+        "as_of": seam.as_of or None,
+        "snapshot_id": seam.snapshot_id,
+        "schema_id": seam.schema_id,
+        "topic": seam.topic or None,
+        "topic_id": seam.topic_id or None,
+        "isolation": seam.isolation or None,
+        "boundary": seam.boundary.to_json(),
+        "end": seam.end.to_json(),
+        "files_read": sum(len(plan_.files) for plan_ in cold),
+        "files_total": max((plan_.total_files for plan_ in cold), default=0),
+        "rows_cold": sum(plan_.rows for plan_ in cold),
+        "offsets_hot": read.offsets if read is not None else 0,
+        "rows_hot": tail.records if tail is not None else None,
+        "pending_offsets": seam.pending,
+        "skipped_cold": seam.skipped,
+        "skipped_hot": tail.skipped if tail is not None else 0,
+        "tail": _origin(tail) if tail is not None else None,
+        "lease": lease.tag,
+        "lease_problem": lease.problem,
+    }
+
+
+def _origin(tail: Tail) -> dict[str, Any]:
+    """How the tail was come by: segments held here, and what was read of the log beside them."""
+    origin = tail.source
+    return {
+        "segments": origin.segments,
+        "segments_pruned": origin.pruned,
+        "segments_on_disk": origin.spilled,
+        "offsets_read": origin.offsets_read,
+        "note": origin.note or None,
+    }

@@ -1,0 +1,199 @@
+"""Results: spooled in chunks, so that a statement never waits for its reader.
+
+A chunk is a complete Arrow IPC stream of some megabytes. The first chunks stay in memory, the rest
+go to one file on disk; whoever fetches may do so at his own pace, several times, and in any order,
+until the result is released.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pathlib
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.ipc
+
+from seamline.errors import (
+    DISK_FULL,
+    INVALID_ARGUMENT,
+    RESULT_TOO_LARGE,
+    STATEMENT_NOT_FOUND,
+    SeamlineError,
+)
+
+CHUNK_BYTES = 4 << 20
+CHUNK_ROWS = 65_536
+MEMORY_BYTES = 16 << 20
+_NO_SPACE = 28
+
+
+class ResultSpool:
+    """The chunks of one result. One thread writes, any number read.
+
+    Args:
+        schema: Schema of the result.
+        path: File for what does not stay in memory; made when needed.
+        size_bytes_max: Size of the whole result.
+    """
+
+    def __init__(self, schema: pa.Schema, path: pathlib.Path, *, size_bytes_max: int) -> None:
+        self.schema = schema
+        self.row_count = 0
+        self.size_bytes = 0
+        self._path = path
+        self._size_bytes_max = size_bytes_max
+        self._changed = threading.Condition()
+        self._chunks: list[bytes | tuple[int, int]] = []
+        self._rows: list[int] = []
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._in_memory = 0
+        self._file: io.BufferedWriter | None = None
+        self._complete = False
+        self._closed = False
+
+    @property
+    def chunk_count(self) -> int:
+        """Chunks that are ready."""
+        return len(self._chunks)
+
+    @property
+    def chunk_rows(self) -> list[int]:
+        """Rows of each chunk that is ready."""
+        return list(self._rows)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no more chunks will come."""
+        return self._complete
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Adds rows.
+
+        Raises:
+            SeamlineError: RESULT_TOO_LARGE, DISK_FULL.
+        """
+        for start in range(0, batch.num_rows, CHUNK_ROWS):
+            piece = batch.slice(start, CHUNK_ROWS)
+            self._pending.append(piece)
+            self._pending_bytes += piece.nbytes
+            self.row_count += piece.num_rows
+            if (
+                self._pending_bytes >= CHUNK_BYTES
+                or sum(b.num_rows for b in self._pending) >= CHUNK_ROWS
+            ):
+                self._flush()
+
+    def finish(self) -> None:
+        """Says that no more rows will come. A result always has at least one chunk."""
+        if self._pending or not self._chunks:
+            self._flush()
+        with self._changed:
+            self._complete = True
+            self._changed.notify_all()
+
+    def chunk(self, index: int, wait_s: float) -> bytes | None:
+        """A chunk, waiting for it if it is still to come.
+
+        Returns:
+            The Arrow IPC stream, or None when the time ran out.
+
+        Raises:
+            SeamlineError: INVALID_ARGUMENT when there is no such chunk, STATEMENT_NOT_FOUND when
+                the result has been released.
+        """
+        if index < 0:
+            raise SeamlineError(INVALID_ARGUMENT, "chunks count from 0")
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or self._complete or index < len(self._chunks), wait_s
+            )
+            if self._closed:
+                raise SeamlineError(STATEMENT_NOT_FOUND, "the result has been released")
+            if index < len(self._chunks):
+                found = self._chunks[index]
+                return found if isinstance(found, bytes) else self._read(*found)
+            if self._complete:
+                raise SeamlineError(
+                    INVALID_ARGUMENT, f"the result has {len(self._chunks)} chunks, none is {index}"
+                )
+            return None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Every row that is ready, in order."""
+        for index in range(self.chunk_count):
+            data = self.chunk(index, 0.0)
+            assert data is not None
+            yield from read_chunk(data)
+
+    def abort(self) -> None:
+        """Wakes whoever waits: the statement failed."""
+        with self._changed:
+            self._complete = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Releases memory and disk."""
+        with self._changed:
+            self._closed = True
+            self._chunks = []
+            self._pending = []
+            if self._file is not None:
+                with contextlib.suppress(OSError):  # what a full disk did not take is not wanted
+                    self._file.close()
+                self._path.unlink(missing_ok=True)
+                self._file = None
+            self._changed.notify_all()
+
+    def _flush(self) -> None:
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, self.schema) as writer:
+            for batch in self._pending:
+                writer.write_batch(batch)
+        rows = sum(batch.num_rows for batch in self._pending)
+        data = sink.getvalue()
+        self._pending, self._pending_bytes = [], 0
+        self.size_bytes += len(data)
+        if self.size_bytes > self._size_bytes_max:
+            raise SeamlineError(
+                RESULT_TOO_LARGE, f"the result is larger than {self._size_bytes_max:,} bytes"
+            )
+        with self._changed:
+            if self._closed:
+                return
+            self._chunks.append(self._keep(data))
+            self._rows.append(rows)
+            self._changed.notify_all()
+
+    def _keep(self, data: bytes) -> bytes | tuple[int, int]:
+        if self._in_memory + len(data) <= MEMORY_BYTES:
+            self._in_memory += len(data)
+            return data
+        try:
+            if self._file is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self._path.open("wb")
+            start = self._file.tell()
+            self._file.write(data)
+            self._file.flush()
+        except OSError as error:
+            if error.errno == _NO_SPACE:
+                raise SeamlineError(
+                    DISK_FULL, f"no space for results at {self._path.parent}"
+                ) from error
+            raise
+        return start, len(data)
+
+    def _read(self, start: int, size: int) -> bytes:
+        with self._path.open("rb") as file:
+            file.seek(start)
+            return file.read(size)
+
+
+def read_chunk(data: bytes) -> Iterator[pa.RecordBatch]:
+    """The batches of a chunk."""
+    with pa.ipc.open_stream(data) as reader:
+        yield from reader

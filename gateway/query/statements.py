@@ -1,0 +1,209 @@
+"""Statements: their states, and the registry that runs and remembers them."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import pathlib
+import secrets
+import threading
+import time
+from typing import Any
+
+from seamline.connectors import supervision
+from seamline.errors import CANCELED, SeamlineError
+from seamline.gateway.query.deadline import StatementDeadline
+from seamline.gateway.query.results import ResultSpool
+from seamline.sql.binder.scope import Output
+
+
+class State(enum.Enum):
+    """The states of a statement; the last four are final."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELED = "CANCELED"
+    CLOSED = "CLOSED"
+
+
+PATIENCE_S = 1.0
+"""How long a statement that is to end may take to do so by itself."""
+FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELED, State.CLOSED})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StatementRequest:
+    """What a client asks for.
+
+    Attributes:
+        statement: The SQL text.
+        parameters: Values for placeholders: a list, or a dict by name.
+        catalog: Default catalog of its names.
+        schema: Default schema of its names.
+        dialect: Another dialect it is written in.
+        engine: `auto`, `duckdb` or `spark`.
+        token: A token of an earlier receipt: the same rows again.
+        after: Tokens it must not fall behind: of the session, and of writes.
+        freshness: `latest`, `bounded '500ms'` or `cached`; None means the first.
+        timeout_s: Seconds it may take; None means the gateway's limit.
+        row_limit: Rows after which the result is cut off, and says so.
+    """
+
+    statement: str
+    parameters: Any = ()
+    catalog: str | None = None
+    schema: str | None = None
+    dialect: str | None = None
+    engine: str = "auto"
+    token: str | None = None
+    after: tuple[str, ...] = ()
+    freshness: str | None = None
+    timeout_s: float | None = None
+    row_limit: int | None = None
+
+
+class Statement:
+    """One statement and everything that is known of it. Safe to read from any thread."""
+
+    def __init__(
+        self, request: StatementRequest, principal: str, timeout_s: float, spool: pathlib.Path
+    ) -> None:
+        self.statement_id = secrets.token_urlsafe(18)
+        self.request = request
+        self.principal = principal
+        self.deadline = StatementDeadline(timeout_s)
+        self.submitted_at = time.time()
+        self.finished_at: float | None = None
+        self.touched_at = time.monotonic()
+        self.output: tuple[Output, ...] = ()
+        self.receipt: dict[str, Any] = {}
+        self.progress: dict[str, Any] = {}
+        self.error: SeamlineError | None = None
+        self.truncated = False
+        self.handed_over = False
+        self.spool_path = spool / f"{self.statement_id}.arrow"
+        self._spool: ResultSpool | None = None
+        self._state = State.PENDING
+        self._changed = threading.Condition()
+        self._should_have_ended_at: float | None = None
+        self._forget = self.deadline.on_end(self._give_up)
+
+    @property
+    def state(self) -> State:
+        """The state now."""
+        return self._state
+
+    @property
+    def spool(self) -> ResultSpool | None:
+        """The result, once there is one."""
+        return self._spool
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since it was submitted, or that it took."""
+        return (self.finished_at or time.time()) - self.submitted_at
+
+    def begin(self) -> bool:
+        """Takes it from waiting to running; False when it was canceled while it waited."""
+        return self._move(State.RUNNING, only_from=State.PENDING)
+
+    def opened(self, output: tuple[Output, ...], spool: ResultSpool) -> None:
+        """Its columns are known and rows are about to come."""
+        with self._changed:
+            self.output = output
+            self._spool = spool
+            self._changed.notify_all()
+
+    def succeed(self) -> None:
+        """Every row is there."""
+        if self._spool is not None:
+            self._spool.finish()
+        self._move(State.SUCCEEDED)
+
+    def fail(self, error: SeamlineError) -> None:
+        """It ended without a result."""
+        with self._changed:
+            if self._state in FINAL:
+                return
+            error.query_id = self.statement_id
+            self.error = error
+        if self._spool is not None:
+            supervision.attempt("statement", self._spool.abort)
+        self._move(State.CANCELED if error.code is CANCELED else State.FAILED)
+
+    def cancel(self) -> None:
+        """Asks it to end."""
+        self.deadline.cancel()
+        if self._state is State.PENDING:
+            self.fail(SeamlineError(CANCELED, "the statement was canceled"))
+
+    def close(self) -> None:
+        """Releases its result."""
+        self.cancel()
+        if self._spool is not None:
+            self._spool.close()
+        with self._changed:
+            self._state = State.CLOSED
+            self._changed.notify_all()
+
+    def wait(self, seconds: float) -> State:
+        """Waits until it has ended or the time is over."""
+        self.touch()
+        with self._changed:
+            self._changed.wait_for(lambda: self._state in FINAL, seconds)
+        self.touch()
+        return self._state
+
+    def wait_for_columns(self, seconds: float) -> None:
+        """Waits until its columns are known, it has ended, or the time is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._spool is not None or self._state in FINAL, seconds)
+
+    def is_wanted(self, quiet_s: float) -> bool:
+        """Whether it still has to end, or somebody may still come for rows of it.
+
+        Args:
+            quiet_s: Somebody who has not asked for that long will not come any more.
+        """
+        if self._state not in FINAL:
+            return True
+        if self._state is not State.SUCCEEDED or self.handed_over:
+            return False
+        return time.monotonic() - self.touched_at < quiet_s
+
+    def hand_over(self) -> None:
+        """Its last rows are on their way."""
+        self.handed_over = True
+
+    def touch(self) -> None:
+        """Somebody still cares."""
+        self.touched_at = time.monotonic()
+
+    def _give_up(self) -> None:
+        """Ends it when no runner has taken it, or when its work does not end.
+
+        What that still holds is let go when it notices.
+        """
+        now = time.monotonic()
+        if self._should_have_ended_at is None:
+            self._should_have_ended_at = now
+        waits = self._state is State.PENDING
+        if waits or now - self._should_have_ended_at > PATIENCE_S:
+            try:
+                self.deadline.check()
+            except SeamlineError as error:
+                self.fail(error)
+
+    def _move(self, state: State, only_from: State | None = None) -> bool:
+        with self._changed:
+            if self._state in FINAL or (only_from and self._state is not only_from):
+                return False
+            self._state = state
+            if state in FINAL:
+                self.finished_at = time.time()
+                self.deadline.close()
+                self._forget()
+            self._changed.notify_all()
+        return True

@@ -1,0 +1,201 @@
+"""Tokens: the seams of a statement, signed, so that its rows can be read again.
+
+A session passes on what it has seen, and a client what it has written, so that no later read falls
+behind either.
+
+A token is compact and versioned, belongs to the principal it was given to, and has an age. What is
+in it is not secret; what matters is that nobody can make one up.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import json
+import pathlib
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import itsdangerous
+
+from seamline.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
+from seamline.seam.history import TokenSeam
+from seamline.seam.offsets import Offsets
+
+_VERSION = 1
+_SALT = "seamline-token"
+_WRITE_PREFIX = "w1."
+LENGTH_MAX = 64_000
+SESSION_TABLES_MAX = 100
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Write:
+    """A write that a statement must see.
+
+    Attributes:
+        table: The table it went to, as the client calls it; None for the statement's only one.
+        end: Per partition the offset after the acknowledged one.
+    """
+
+    table: str | None
+    end: Offsets
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class After:
+    """What a statement must not fall behind.
+
+    Attributes:
+        seen: What the session has read, one entry a table.
+        writes: What was written, and acknowledged.
+    """
+
+    seen: tuple[TokenSeam, ...] = ()
+    writes: tuple[Write, ...] = ()
+
+
+NOTHING = After()
+
+
+class TokenSigner:
+    """Makes and reads tokens.
+
+    Args:
+        secret: Signs them.
+        age_seconds_max: Older ones are refused.
+    """
+
+    def __init__(self, secret: str, age_seconds_max: int) -> None:
+        self._serializer = itsdangerous.URLSafeTimedSerializer(secret, salt=_SALT)
+        self._age_seconds_max = age_seconds_max
+
+    def sign(self, seams: Sequence[TokenSeam], principal: str) -> str:
+        """The token of some seams."""
+        body = [_to_json(seam) for seam in seams]
+        token = self._serializer.dumps([_VERSION, principal, body])
+        return str(token)
+
+    def after(self, tokens: Sequence[str], principal: str) -> After:
+        """What tokens of a session, and write tokens, ask for together; a session may be old.
+
+        Raises:
+            SeamlineError: INVALID_TOKEN.
+        """
+        seen: dict[tuple[str, ...], TokenSeam] = {}
+        writes = []
+        for token in tokens:
+            if token.startswith(_WRITE_PREFIX):
+                writes.append(_write(token))
+            else:
+                seen.update({entry.table: entry for entry in self._read(token, principal, None)})
+        return After(tuple(seen.values()), tuple(writes))
+
+    def read(self, token: str, principal: str) -> tuple[TokenSeam, ...]:
+        """The seams of a token.
+
+        Raises:
+            SeamlineError: INVALID_TOKEN for one that is forged, broken, of another version or of
+                another principal; TOKEN_EXPIRED for one that is too old.
+        """
+        return self._read(token, principal, self._age_seconds_max)
+
+    def _read(
+        self, token: str, principal: str, age_seconds_max: int | None
+    ) -> tuple[TokenSeam, ...]:
+        if len(token) > LENGTH_MAX:
+            raise SeamlineError(INVALID_TOKEN, "the token is too long to be one")
+        try:
+            version, owner, body = self._serializer.loads(token, max_age=age_seconds_max)
+            if version != _VERSION:
+                raise SeamlineError(INVALID_TOKEN, f"the token is of version {version}")
+            seams = tuple(_from_json(entry) for entry in body)
+        except itsdangerous.SignatureExpired as error:
+            raise SeamlineError(
+                TOKEN_EXPIRED, f"the token is older than {self._age_seconds_max} s"
+            ) from error
+        except (itsdangerous.BadData, ValueError, TypeError, AttributeError) as error:
+            raise SeamlineError(
+                INVALID_TOKEN, "the token was not given by this gateway, or was changed"
+            ) from error
+        if owner != principal:
+            raise SeamlineError(INVALID_TOKEN, "the token was given to somebody else")
+        return seams
+
+
+def session(before: Sequence[TokenSeam], now: Sequence[TokenSeam]) -> list[TokenSeam]:
+    """What a session has seen after one more read: the newest seam of each table.
+
+    A read of the snapshot alone says nothing of the log, and takes nothing away of what is known.
+    """
+    newest = {entry.table: entry for entry in before}
+    for entry in now:
+        known = newest.pop(entry.table, entry)
+        is_part = known.table_uuid == entry.table_uuid and known.topic_id and not entry.topic_id
+        newest[entry.table] = known if is_part else entry
+    return list(newest.values())[-SESSION_TABLES_MAX:]
+
+
+def _to_json(seam: TokenSeam) -> list[Any]:
+    return [
+        list(seam.table),
+        seam.table_uuid,
+        seam.snapshot_id,
+        seam.schema_id,
+        seam.topic_id,
+        # the difference is mostly small, so that the token stays compact
+        [
+            [p, start := seam.boundary.get(p, 0), end - start, seam.epochs.get(p, -1)]
+            for p, end in seam.end.items()
+        ],
+        seam.foreign_change_id,
+    ]
+
+
+def _from_json(entry: Any) -> TokenSeam:
+    table, uuid, snapshot_id, schema_id, topic_id, offsets, foreign_change_id = entry
+    return TokenSeam(
+        tuple(table),
+        uuid,
+        snapshot_id,
+        schema_id,
+        topic_id,
+        Offsets({int(p): int(start) for p, start, _, _ in offsets}),
+        Offsets({int(p): int(start) + int(count) for p, start, count, _ in offsets}),
+        foreign_change_id,
+        Offsets({int(p): int(epoch) for p, _, _, epoch in offsets if epoch >= 0}),
+    )
+
+
+def _write(token: str) -> Write:
+    """The write a client's token stands for. It is not signed: it can only make its owner wait."""
+    try:
+        text = token.removeprefix(_WRITE_PREFIX)
+        body = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        table, last = body["table"], Offsets.from_json(body["offsets"])
+        return Write(
+            None if table is None else str(table),
+            Offsets({p: offset + 1 for p, offset in last.items()}),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SeamlineError(
+            INVALID_TOKEN,
+            "the write token is broken",
+            hint="Make it with seamline.write_token({partition: offset}).",
+        ) from error
+
+
+def kept_secret(path: pathlib.Path) -> str:
+    """The secret in a file, made and written on the first call; readable by the owner only."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    if not path.exists():
+        # whoever links first has made it; nobody ever sees half of it
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(32), encoding="utf-8")
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(draft)
+        draft.unlink()
+    return path.read_text(encoding="utf-8").strip()

@@ -1,0 +1,215 @@
+"""The followers of a gateway: at most one for each table, all within one budget.
+
+When there is too much in memory, the largest run of segments that no statement reads goes to disk,
+whoever's it is; when the disk is full too, the follower that was used the longest ago is stopped,
+since what it holds can be read again. Only then is a follower full: it reads no further until
+something is let go, and says so to whoever waits for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import pathlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from seamline.connectors.protocols import FollowableLog
+from seamline.gateway.tail.follower import READERS, Follower
+from seamline.gateway.tail.lineage import Subject
+from seamline.gateway.tail.retention import Retention
+from seamline.gateway.tail.segments import merge
+from seamline.gateway.tail.store import SegmentStore, Usage
+from seamline.seam.offsets import Offsets
+
+_LOG = logging.getLogger("seamline.tail")
+
+_LOW_WATER = 1 / 2
+"""Spilling goes on to this part of the memory, so that statements find room for a while."""
+
+_UNUSED_S = 10.0
+"""A follower used more recently is not stopped for another's sake."""
+
+_JOIN_S = 5.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Budget:
+    """What all followers together may use.
+
+    Attributes:
+        memory_bytes: Decoded rows in memory.
+        disk_bytes: Files of spilled segments.
+        idle_seconds: A follower that no statement used for so long stops.
+    """
+
+    memory_bytes: int
+    disk_bytes: int
+    idle_seconds: float
+
+
+class Followers:
+    """See the module's docstring. Safe to share between threads.
+
+    Args:
+        log_of: Gives the log of the cluster of a name.
+        budget: What they may use.
+        directory: Where segments are spilled; whatever is in it is deleted.
+        readers: Threads of each follower.
+    """
+
+    def __init__(
+        self,
+        log_of: Callable[[str], FollowableLog],
+        budget: Budget,
+        directory: pathlib.Path,
+        *,
+        readers: int = READERS,
+    ) -> None:
+        self.budget = budget
+        self._log_of = log_of
+        self._store = SegmentStore(
+            memory_bytes_max=budget.memory_bytes,
+            disk_bytes_max=budget.disk_bytes,
+            directory=directory,
+        )
+        self._readers = readers
+        self._lock = threading.Lock()
+        self._spilling = threading.Lock()
+        self._by_table: dict[tuple[str, ...], Follower] = {}
+        self._closed = False
+
+    @property
+    def usage(self) -> Usage:
+        """What they use now."""
+        return self._store.usage
+
+    def all(self) -> list[Follower]:
+        """Every follower, by name of its table."""
+        with self._lock:
+            return [follower for _, follower in sorted(self._by_table.items())]
+
+    def find(self, table: tuple[str, ...]) -> Follower | None:
+        """The follower of a table, if it has one."""
+        with self._lock:
+            return self._by_table.get(table)
+
+    def follow(
+        self,
+        subject: Subject,
+        cluster: str,
+        boundary: Offsets,
+        epochs: Mapping[int, int],
+        asked_at: float,
+    ) -> Follower | None:
+        """The follower of a subject, started when there is none that is of use.
+
+        One of the same table that follows something else (another schema, another topic), has
+        failed, or begins past the boundary, makes way for a new one.
+
+        Args:
+            subject: What is to be followed.
+            cluster: Name of its cluster.
+            boundary: The boundary of the table's newest snapshot.
+            epochs: Leader epochs there, where known.
+            asked_at: A moment before that was learned.
+
+        Returns:
+            None when the gateway is stopping.
+        """
+        with self._lock:
+            if self._closed:
+                return None
+            found = self._by_table.get(subject.table)
+            if found is not None:
+                is_same = found.subject == subject and not found.over
+                if is_same and found.advance(boundary, epochs, asked_at):
+                    return found
+                found.close()
+            made = Follower(
+                subject,
+                self._log_of(cluster),
+                Retention(boundary, epochs, asked_at),
+                self._store,
+                self.make_room,
+                readers=self._readers,
+            )
+            self._by_table[subject.table] = made
+            return made
+
+    def stop(self, follower: Follower) -> None:
+        """Stops a follower; the next statement that needs one starts another."""
+        with self._lock:
+            if self._by_table.get(follower.subject.table) is follower:
+                del self._by_table[follower.subject.table]
+        follower.close()
+
+    def sweep(self) -> None:
+        """Stops the followers that nobody has used for long."""
+        now = time.monotonic()
+        for follower in self.all():
+            idle = now - follower.last_used
+            if idle >= self.budget.idle_seconds and not follower.in_use:
+                _LOG.info("table %s: idle, not followed any more", follower.subject.table)
+                self.stop(follower)
+
+    def close(self) -> None:
+        """Stops all of them and deletes their files."""
+        with self._lock:
+            self._closed = True
+            followers = list(self._by_table.values())
+            self._by_table.clear()
+        for follower in followers:
+            follower.close()
+        for follower in followers:
+            follower.join(_JOIN_S)
+        self._store.close()
+
+    def make_room(self, wanting: Follower) -> bool:
+        """Spills, then stops what nobody uses, until memory is within the budget.
+
+        Returns:
+            Whether it is; False when all that is left is in use or belongs to `wanting`.
+        """
+        with self._spilling:
+            for _ in self._relief(wanting):
+                if self.usage.memory_bytes <= self.budget.memory_bytes * _LOW_WATER:
+                    break
+            self._store.give_back()
+        return not self._store.is_over_budget
+
+    def _relief(self, wanting: Follower) -> Iterator[None]:
+        """Frees something at every step, as long as there is anything to free."""
+        while self._spill_one():
+            yield
+        while self._store.is_over_budget and (unused := self._unused(wanting)) is not None:
+            _LOG.info("table %s: not followed any more, to make room", unused.subject.table)
+            self.stop(unused)
+            yield
+
+    def _spill_one(self) -> bool:
+        runs = [(follower, follower.spillable()) for follower in self.all()]
+        follower, run = max(
+            runs, key=lambda entry: sum(s.size_bytes for s in entry[1]), default=(None, ())
+        )
+        if follower is None or not run:
+            return False
+        whole = merge(run) if len(run) > 1 else run[0]
+        spilled = self._store.spilled(whole)
+        if spilled is None:
+            return False
+        if not follower.replace(run, spilled):
+            self._store.release([spilled])
+        return True
+
+    def _unused(self, wanting: Follower) -> Follower | None:
+        now = time.monotonic()
+        others = [
+            follower
+            for follower in self.all()
+            if follower is not wanting
+            and not follower.in_use
+            and now - follower.last_used >= _UNUSED_S
+        ]
+        return min(others, key=lambda follower: follower.last_used, default=None)

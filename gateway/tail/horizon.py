@@ -1,0 +1,41 @@
+"""How far a follower is known to be complete, and since when.
+
+The log is asked for its ends at some moments, by statements and by the follower itself. Once
+everything below such ends is held and known to be of the topic, what is held reflects every record
+that was committed before that moment. Its owner has the lock.
+"""
+
+from __future__ import annotations
+
+from seamline.seam.offsets import Offsets
+
+_ASKS_KEPT = 16
+
+
+class Horizon:
+    """The ends one log was found to have.
+
+    Attributes:
+        ends: The greatest found so far.
+        complete_at: On the monotonic clock, the last moment of which everything is here.
+    """
+
+    def __init__(self) -> None:
+        self.ends = Offsets()
+        self.complete_at: float | None = None
+        self._asks: list[tuple[float, Offsets]] = []
+
+    def asked(self, asked_at: float, ends: Offsets) -> None:
+        """Notes the ends the log was asked for after a moment."""
+        self._asks = [*self._asks[-_ASKS_KEPT:], (asked_at, ends)]
+        self.ends = self.ends.replace({p: max(e, self.ends.get(p, 0)) for p, e in ends.items()})
+
+    def confirmed(self, below: Offsets) -> None:
+        """Notes below which offsets everything is here."""
+        for asked_at, ends in self._asks:
+            newer = self.complete_at is None or asked_at > self.complete_at
+            if newer and all(below.get(p, 0) >= end for p, end in ends.items()):
+                self.complete_at = asked_at
+        done = self.complete_at
+        if done is not None:
+            self._asks = [ask for ask in self._asks if ask[0] > done]

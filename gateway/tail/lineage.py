@@ -1,0 +1,51 @@
+"""What is followed: a table's topic, and what makes the rows of its offsets what they are."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+
+from seamline.connectors.kafka.formats.decoder import DecoderSpec
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lineage:
+    """What makes the rows of a range of offsets what they are.
+
+    Attributes:
+        topic_id: Kafka's id of the topic.
+        isolation: What it is read under.
+        decoder: How records are decoded.
+        schema_id: Schema of the table the decoder was made from.
+    """
+
+    topic_id: str
+    isolation: str
+    decoder: DecoderSpec
+    schema_id: int
+    digest: str = dataclasses.field(init=False)
+    """Short name of all of it; field ids, aliases and defaults count."""
+
+    def __post_init__(self) -> None:
+        text = repr((self.topic_id, self.isolation, self.decoder, self.schema_id))
+        object.__setattr__(self, "digest", hashlib.sha256(text.encode()).hexdigest()[:16])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Subject:
+    """What is followed.
+
+    Attributes:
+        table: Full name of the table.
+        table_uuid: Its id.
+        lineage: The topic, and how it is decoded.
+    """
+
+    table: tuple[str, ...]
+    table_uuid: str
+    lineage: Lineage
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        return self.lineage.decoder.topic

@@ -1,0 +1,148 @@
+"""A reader of a follower: a loop that consumes some of its partitions and decodes what comes.
+
+Consuming holds Python's lock, decoding does not: two readers of one follower overlap. A reader
+subscribes at the follower's positions and again whenever these are not where it left them: a
+partition was added, a boundary was skipped to, or the connection had failed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from seamline.connectors import supervision
+from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.protocols import FollowableLog, Polled, Subscription
+from seamline.connectors.supervision import Backoff, Loop
+from seamline.errors import (
+    DEADLINE_EXCEEDED,
+    DISK_FULL,
+    INTERNAL_ERROR,
+    KAFKA_UNAVAILABLE,
+    SeamlineError,
+)
+from seamline.gateway.tail.holdings import Read
+from seamline.gateway.tail.segments import build
+from seamline.seam.offsets import OffsetRange, Offsets
+
+if TYPE_CHECKING:
+    from seamline.gateway.tail.follower import Follower
+
+POLL_S = 0.2
+"""Longest wait for records; between waits a reader looks whether it should end."""
+
+_BACKOFF = Backoff(first_s=0.5, max_s=5.0)
+_LOOK_S_MAX = 5.0
+_PASSING = frozenset({KAFKA_UNAVAILABLE, DEADLINE_EXCEEDED})
+_UNKNOWN = frozenset({INTERNAL_ERROR, DISK_FULL})
+"""What is raised by others' code; what is held stays good."""
+
+
+class Reader:
+    """Reads every `of`-th partition of a follower. For one thread.
+
+    Args:
+        follower: Whose.
+        log: The cluster.
+        number: Which partitions: those that leave this remainder.
+        of: How many readers the follower has.
+    """
+
+    def __init__(self, follower: Follower, log: FollowableLog, number: int, of: int) -> None:
+        self._follower = follower
+        self._log = log
+        self._number = number
+        self._of = of
+        self._decoder = Decoder(follower.subject.lineage.decoder)
+        self._subscription: Subscription | None = None
+        self._positions: dict[int, int] = {}
+
+    def read_in_background(self) -> Loop:
+        """Reads in a loop of its own, until the follower is over."""
+        return Loop("tail", self._round, after_failure=self._failed, at_end=self._unsubscribe)
+
+    def step(self, wait_s: float) -> bool:
+        """Reads what has come, waiting for it at most so long; whether there was anything."""
+        if self._number == 0 and self._follower.look_is_due:
+            self._look()
+        positions = self._follower.positions(self._number, self._of)
+        if not positions:
+            if wait_s > 0:
+                self._follower.wait_for_change(wait_s)
+            return False
+        if self._subscription is None or positions != self._positions:
+            self._unsubscribe()
+            topic = self._follower.subject.topic
+            isolation = self._follower.subject.lineage.isolation
+            epochs = self._follower.epochs
+            self._subscription = self._log.follow(topic, Offsets(positions), isolation, epochs)
+            self._positions = positions
+        polled = self._subscription.poll(wait_s)
+        self._publish(polled)
+        return bool(polled.positions)
+
+    def _publish(self, polled: Polled) -> None:
+        batches = {int(batch.partitions[0]): batch for batch in polled.batches}
+        lineage = self._follower.subject.lineage
+        for partition, position in polled.positions.items():
+            covers = OffsetRange(partition, self._positions[partition], position)
+            segment = None
+            if partition in batches:
+                segment = build(lineage, self._decoder, batches[partition], covers)
+            self._positions[partition] = position
+            self._follower.publish(Read(covers, segment, polled.epochs.get(partition)))
+        self._follower.relieve()
+
+    def _round(self) -> float | None:
+        if self._follower.over:
+            return None
+        self.step(POLL_S)
+        self._follower.recovered(self._number)
+        return 0.0
+
+    def _failed(self, error: SeamlineError, failures: int) -> float:
+        """What passes is tried again, and so is what nobody knows; the rest ends the follower."""
+        supervision.attempt("tail", self._unsubscribe)
+        if error.code in _UNKNOWN:
+            self._follower.in_trouble(self._number, error)
+        elif error.code not in _PASSING:
+            self._follower.fail(error)
+            return 0.0
+        return _BACKOFF.pause_s(failures)
+
+    def _look(self) -> None:
+        try:
+            self._follower.look(_Soon(_LOOK_S_MAX))
+        except SeamlineError as error:
+            if error.code not in _PASSING:
+                raise
+
+    def _unsubscribe(self) -> None:
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            subscription.close()
+
+
+class _Soon:
+    """A deadline some seconds from now."""
+
+    def __init__(self, seconds: float) -> None:
+        self._ends_at = time.monotonic() + seconds
+
+    def check(self) -> None:
+        """See `Deadline.check`."""
+        if not self.remaining_s():
+            raise SeamlineError(DEADLINE_EXCEEDED, "the log did not answer in time")
+
+    def remaining_s(self) -> float:
+        """See `Deadline.remaining_s`."""
+        return max(0.0, self._ends_at - time.monotonic())
+
+    def pause(self, seconds: float) -> None:
+        """See `Deadline.pause`."""
+        time.sleep(min(seconds, self.remaining_s()))
+
+    def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - it is checked
+        """See `Deadline.on_end`."""
+        return lambda: None

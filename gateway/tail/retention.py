@@ -1,0 +1,58 @@
+"""What a follower must keep: from the table's newest boundary on, and from those still being read.
+
+Its owner has the lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from seamline.seam.offsets import Offsets
+
+
+class Retention:
+    """The boundaries of one table that count.
+
+    Args:
+        boundary: The boundary of the table's newest snapshot.
+        epochs: Leader epochs there, where known.
+        asked_at: On the monotonic clock, a moment before it was learned.
+    """
+
+    def __init__(self, boundary: Offsets, epochs: Mapping[int, int], asked_at: float) -> None:
+        self.boundary = boundary
+        self.epochs = epochs
+        self._asked_at = asked_at
+        self._held: dict[object, Offsets] = {}
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a statement holds a boundary."""
+        return bool(self._held)
+
+    def keep_from(self, partition: int) -> int:
+        """The first offset of a partition that must be kept."""
+        boundaries = (self.boundary, *self._held.values())
+        return min(boundary.get(partition, 0) for boundary in boundaries)
+
+    def hold(self, boundary: Offsets) -> object:
+        """Keeps everything from a boundary on; gives a key to take that back with."""
+        key = object()
+        self._held[key] = boundary
+        return key
+
+    def drop(self, key: object) -> None:
+        """Takes `hold` back."""
+        del self._held[key]
+
+    def is_newer(self, asked_at: float) -> bool:
+        """Whether a boundary learned after that moment says more than the one known."""
+        return asked_at > self._asked_at
+
+    def is_back(self, boundary: Offsets) -> bool:
+        """Whether a boundary lies before the one known."""
+        return any(boundary.get(p, 0) < offset for p, offset in self.boundary.items())
+
+    def advance(self, boundary: Offsets, epochs: Mapping[int, int], asked_at: float) -> None:
+        """Takes the table's newest boundary."""
+        self.boundary, self.epochs, self._asked_at = boundary, epochs, asked_at

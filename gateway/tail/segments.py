@@ -1,0 +1,275 @@
+"""Segments: decoded rows of a range of offsets, immutable, in memory or in a Parquet file.
+
+A segment stands for every record that the isolation shows in [start, end_exclusive) of one
+partition, decoded with all columns by the one decoder. What `read_tail` says of such a range can be
+said from its segment alone: the rows, how many records there were, which were left out, and the
+first bad one. Cutting goes by position and copies nothing; a cut keeps its whole segment alive, so
+whoever holds cuts must hold a lease of their segments (see `store`).
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import itertools
+import pathlib
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from seamline.connectors.kafka.formats.decoder import Decoder, without
+from seamline.connectors.protocols import RawBatch
+from seamline.gateway.tail.lineage import Lineage
+from seamline.gateway.tail.zones import Zones
+from seamline.seam.offsets import OffsetRange
+from seamline.sql.columns import OFFSET
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """Decoded rows of one range of one partition.
+
+    Attributes:
+        lineage: What its rows are decoded from and with.
+        range: The offsets it stands for; markers and gaps among them have no rows.
+        records: Records there were, those left out included.
+        value_bytes: Bytes of their values.
+        bad: Offset and reason of each bad record, under the policy `fail`.
+        skipped: Offsets of the records left out under the policy `skip`.
+        rows: The rows, None when they are in a file.
+        file: The file, None while they are in memory.
+        row_count: How many rows.
+        size_bytes: Bytes it takes in memory, or on disk when it is there.
+        zones: Least and greatest values of its columns.
+    """
+
+    lineage: Lineage
+    range: OffsetRange
+    records: int
+    value_bytes: int
+    bad: tuple[tuple[int, str], ...]
+    skipped: tuple[int, ...]
+    rows: pa.RecordBatch | None
+    file: pathlib.Path | None
+    row_count: int
+    size_bytes: int
+    zones: Zones
+
+    @property
+    def segment_id(self) -> str:
+        """Names the rows: two segments of one id hold the same ones, wherever they are kept."""
+        r = self.range
+        return f"{self.lineage.digest}-{r.partition}-{r.start}-{r.end_exclusive}"
+
+    def load(self) -> pa.RecordBatch:
+        """The rows, read from the file when they are there.
+
+        Raises:
+            OSError: when the file cannot be read.
+        """
+        if self.rows is not None:
+            return self.rows
+        table = pq.read_table(self.file, partitioning=None)
+        batch = table.combine_chunks().to_batches()
+        schema = self.lineage.decoder.arrow_schema
+        arrays = batch[0].columns if batch else [pa.nulls(0, field.type) for field in schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def offsets(self) -> pa.Array:
+        """The offsets of the rows.
+
+        Raises:
+            OSError: when the file cannot be read.
+        """
+        if self.rows is not None:
+            return self.rows.column(OFFSET)
+        table = pq.read_table(self.file, columns=[OFFSET], partitioning=None)
+        return table.column(OFFSET).combine_chunks()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cut:
+    """The part of a segment that lies in a range.
+
+    Attributes:
+        segment: The segment.
+        start: First offset of the part.
+        end_exclusive: Its exclusive end.
+    """
+
+    segment: Segment
+    start: int
+    end_exclusive: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing was cut off."""
+        own = self.segment.range
+        return self.start <= own.start and self.end_exclusive >= own.end_exclusive
+
+    @property
+    def rows(self) -> pa.RecordBatch:
+        """The rows of the part; read from the file when they are there."""
+        batch = self.segment.load()
+        if self.whole:
+            return batch
+        offsets = batch.column(OFFSET)
+        first = _position(offsets, self.start)
+        return batch.slice(first, _position(offsets, self.end_exclusive) - first)
+
+    @property
+    def row_count(self) -> int:
+        """How many rows the part has."""
+        if self.whole:
+            return self.segment.row_count
+        offsets = self.segment.offsets()
+        return _position(offsets, self.end_exclusive) - _position(offsets, self.start)
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of the values of its records; of a part, in proportion to its rows."""
+        own = self.segment
+        return own.value_bytes * self.row_count // own.row_count if own.row_count else 0
+
+    @property
+    def skipped(self) -> int:
+        """Records of the part that were left out."""
+        offsets = self.segment.skipped
+        return bisect.bisect_left(offsets, self.end_exclusive) - bisect.bisect_left(
+            offsets, self.start
+        )
+
+    @property
+    def first_bad(self) -> tuple[int, str] | None:
+        """Offset and reason of the first bad record of the part, under the policy `fail`."""
+        return next(
+            (entry for entry in self.segment.bad if self.start <= entry[0] < self.end_exclusive),
+            None,
+        )
+
+
+def _position(offsets: pa.Array, offset: int) -> int:
+    """Index of the first row at or past an offset."""
+    return bisect.bisect_left(
+        range(len(offsets)), offset, key=lambda index: int(offsets[index].as_py())
+    )
+
+
+def build(lineage: Lineage, decoder: Decoder, batch: RawBatch, covers: OffsetRange) -> Segment:
+    """Decodes records into a segment.
+
+    Args:
+        lineage: What they are.
+        decoder: Made from the lineage's specification.
+        batch: Records of one partition.
+        covers: The offsets read to get them.
+    """
+    rows, bad = decoder.decode_all(batch)
+    policy = lineage.decoder.on_error
+    at = sorted((int(batch.offsets[index]), reason) for index, reason in bad.items())
+    if policy == "skip" and bad:
+        rows = without(rows, bad)
+    return Segment(
+        lineage=lineage,
+        range=covers,
+        records=len(batch),
+        value_bytes=sum(map(len, filter(None, batch.values))),
+        bad=tuple(at) if policy == "fail" else (),
+        skipped=tuple(offset for offset, _ in at) if policy == "skip" else (),
+        rows=rows,
+        file=None,
+        row_count=rows.num_rows,
+        size_bytes=rows.get_total_buffer_size(),
+        zones=Zones(rows),
+    )
+
+
+def merge(segments: Sequence[Segment]) -> Segment:
+    """One segment for neighbours of one partition, in a copy of its own memory."""
+    first, last = segments[0], segments[-1]
+    rows = pa.concat_batches([segment.load() for segment in segments])
+    return Segment(
+        lineage=first.lineage,
+        range=OffsetRange(first.range.partition, first.range.start, last.range.end_exclusive),
+        records=sum(segment.records for segment in segments),
+        value_bytes=sum(segment.value_bytes for segment in segments),
+        bad=tuple(entry for segment in segments for entry in segment.bad),
+        skipped=tuple(offset for segment in segments for offset in segment.skipped),
+        rows=rows,
+        file=None,
+        row_count=rows.num_rows,
+        size_bytes=rows.get_total_buffer_size(),
+        zones=Zones(rows),
+    )
+
+
+_FILE_NUMBERS = itertools.count()
+_ROW_GROUP_ROWS = 1 << 16
+"""What is buffered while a file is written, and what is read at least of one that is pruned."""
+
+
+def spill(segment: Segment, directory: pathlib.Path) -> Segment:
+    """The segment as a Parquet file of its own, with field ids and statistics.
+
+    The file's name is used once: tables over one topic have segments of the same id, and so has a
+    follower that began again while statements still read what the one before it had spilled.
+
+    Raises:
+        OSError: when it cannot be written; nothing is left behind then.
+    """
+    path = directory / f"{segment.segment_id}-{next(_FILE_NUMBERS)}.parquet"
+    rows = segment.load()
+    # a bad record is a row of nulls, also in columns that are required
+    schema = pa.schema([field.with_nullable(nullable=True) for field in rows.schema])
+    table = pa.Table.from_arrays(rows.columns, schema=schema)
+    try:
+        pq.write_table(table, path, compression="lz4", row_group_size=_ROW_GROUP_ROWS)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return dataclasses.replace(
+        segment,
+        rows=None,
+        file=path,
+        size_bytes=path.stat().st_size,
+        zones=segment.zones.settled(),
+    )
+
+
+# --- Which neighbours to merge -------------------------------------------------------------------
+
+MERGED_BYTES = 8 << 20
+"""A segment of half of this is large enough; merges do not make larger ones than about this."""
+
+_FAN_IN = 8
+_LEVEL_BYTES = 4096
+
+
+def _level(segment: Segment) -> int:
+    level = 0
+    size = segment.size_bytes
+    while size >= _LEVEL_BYTES and size < MERGED_BYTES // 2:
+        size //= _FAN_IN
+        level += 1
+    return level if segment.size_bytes < MERGED_BYTES // 2 else 1 << 30
+
+
+def mergeable(segments: Sequence[Segment]) -> Sequence[Segment]:
+    """The newest segments of a partition that should now become one; empty when none should.
+
+    They are merged eight at a time to the next size, so that a row is copied a few times only and
+    no partition is ever in more than some dozens of small pieces.
+    """
+    if not segments or segments[-1].rows is None:
+        return ()
+    level = _level(segments[-1])
+    run: list[Segment] = []
+    size = 0
+    for segment in reversed(segments):
+        if segment.rows is None or _level(segment) != level or size >= MERGED_BYTES:
+            break
+        run.append(segment)
+        size += segment.size_bytes
+    enough = len(run) >= _FAN_IN or (size >= MERGED_BYTES and len(run) > 1)
+    return tuple(reversed(run)) if enough and level < 1 << 30 else ()

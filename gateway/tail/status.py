@@ -1,0 +1,62 @@
+"""What a follower holds, in numbers: for `t$tail` and the metrics."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from seamline.gateway.tail.follower import Follower
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One partition of a followed topic.
+
+    Attributes:
+        partition: Its number.
+        held_from: First offset held.
+        position: First offset not read yet.
+        end: The log's end as last learned.
+        segments: Segments held, those on disk included.
+        segments_on_disk: Those on disk.
+        rows: Their rows.
+        memory_bytes: What they take in memory.
+        disk_bytes: What they take on disk.
+    """
+
+    partition: int
+    held_from: int
+    position: int
+    end: int
+    segments: int
+    segments_on_disk: int
+    rows: int
+    memory_bytes: int
+    disk_bytes: int
+
+    @property
+    def lag(self) -> int:
+        """Offsets that are in the log and not here."""
+        return self.end - self.position
+
+
+def status(follower: Follower) -> list[PartitionStatus]:
+    """The partitions of a follower."""
+    ends = follower.ends
+    found = []
+    for partition, held in follower.held.items():
+        on_disk = [s for s in held.segments if s.file is not None]
+        in_memory = [s for s in held.segments if s.file is None]
+        found.append(
+            PartitionStatus(
+                partition=partition,
+                held_from=held.held_from,
+                position=held.position,
+                end=max(held.position, ends.get(partition, 0)),
+                segments=len(held.segments),
+                segments_on_disk=len(on_disk),
+                rows=sum(s.row_count for s in held.segments),
+                memory_bytes=sum(s.size_bytes for s in in_memory),
+                disk_bytes=sum(s.size_bytes for s in on_disk),
+            )
+        )
+    return found

@@ -1,0 +1,169 @@
+"""The segments that a gateway keeps: counted, spilled, and let go when nobody uses them any more.
+
+One budget of memory and one of disk for all tables. A segment counts from when it is kept until
+its last holder has released it: being trimmed away does not free what a statement still reads.
+The store says when there is too much in memory; who is to be spilled is decided by `followers`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import pathlib
+import shutil
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from seamline.gateway.tail.segments import Segment, spill
+
+_HIGH_WATER = 5 / 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Usage:
+    """What is in use, in bytes."""
+
+    memory_bytes: int
+    disk_bytes: int
+
+
+class SegmentStore:
+    """Counts segments. Safe to share between threads.
+
+    Args:
+        memory_bytes_max: Decoded bytes that may be held in memory.
+        disk_bytes_max: Bytes of files that may be held on disk; 0 spills nothing.
+        directory: Where the files lie; emptied now and at the end.
+    """
+
+    def __init__(
+        self, *, memory_bytes_max: int, disk_bytes_max: int, directory: pathlib.Path
+    ) -> None:
+        self.memory_bytes_max = memory_bytes_max
+        self.disk_bytes_max = disk_bytes_max
+        self._directory = directory
+        self._changed = threading.Condition()
+        self._uses: dict[Segment, int] = {}
+        self._memory = 0
+        self._disk = 0
+        self._forgotten: deque[tuple[Segment, ...]] = deque()
+        shutil.rmtree(directory, ignore_errors=True)
+
+    @property
+    def usage(self) -> Usage:
+        """What is in use now."""
+        with self._changed:
+            self._release_forgotten()
+            return Usage(self._memory, self._disk)
+
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether more is in memory than there should be.
+
+        A part of the budget is left to what is being read, merged and written.
+        """
+        return self.usage.memory_bytes > self.memory_bytes_max * _HIGH_WATER
+
+    def hold(self, segments: Iterable[Segment]) -> None:
+        """Counts a holder of each; the first makes it count against the budget."""
+        with self._changed:
+            for segment in segments:
+                uses = self._uses.get(segment, 0)
+                self._uses[segment] = uses + 1
+                if not uses:
+                    self._count(segment, 1)
+
+    def release(self, segments: Iterable[Segment]) -> None:
+        """Takes a holder of each away; the last one frees memory or deletes the file."""
+        with self._changed:
+            self._release(segments)
+            self._release_forgotten()
+            self._changed.notify_all()
+
+    def _release_forgotten(self) -> None:
+        """Releases leases that were collected as garbage; only counted here, outside of that."""
+        while self._forgotten:
+            self._release(self._forgotten.popleft())
+
+    def _release(self, segments: Iterable[Segment]) -> None:
+        for segment in segments:
+            self._uses[segment] -= 1
+            if not self._uses[segment]:
+                del self._uses[segment]
+                self._count(segment, -1)
+                if segment.file is not None:
+                    segment.file.unlink(missing_ok=True)
+
+    def is_leased(self, segment: Segment) -> bool:
+        """Whether somebody else than its follower holds it."""
+        with self._changed:
+            return self._uses.get(segment, 0) > 1
+
+    def lease(self, segments: Sequence[Segment]) -> Lease:
+        """Holds segments for a statement. They must be held by their follower at the time."""
+        self.hold(segments)
+        return Lease(self, tuple(segments), self._forgotten)
+
+    def spilled(self, segment: Segment) -> Segment | None:
+        """The segment in a file, held once; None when the disk has no room for it."""
+        if self.usage.disk_bytes >= self.disk_bytes_max:
+            return None
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            written = spill(segment, self._directory)
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                return None
+            raise
+        with self._changed:
+            if self._disk + written.size_bytes <= self.disk_bytes_max:
+                self._uses[written] = 1
+                self._count(written, 1)
+                return written
+        assert written.file is not None
+        written.file.unlink(missing_ok=True)
+        return None
+
+    def wait_for_change(self, seconds: float) -> None:
+        """Waits until something was released, or the time is over."""
+        with self._changed:
+            self._changed.wait(seconds)
+
+    def close(self) -> None:
+        """Deletes the files and wakes whoever waits."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+        with self._changed:
+            self._changed.notify_all()
+
+    def give_back(self) -> None:
+        """Returns memory that Arrow has freed to the system."""
+        pa.default_memory_pool().release_unused()
+
+    def _count(self, segment: Segment, sign: int) -> None:
+        if segment.file is not None:
+            self._disk += sign * segment.size_bytes
+        else:
+            self._memory += sign * segment.size_bytes
+
+
+class Lease:
+    """Segments held for a statement, until it releases them or forgets the lease."""
+
+    def __init__(
+        self,
+        store: SegmentStore,
+        segments: tuple[Segment, ...],
+        forgotten: deque[tuple[Segment, ...]],
+    ) -> None:
+        self.segments = segments
+        self._store = store
+        self._forget = weakref.finalize(self, forgotten.append, segments)
+
+    def release(self) -> None:
+        """Lets them go; again does nothing."""
+        if self._forget.detach() is not None:
+            self._store.release(self.segments)

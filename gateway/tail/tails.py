@@ -1,0 +1,308 @@
+"""The tails of statements: from the table's follower where it has one, else from the log.
+
+A table is followed from the first statement on that reads its tail as it is now. What its follower
+does not hold of the ranges a statement needs (because they begin before what it holds, because it
+would be slower to wait than to read, because it is full) is read from the log at the same offsets,
+with the same decoder; so what a statement answers never depends on followers, only its speed does.
+
+A follower is for a table: its present schema, its present topic. Statements about the past, or of
+a token, use what it holds where that is what they need, and start nothing. A topic without a table
+is not followed: its tail is all of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import pathlib
+import time
+from collections.abc import Sequence
+
+from seamline.connectors.continuity import check_read
+from seamline.connectors.kafka.formats.decoder import DecoderSpec
+from seamline.connectors.kafka.tail import Tail, read_tail
+from seamline.connectors.protocols import Deadline
+from seamline.errors import TAIL_TOO_LARGE, SeamlineError
+from seamline.gateway.config.config import Config
+from seamline.gateway.connections import Connections, Sources
+from seamline.gateway.tail.assembly import assemble, first_bad, in_memory
+from seamline.gateway.tail.follower import Follower
+from seamline.gateway.tail.followers import Budget, Followers
+from seamline.gateway.tail.holdings import Taken
+from seamline.gateway.tail.requests import (
+    HeldCut,
+    TailReader,
+    TailRequest,
+    ends_held,
+    length_of,
+    of_whatever_age,
+    subject_of,
+)
+from seamline.planners.estimate import BYTES_PER_TAIL_RECORD
+from seamline.planners.physical import TailRead
+from seamline.seam.checks import LogRead
+from seamline.seam.log import LogBounds
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.seam import Seam
+from seamline.seam.table import TableState
+
+_SHORTCUT = 2
+"""Reading is chosen over waiting when the follower must read so many times as much."""
+
+_SHORTCUT_OFFSETS = 1000
+
+
+class Tails:
+    """Gets tails. Safe to share between threads.
+
+    Args:
+        connections: Clusters.
+        followers: Follows tables; None follows none.
+        size_bytes_max: Bytes of values that one statement may read from the log.
+        offsets_max: Offsets that one statement may read from the log here.
+        read_tail: Reads a tail from the log.
+    """
+
+    def __init__(
+        self,
+        connections: Sources,
+        followers: Followers | None,
+        *,
+        size_bytes_max: int,
+        offsets_max: int,
+        read_tail: TailReader = read_tail,
+    ) -> None:
+        self._connections = connections
+        self._read_tail = read_tail
+        self.followers = followers
+        self._size_bytes_max = size_bytes_max
+        self._offsets_max = offsets_max
+
+    def read(
+        self, wanted: TailRead, decoder: DecoderSpec, columns: Sequence[str], deadline: Deadline
+    ) -> Tail:
+        """See `TailRows.read`."""
+        request = of_whatever_age(wanted, decoder, columns)
+        self._begin(request)
+        tail = self.get(request, deadline)
+        try:
+            return in_memory(tail, decoder, columns)
+        finally:
+            tail.release()
+
+    def segments(self, wanted: TailRead, decoder: DecoderSpec, deadline: Deadline) -> Taken | None:
+        """Ranges of a seam's log as segments: what is made of one can be used wherever its id is.
+
+        Args:
+            wanted: The seam and the ranges.
+            decoder: How records are decoded.
+            deadline: The request's.
+
+        Returns:
+            Cuts of segments, under a lease that the caller must release, and what is not held;
+            None when the table is not followed.
+
+        Raises:
+            SeamlineError: BAD_RECORD; READ_CONFLICT when the log turned out to be another.
+        """
+        request = of_whatever_age(wanted, decoder, ())
+        self._begin(request)
+        follower = self.follow(request)
+        if follower is None:
+            return None
+        with follower.holding(wanted.seam.boundary):
+            self._wait(follower, request, deadline)
+            taken = follower.take(wanted.ranges)
+        try:
+            self._check(request, follower, taken, deadline)
+        except BaseException:
+            taken.lease.release()
+            raise
+        return taken
+
+    def get(self, request: TailRequest, deadline: Deadline) -> Tail:
+        """The rows of the ranges, with the columns asked for.
+
+        Raises:
+            SeamlineError: as `read_tail`; READ_CONFLICT or TOPIC_RECREATED when the log turned out
+                to be another; TAIL_TOO_LARGE when it cannot be held here.
+        """
+        follower = self.follow(request)
+        if follower is None or not request.ranges:
+            return self._read_log(request, request.ranges, deadline)
+        with follower.holding(request.seam.boundary):
+            if request.present and request.asked_at is not None:
+                ends = {r.partition: r.end_exclusive for r in request.seam.hot_ranges}
+                follower.asked(request.asked_at, Offsets(ends))
+            note = self._wait(follower, request, deadline)
+            taken = follower.take(request.ranges)
+        try:
+            tail = self._put_together(request, follower, taken, deadline)
+        except BaseException:
+            taken.lease.release()
+            raise
+        origin = dataclasses.replace(tail.source, note=note if taken.missing else "")
+        return dataclasses.replace(tail, source=origin, release=taken.lease.release)
+
+    def follow(self, request: TailRequest) -> Follower | None:
+        """The follower that can serve a request; started if there should be one.
+
+        None when the table is not to be followed, or is followed as something else.
+        """
+        seam = request.seam
+        if self.followers is None or not seam.table_uuid:
+            return None
+        subject = subject_of(seam, request.decoder)
+        if request.present and self.can_hold(seam):
+            return self.followers.follow(
+                subject, seam.cluster, seam.boundary, seam.epochs, request.pinned_at
+            )
+        found = self.followers.find(seam.table)
+        return found if found is not None and found.subject == subject else None
+
+    def follower_of(self, state: TableState) -> Follower | None:
+        """The follower a table has now."""
+        found = self.followers.find(state.name) if self.followers is not None else None
+        return found if found is not None and found.subject.table_uuid == state.uuid else None
+
+    def _begin(self, request: TailRequest) -> None:
+        """Starts to follow a table that is not followed, for somebody who will ask again."""
+        seam = request.seam
+        if self.followers is None or self.followers.find(seam.table) or not self.can_hold(seam):
+            return
+        subject = subject_of(seam, request.decoder)
+        self.followers.follow(subject, seam.cluster, seam.boundary, seam.epochs, 0.0)
+
+    def can_hold(self, seam: Seam) -> bool:
+        """Whether the tail of a seam would fit into the budget, as far as one can tell."""
+        if self.followers is None or not seam.table_uuid:
+            return False
+        found = self.followers.find(seam.table)
+        per_row = (found.bytes_per_row if found is not None else None) or BYTES_PER_TAIL_RECORD
+        budget = self.followers.budget
+        offsets = sum(len(r) for r in seam.hot_ranges)
+        return offsets * per_row <= budget.memory_bytes + budget.disk_bytes
+
+    def held(self, seam: Seam, decoder: DecoderSpec) -> Offsets:
+        """Up to where the tail of a seam is held here already, per partition."""
+        found = self.followers.find(seam.table) if self.followers is not None else None
+        if found is None or found.over or found.subject != subject_of(seam, decoder):
+            return Offsets()
+        return Offsets(
+            {
+                partition: held.position
+                for partition, held in found.held.items()
+                if held.held_from <= seam.boundary.get(partition, 0)
+            }
+        )
+
+    def cut(
+        self, state: TableState, decoder: DecoderSpec, age_s_max: float | None
+    ) -> HeldCut | None:
+        """Ends of a table's topic that can be read here at once.
+
+        Args:
+            state: The table as it is now.
+            decoder: How its records are decoded.
+            age_s_max: How old they may be; None for any age.
+
+        Returns:
+            None when what is held is older or not of the table as it is now.
+        """
+        found = self.follower_of(state)
+        cut = found.cut(age_s_max) if found is not None else None
+        if found is None or cut is None:
+            return None
+        lineage = found.subject.lineage
+        if lineage != dataclasses.replace(
+            lineage, decoder=decoder, schema_id=state.current_schema_id
+        ):
+            return None
+        ends, complete_at = cut
+        age = datetime.timedelta(seconds=time.monotonic() - complete_at)
+        bounds = LogBounds(
+            topic=decoder.topic,
+            topic_id=lineage.topic_id,
+            cluster_id="",
+            start=Offsets(),  # what is held needs no log; for what is not, the log is looked at
+            end=ends,
+            high_watermark=ends,
+            isolation=lineage.isolation,
+        )
+        return HeldCut(bounds, datetime.datetime.now(datetime.UTC) - age)
+
+    def _wait(self, follower: Follower, request: TailRequest, deadline: Deadline) -> str:
+        """Waits for the follower if that is worth it; says why it may not have everything."""
+        missing = length_of(follower.missing(request.ranges))
+        if follower.lag(request.ranges) > missing * _SHORTCUT + _SHORTCUT_OFFSETS:
+            return "the follower is still far behind"
+        ends = {r.partition: r.end_exclusive for r in request.ranges}
+        if follower.wait(ends, deadline):
+            return "the follower begins later"
+        return f"the follower is {follower.state.value}"
+
+    def _put_together(
+        self, request: TailRequest, follower: Follower, taken: Taken, deadline: Deadline
+    ) -> Tail:
+        rest = None
+        if taken.missing and first_bad(taken.cuts, request.decoder) is None:
+            rest = self._read_log(request, taken.missing, deadline)
+        self._check(request, follower, taken, deadline)
+        return assemble(taken.cuts, rest, request.decoder, request.wanted, request.predicate)
+
+    def _check(
+        self, request: TailRequest, follower: Follower, taken: Taken, deadline: Deadline
+    ) -> None:
+        """What was taken must hold no bad record, and be of this very topic."""
+        bad = first_bad(taken.cuts, request.decoder)
+        if bad is not None:
+            raise bad
+        if taken.cuts:
+            ends = ends_held(request.ranges, taken.missing)
+            follower.confirm(ends, request.asked_at or 0.0, deadline)
+
+    def _read_log(
+        self, request: TailRequest, ranges: Sequence[OffsetRange], deadline: Deadline
+    ) -> Tail:
+        """Ranges, read and then checked: the log must still hold what was asked of it."""
+        seam = request.seam
+        if length_of(ranges) > self._offsets_max:
+            raise SeamlineError(
+                TAIL_TOO_LARGE,
+                f"{length_of(ranges):,} offsets of {seam.display_name} would have to be read here, "
+                f"over {self._offsets_max:,}",
+            )
+        log = self._connections.log(seam.cluster)
+        starts = {r.partition: r.start for r in ranges}
+        tail = self._read_tail(
+            log,
+            ranges,
+            seam.isolation,
+            request.decoder,
+            request.wanted,
+            deadline,
+            size_bytes_max=self._size_bytes_max,
+            epochs={p: e for p, e in request.epochs.items() if starts.get(p) == seam.boundary[p]},
+        )
+        self.check_read(seam, ranges, deadline)
+        return tail
+
+    def check_read(self, seam: Seam, ranges: Sequence[OffsetRange], deadline: Deadline) -> None:
+        """What was just read of the log, here or by Spark's workers, must be the seam's own.
+
+        Raises:
+            SeamlineError: as `continuity.check_read`.
+        """
+        read = LogRead(
+            seam.topic, seam.topic_id, seam.isolation, tuple(ranges), seam.end, seam.end_epochs
+        )
+        check_read(self._connections.log(seam.cluster), read, deadline)
+
+
+def followers(config: Config, connections: Connections) -> Followers | None:
+    """The followers of a gateway; None when it is not to follow."""
+    tail = config.tail
+    if not tail.follow:
+        return None
+    budget = Budget(tail.memory_bytes, tail.disk_bytes, float(tail.idle_seconds))
+    return Followers(connections.log, budget, pathlib.Path(config.state_directory) / "tail")

@@ -1,0 +1,1 @@
+"""The pipeline that moves tails into tables."""

@@ -1,0 +1,241 @@
+"""A tiering application: one Spark, any number of tables, each in a loop of its own.
+
+A table that cannot go on, for whatever reason, is reported and tried again, ever more patiently;
+the others go on. Stopping lets the batch in hand finish. Whether it is well is told by when a step
+of each table last worked.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from seamline.connectors import supervision
+from seamline.connectors.protocols import HotLog, NoDeadline, TierTable
+from seamline.connectors.spark.errors import named_errors
+from seamline.connectors.spark.sessions import open_session
+from seamline.connectors.spark.submission import start_in_process
+from seamline.connectors.spark.tiering import SparkTierTable
+from seamline.connectors.supervision import Backoff, Loop
+from seamline.errors import (
+    COMMIT_CONFLICT,
+    NOT_A_UNIFIED_TABLE,
+    SPARK_UNAVAILABLE,
+    SeamlineError,
+)
+from seamline.gateway.connections import Connections
+from seamline.gateway.query.names import TableName
+from seamline.gateway.spark import settings
+from seamline.gateway.tiering.step import tier_once
+from seamline.seam.binding import TopicBinding
+from seamline.seam.tiering import Outcome, Step
+
+CONFLICT_RETRIES = 5
+
+
+@dataclasses.dataclass(slots=True)
+class Progress:
+    """What has become of one table so far; read by the metrics and the screen.
+
+    Attributes:
+        table: Its name.
+        steps: Commits made.
+        offsets: Offsets tiered.
+        lag: Offsets still waiting after the last step; None before the first.
+        errors: Steps that failed, by the name of the error.
+        last_error: Why the last one did, None once one has worked again.
+        last_commit_at: Seconds since the epoch.
+        last_success_at: The same, of the last step that worked, whether there was anything to do.
+    """
+
+    table: str
+    steps: int = 0
+    offsets: int = 0
+    lag: int | None = None
+    errors: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    last_error: SeamlineError | None = None
+    last_commit_at: float | None = None
+    last_success_at: float | None = None
+
+
+Report = Callable[[Progress, Step | SeamlineError, float], None]
+"""(progress, what the step did, seconds it took)"""
+
+
+class Tables(Protocol):
+    """Opens tables for tiering; `SparkTables` is the one."""
+
+    def open(self, name: TableName) -> tuple[TierTable, HotLog]:
+        """The table as it is now, and the cluster its topic is in.
+
+        Raises:
+            SeamlineError: NOT_A_UNIFIED_TABLE, or why it cannot be opened.
+        """
+
+
+def start_spark(connections: Connections) -> Any:
+    """A Spark session for tiering and maintenance: remote if configured, else in this process.
+
+    Raises:
+        SeamlineError: SPARK_UNAVAILABLE, JAVA_NOT_FOUND, JARS_UNAVAILABLE, …
+    """
+    config = connections.config
+    if config.spark.remote is not None:
+        with named_errors(NoDeadline()):
+            return open_session(config.spark.remote)
+    made = settings(config)
+    try:
+        spark = start_in_process(made)
+    except Exception as error:
+        raise SeamlineError(SPARK_UNAVAILABLE, f"Spark did not start: {error}") from error
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+class SparkTables:
+    """Tables that Spark writes.
+
+    Args:
+        connections: Clusters and catalogs.
+        spark: The Spark session.
+    """
+
+    def __init__(self, connections: Connections, spark: Any) -> None:
+        self._connections = connections
+        self._spark = spark
+        self._starting = threading.Lock()
+
+    def open(self, name: TableName) -> tuple[TierTable, HotLog]:
+        """See `Tables.open`."""
+        catalog = self._connections.catalog(name.catalog)
+        state = catalog.load(name.path).state
+        binding = TopicBinding.from_properties(state.properties)
+        if binding is None:
+            raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {name.display} has no topic")
+        log = self._connections.log(binding.cluster)
+        cluster = self._connections.cluster(binding.cluster).config
+        tasks = os.cpu_count() or 1
+        spark = self._session()
+        return SparkTierTable(spark, catalog, name.path, log, cluster, tasks_min=tasks), log
+
+    def _session(self) -> Any:
+        """The session, or a new one: a remote server that was started again knows no old ones."""
+        with self._starting:
+            if self._connections.config.spark.remote is not None and self._spark.is_stopped:
+                self._spark = start_spark(self._connections)
+            return self._spark
+
+
+class TieringApplication:
+    """Tiers tables until it is told to stop.
+
+    Args:
+        tables: Opens them.
+        records_max: Offsets a batch covers at most.
+        backoff: Pauses after failures of a table.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        *,
+        records_max: int,
+        backoff: Backoff = Backoff(),  # noqa: B008 - a frozen value
+    ) -> None:
+        self._tables = tables
+        self._records_max = records_max
+        self._backoff = backoff
+        self._stop = threading.Event()
+        self._loops: dict[str, Loop] = {}
+        self.progress: dict[str, Progress] = {}
+
+    def stop(self) -> None:
+        """Lets each table finish its batch, then ends `run`."""
+        self._stop.set()
+        for loop in list(self._loops.values()):
+            loop.stop()
+
+    def run(
+        self, names: Sequence[TableName], *, interval_s: float | None, report: Report
+    ) -> list[SeamlineError]:
+        """Tiers the tables.
+
+        Args:
+            names: The tables.
+            interval_s: Seconds between looks at an idle table; None tiers what is there and ends.
+            report: Called after every step of every table.
+
+        Returns:
+            Why tables could not be brought to their end, when `interval_s` is None.
+        """
+        for name in dict.fromkeys(names):
+            self.progress[name.display] = Progress(name.display)
+            self._loops[name.display] = self._loop(name, interval_s, report)
+        if self._stop.is_set():
+            self.stop()
+        for loop in self._loops.values():
+            loop.join()
+        found = [progress.last_error for progress in self.progress.values()]
+        return [error for error in found if error is not None]
+
+    def health(self, unhealthy_after_s: float) -> tuple[bool, dict[str, Any]]:
+        """Whether every table is well, and how each is; JSON-ready.
+
+        Args:
+            unhealthy_after_s: A table of which no step has worked for so long is not well.
+        """
+        tables: dict[str, Any] = {}
+        for name, loop in list(self._loops.items()):
+            is_there = loop.is_alive or loop.has_finished
+            is_well = is_there and (loop.has_finished or loop.quiet_s <= unhealthy_after_s)
+            error = self.progress[name].last_error
+            tables[name] = {
+                "is_well": is_well,
+                "is_there": is_there,
+                "seconds_since_success": round(loop.quiet_s, 1),
+                "failures_in_a_row": loop.failures_in_a_row,
+                "error": error.code.name if error is not None else None,
+            }
+        is_well = all(table["is_well"] for table in tables.values())
+        return is_well, {"status": "ok" if is_well else "failing", "tables": tables}
+
+    def _loop(self, name: TableName, interval_s: float | None, report: Report) -> Loop:
+        progress = self.progress[name.display]
+        started = time.monotonic()
+
+        def step() -> float | None:
+            nonlocal started
+            started = time.monotonic()
+            done = self._step(name)
+            progress.last_error = None
+            progress.lag = done.lag
+            progress.last_success_at = time.time()
+            if done.outcome is not Outcome.IDLE:
+                progress.steps += 1
+                progress.offsets += done.offsets
+                progress.last_commit_at = progress.last_success_at
+            supervision.attempt("tier-report", lambda: report(progress, done, elapsed_s()))
+            return interval_s if done.outcome is Outcome.IDLE or done.lag == 0 else 0.0
+
+        def failed(error: SeamlineError, failures: int) -> float | None:
+            progress.errors[error.code.name] += 1
+            progress.last_error = error
+            supervision.attempt("tier-report", lambda: report(progress, error, elapsed_s()))
+            if error.code is COMMIT_CONFLICT and failures <= CONFLICT_RETRIES:
+                return 0.0
+            return None if interval_s is None else self._backoff.pause_s(failures)
+
+        def elapsed_s() -> float:
+            return time.monotonic() - started
+
+        return Loop("tier", step, after_failure=failed)
+
+    def _step(self, name: TableName) -> Step:
+        table, log = self._tables.open(name)
+        # requests to the log have limits of their own; a batch takes as long as it is large
+        return tier_once(table, log, NoDeadline(), records_max=self._records_max)

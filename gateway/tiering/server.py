@@ -1,0 +1,95 @@
+"""What a tierer tells over HTTP: whether it is well (`/healthz`), and its metrics.
+
+Both name tables, errors and counts; no data is in them.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import logging
+import socket
+import sys
+from typing import Any
+
+from seamline.connectors import supervision
+from seamline.gateway.query.metrics import escaped
+from seamline.gateway.tiering.application import TieringApplication
+
+_LOG = logging.getLogger("seamline.tiering")
+
+UNHEALTHY_AFTER_S = 1800.0
+"""Longer than any batch that is meant to end takes."""
+
+
+def metrics_text(application: TieringApplication) -> str:
+    """Progress of every table in Prometheus' text format."""
+    lines = []
+    for metric, kind, attribute in (
+        ("seamline_tier_lag_offsets", "gauge", "lag"),
+        ("seamline_tier_offsets_total", "counter", "offsets"),
+        ("seamline_tier_commits_total", "counter", "steps"),
+        ("seamline_tier_last_commit_timestamp_seconds", "gauge", "last_commit_at"),
+        ("seamline_tier_last_success_timestamp_seconds", "gauge", "last_success_at"),
+    ):
+        lines.append(f"# TYPE {metric} {kind}")
+        for progress in application.progress.values():
+            value = getattr(progress, attribute)
+            if value is not None:
+                lines.append(f'{metric}{{table="{escaped(progress.table)}"}} {value}')
+    lines.append("# TYPE seamline_tier_errors_total counter")
+    for progress in application.progress.values():
+        for code, count in sorted(progress.errors.items()):
+            labels = f'table="{escaped(progress.table)}",code="{code}"'
+            lines.append(f"seamline_tier_errors_total{{{labels}}} {count}")
+    return "\n".join([*lines, *supervision.metrics()]) + "\n"
+
+
+def serve_metrics(
+    application: TieringApplication,
+    host: str,
+    port: int,
+    unhealthy_after_s: float = UNHEALTHY_AFTER_S,
+) -> http.server.ThreadingHTTPServer:
+    """Serves until it is shut down.
+
+    Args:
+        application: What is told of.
+        host: Address to listen on.
+        port: Port to listen on; 0 takes a free one.
+        unhealthy_after_s: When no step of a table has worked for so long, health is 503.
+
+    Raises:
+        OSError: when it cannot listen there.
+    """
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            """Answers with health, or else with the metrics, whatever the path."""
+            is_well, kind = True, "text/plain; version=0.0.4"
+            if self.path.partition("?")[0] == "/healthz":
+                is_well, tables = application.health(unhealthy_after_s)
+                body, kind = json.dumps(tables).encode(), "application/json"
+            else:
+                body = metrics_text(application).encode()
+            self.send_response(200 if is_well else 503)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's
+            """Requests are not logged."""
+
+    class Server(http.server.ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+        def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - its own
+            """A client that is gone is nobody's failure."""
+            error = sys.exc_info()[1]
+            if error is not None and not isinstance(error, ConnectionError):
+                _LOG.error("a request failed: %s", supervision.named(error))
+
+    server = Server((host, port), Handler)
+    supervision.start("tier-metrics", server.serve_forever)
+    return server

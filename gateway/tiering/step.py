@@ -1,0 +1,172 @@
+"""Tiering: the protocol that moves the tail of a log into its table, over any log and any table.
+
+One step: read the table, choose a batch that starts at the boundary of the snapshot just read,
+write its rows and its boundary in one commit that lands only if no other batch has started there.
+The table is the only checkpoint, so a step can be killed anywhere and run again, and two tierers
+at once cannot write a record twice. A range that shows no rows still publishes its progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from seamline.connectors.continuity import check_not_cut
+from seamline.connectors.protocols import Deadline, HotLog, TierTable
+from seamline.errors import (
+    COMMIT_CONFLICT,
+    LOG_TRIMMED,
+    LOG_TRUNCATED,
+    NOT_A_UNIFIED_TABLE,
+    SeamlineError,
+)
+from seamline.seam.binding import TopicBinding
+from seamline.seam.boundary import Boundary, boundary_of, renewed
+from seamline.seam.log import LogBounds
+from seamline.seam.table import Snapshot, TableState
+from seamline.seam.tiering import (
+    Batch,
+    Outcome,
+    Step,
+    _boundary_before,
+    _misplaced,
+    _recreated,
+    lag,
+    next_batch,
+)
+
+
+def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max: int) -> Step:
+    """One step.
+
+    Args:
+        table: The table.
+        log: The cluster its topic is in.
+        deadline: Bounds requests to the log.
+        records_max: Offsets a step covers at most.
+
+    Raises:
+        SeamlineError: TOPIC_RECREATED, LOG_TRIMMED, LOG_TRUNCATED, BAD_RECORD, COMMIT_CONFLICT, …
+            Nothing was committed then, or what was committed stands and the next step continues
+            after it.
+    """
+    state = table.load()
+    binding = TopicBinding.from_properties(state.properties)
+    if binding is None:
+        raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {state.display_name} has no topic")
+    before = boundary_of(state, state.current_snapshot_id)
+    bounds = log.bounds([binding.topic], before.isolation, deadline)[binding.topic]
+    batch = next_batch(state, binding, before, bounds, records_max=records_max)
+    check_not_cut(log, bounds, before.next, before.epochs, deadline)
+    if batch is None:
+        _renew_mark(table, state, binding)
+        return Step(Outcome.IDLE, 0, lag(before, bounds), before.next)
+    rows = table.has_rows(batch, deadline)
+    try:
+        (table.commit_rows if rows else table.commit_mark)(batch)
+    except SeamlineError as error:
+        if error.code is COMMIT_CONFLICT or not _has_landed(table, batch):
+            _check_same_log(log, batch, deadline, error)
+            raise
+    after = table.load()
+    _check_landed(table, after, batch, log, deadline)
+    outcome = Outcome.ROWS if rows else Outcome.PROGRESS
+    return Step(outcome, batch.offsets, lag(batch.boundary, bounds), batch.boundary.next)
+
+
+def _renew_mark(table: TierTable, state: TableState, binding: TopicBinding) -> None:
+    """Repeats the boundary on top of what others have committed, so that no expiry hides it.
+
+    Whoever is faster in committing is looked at in the next step.
+    """
+    boundary = renewed(state)
+    if boundary is None:
+        return
+    assert state.current_snapshot_id is not None
+    mark = Batch(binding, state.current_snapshot_id, state.current_schema_id, (), boundary)
+    try:
+        table.commit_mark(mark)
+    except SeamlineError as error:
+        if error.code is not COMMIT_CONFLICT:
+            raise
+        return
+    after = table.load()
+    table.keep(boundary_of(after, after.current_snapshot_id).snapshot_id)
+
+
+def _has_landed(table: TierTable, batch: Batch) -> bool:
+    """Whether a commit that failed, or whose answer was lost, is in the table after all."""
+    state = table.load()
+    found = boundary_of(state, state.current_snapshot_id)
+    return found.next == batch.boundary.next and found.topic_id == batch.boundary.topic_id
+
+
+def _check_same_log(log: HotLog, batch: Batch, deadline: Deadline, because: SeamlineError) -> None:
+    """A batch that could not be read because its topic is another one now fails for that reason."""
+    if because.code not in (LOG_TRIMMED, LOG_TRUNCATED):
+        return
+    topic = batch.binding.topic
+    bounds = log.bounds([topic], batch.boundary.isolation, deadline)[topic]
+    if bounds.topic_id != batch.boundary.topic_id:
+        raise _recreated(topic) from because
+
+
+def _check_landed(
+    table: TierTable, after: TableState, batch: Batch, log: HotLog, deadline: Deadline
+) -> None:
+    """The commit must stand on the log and the schema that its rows were read with."""
+    landed = boundary_of(after, after.current_snapshot_id)
+    if landed.next != batch.boundary.next:
+        return  # somebody has already gone on from here
+    snapshot = after.snapshots[landed.snapshot_id]
+    topic = batch.binding.topic
+    bounds = log.bounds([topic], batch.boundary.isolation, deadline)[topic]
+    problem = None
+    if bounds.topic_id != batch.boundary.topic_id:
+        problem = _recreated(topic)
+    elif snapshot.schema_id is not None and snapshot.schema_id != batch.schema_id:
+        problem = SeamlineError(
+            COMMIT_CONFLICT,
+            f"the schema of table {after.display_name} changed while a batch was written",
+        )
+    elif (cut := _cut(log, bounds, landed, deadline)) is not None:
+        problem = cut
+    elif (previous := _boundary_before(after, snapshot)) is not None:
+        problem = _misplaced(after, previous, landed)
+    if problem is not None:
+        _take_back(table, snapshot, problem)
+        raise problem
+    table.keep(landed.snapshot_id)
+
+
+def _cut(
+    log: HotLog, bounds: LogBounds, landed: Boundary, deadline: Deadline
+) -> SeamlineError | None:
+    """Whether the log lost records of a batch while this was read."""
+    try:
+        check_not_cut(log, bounds, landed.next, landed.epochs, deadline)
+    except SeamlineError as error:
+        if error.code is LOG_TRUNCATED:
+            return error
+        raise
+    return None
+
+
+def _take_back(table: TierTable, snapshot: Snapshot, problem: SeamlineError) -> None:
+    """Undoes a commit; where that cannot be done any more, the problem is still the news."""
+    if snapshot.parent_id is None:
+        return
+    try:
+        table.take_back(snapshot.snapshot_id, snapshot.parent_id)
+    except SeamlineError as error:
+        raise problem from error
+
+
+def drain(
+    step: Callable[[], Step], report: Callable[[Step], None], stopping: Callable[[], bool]
+) -> None:
+    """Steps until nothing is left, or somebody wants to stop; reports each."""
+    while not stopping():
+        done = step()
+        report(done)
+        if done.outcome is Outcome.IDLE:
+            return

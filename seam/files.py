@@ -1,0 +1,88 @@
+"""What a scan of a snapshot reads: the files, and the deletes that apply to them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.sql.predicates import Predicate
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScanRequest:
+    """What a scan asks of a tier: which columns, and which rows at least.
+
+    Attributes:
+        schema_id: The version of the table's schema that the names belong to.
+        columns: Names of the columns that are used.
+        predicate: Rows for which it is not true may be left out.
+    """
+
+    schema_id: int
+    columns: tuple[str, ...]
+    predicate: Predicate | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """A file that says which rows of data files are gone.
+
+    Attributes:
+        path: Location.
+        content: `position`, `vector` (a Puffin deletion vector) or `equality`.
+        size_bytes: Length of the file.
+        offset: Start of the blob inside a Puffin file.
+        length: Length of that blob.
+    """
+
+    path: str
+    content: str
+    size_bytes: int
+    offset: int | None = None
+    length: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file of a scan and the deletes that apply to it."""
+
+    path: str
+    format: str
+    size_bytes: int
+    record_count: int
+    deletes: tuple[DeleteFile, ...] = ()
+    partition: tuple[tuple[int, Any], ...] = ()
+    """Identity-partition values by source field id, for files that do not store the column."""
+    physical: pa.Schema | None = dataclasses.field(default=None, compare=False)
+    """Schema the file itself has, with field ids in its metadata, once `inspect` has read it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ColdPlan:
+    """The files a scan of one snapshot must read.
+
+    Attributes:
+        snapshot_id: The snapshot, None for a table without one.
+        files: What is left after pruning.
+        total_files: How many files the snapshot has.
+        total_rows: Records in those files, deletes not subtracted.
+        unsupported: Why only Spark can read it exactly; None when DuckDB can.
+    """
+
+    snapshot_id: int | None
+    files: tuple[DataFile, ...]
+    total_files: int = 0
+    total_rows: int = 0
+    unsupported: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """Records in the files to read, deletes not subtracted."""
+        return sum(file.record_count for file in self.files)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the files to read."""
+        return sum(file.size_bytes for file in self.files)

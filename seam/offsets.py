@@ -1,0 +1,75 @@
+"""Offsets of a log: one for each partition, and half-open ranges of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+
+class Offsets(Mapping[int, int]):
+    """One offset per partition: immutable, hashable, iterated in partition order."""
+
+    __slots__ = ("_by_partition", "_hash")
+
+    def __init__(self, by_partition: Mapping[int, int] | Iterable[tuple[int, int]] = ()) -> None:
+        self._by_partition = dict(sorted(dict(by_partition).items()))
+        self._hash: int | None = None
+
+    def __getitem__(self, partition: int) -> int:
+        return self._by_partition[partition]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._by_partition)
+
+    def __len__(self) -> int:
+        return len(self._by_partition)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(tuple(self._by_partition.items()))
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Offsets):
+            return self._by_partition == other._by_partition
+        return NotImplemented
+
+    def __repr__(self) -> str:
+        return f"Offsets({self._by_partition})"
+
+    def replace(self, changes: Mapping[int, int]) -> Offsets:
+        """These offsets with some set or added."""
+        return Offsets({**self._by_partition, **changes})
+
+    def to_json(self) -> dict[str, int]:
+        """Partitions as decimal strings, the only keys JSON has."""
+        return {str(partition): offset for partition, offset in self._by_partition.items()}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Offsets:
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError: when a key or a value is not a whole number.
+        """
+        return cls({int(p): _whole(offset) for p, offset in body.items()})
+
+
+def _whole(offset: Any) -> int:
+    """JSON's 1.5, true and "7" are no offsets, though Python makes integers of them."""
+    if type(offset) is not int:
+        raise ValueError(f"{offset!r} is not a whole number")
+    return offset
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The records of one partition from `start` up to, not including, `end_exclusive`."""
+
+    partition: int
+    start: int
+    end_exclusive: int
+
+    def __len__(self) -> int:
+        return max(0, self.end_exclusive - self.start)

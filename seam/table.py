@@ -1,0 +1,96 @@
+"""The state of a cold table: its snapshots, schemas and references, as its metadata says them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from seamline.sql.types import Field, Row
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One committed state of a table, without its files."""
+
+    snapshot_id: int
+    parent_id: int | None
+    timestamp_ms: int
+    operation: str
+    summary: Mapping[str, str] = dataclasses.field(hash=False)
+    schema_id: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableSchema:
+    """The columns of a table in one version of its schema."""
+
+    schema_id: int
+    columns: tuple[Field, ...]
+
+    @property
+    def row(self) -> Row:
+        """The columns as a row type."""
+        return Row(self.columns)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SnapshotRef:
+    """A branch or a tag."""
+
+    snapshot_id: int
+    kind: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableState:
+    """The metadata of a cold table at one moment.
+
+    Attributes:
+        name: (catalog, namespace…, table).
+        uuid: Iceberg's id of the table; a table dropped and created again has another.
+        properties: Table properties; Seamline's own start with `seamline.`.
+        schemas: Every schema the table has had, by id.
+        current_schema_id: The schema new statements see.
+        snapshots: The snapshots that have not expired, by id.
+        refs: Branches and tags; `main` is the table's own line.
+        current_snapshot_id: Head of `main`, None before the first commit.
+        snapshot_log: (timestamp_ms, snapshot_id) each time the head of `main` changed, oldest
+            first.
+        location: Where the table's files lie.
+        metadata_location: The file this state was read from; changes with every commit.
+        format_version: 1, 2 or 3.
+    """
+
+    name: tuple[str, ...]
+    uuid: str
+    properties: Mapping[str, str] = dataclasses.field(hash=False)
+    schemas: Mapping[int, TableSchema] = dataclasses.field(hash=False)
+    current_schema_id: int
+    snapshots: Mapping[int, Snapshot] = dataclasses.field(hash=False)
+    refs: Mapping[str, SnapshotRef] = dataclasses.field(hash=False)
+    current_snapshot_id: int | None
+    snapshot_log: tuple[tuple[int, int], ...] = ()
+    location: str = ""
+    metadata_location: str = ""
+    format_version: int = 2
+
+    def ancestors(self, snapshot_id: int | None) -> Iterator[Snapshot]:
+        """The snapshot and its parents, newest first, as far back as they have not expired."""
+        while snapshot_id is not None and (snapshot := self.snapshots.get(snapshot_id)):
+            yield snapshot
+            snapshot_id = snapshot.parent_id
+
+    def schema_of(self, snapshot_id: int) -> TableSchema:
+        """The schema a snapshot was written with."""
+        schema_id = self.snapshots[snapshot_id].schema_id
+        return self.schemas[self.current_schema_id if schema_id is None else schema_id]
+
+    @property
+    def schema(self) -> TableSchema:
+        """The current schema."""
+        return self.schemas[self.current_schema_id]
+
+    @property
+    def display_name(self) -> str:
+        """Dotted name for messages."""
+        return ".".join(self.name)

@@ -1,0 +1,1 @@
+"""Full implementations of our Protocols in memory, and faults that wrap them."""

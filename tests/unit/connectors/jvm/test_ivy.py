@@ -1,0 +1,77 @@
+"""Goal: what Ivy is told, and what is understood of what it prints.
+
+Method: the description is parsed back; outputs are lines as Ivy 2.5 prints them.
+"""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from seamline.connectors.jvm.ivy import Progress, last_problem, module_description
+
+NOT_FOUND = """\
+:: problems summary ::
+:::: WARNINGS
+        module not found: org.example#tool;9
+    ==== public: tried
+      -- artifact org.example#tool;9!tool.jar:
+        ::::::::::::::::::::::::::::::::::::::::::::::
+        ::          UNRESOLVED DEPENDENCIES         ::
+        ::::::::::::::::::::::::::::::::::::::::::::::
+        :: org.example#tool;9: not found
+        ::::::::::::::::::::::::::::::::::::::::::::::
+
+
+:: USE VERBOSE OR DEBUG MESSAGE LEVEL FOR MORE DETAILS
+"""
+NO_NETWORK = NOT_FOUND.replace(
+    ":: USE", ":::: ERRORS\n\tServer access error at url u (refused)\n\n:: USE"
+)
+
+
+def test_description_names_every_jar_and_whether_its_dependencies_are_wanted() -> None:
+    text = module_description("set", ["a.b:c_2.13:1.0", 'x:y&"z:2'], transitive=False)
+    found = ElementTree.fromstring(text).findall("./dependencies/dependency")
+    assert [(d.get("org"), d.get("name"), d.get("rev")) for d in found] == [
+        ("a.b", "c_2.13", "1.0"),
+        ("x", 'y&"z', "2"),
+    ]
+    assert {d.get("transitive") for d in found} == {"false"}
+
+
+def test_progress_counts_what_was_found_and_what_has_arrived() -> None:
+    said: list[str] = []
+    progress = Progress("kafka", said.append)
+    for number in range(12):
+        progress.read(f"\tfound org.example#tool{number};1.0 in public\n")
+    progress.read("downloading somewhere ...\n")
+    progress.read("...... (46803kB)\n")
+    progress.read("\t[SUCCESSFUL ] org.example#tool1;1.0!tool1.jar (598ms)\n")
+    assert said == ["kafka: looking up dependencies, 10 found", "kafka: 1 of 12 jars"]
+
+
+def test_progress_counts_jars_of_an_earlier_try() -> None:
+    said: list[str] = []
+    progress = Progress("kafka", said.append, done=1)
+    for line in ("found a", "found b", "[SUCCESSFUL ] b"):
+        progress.read(line)
+    assert said == ["kafka: 2 of 2 jars"]
+
+
+@pytest.mark.parametrize(
+    ("output", "problem"),
+    [
+        (NOT_FOUND, "org.example#tool;9: not found"),
+        (NO_NETWORK, "Server access error at url u (refused)"),
+        ("Error: Unable to access jarfile x\n", "Error: Unable to access jarfile x"),
+        (
+            "java.io.IOException: no\n    at java.base/x\n    ... 4 more\n",
+            "java.io.IOException: no",
+        ),
+        ("\n....\n", "Ivy said nothing"),
+    ],
+)
+def test_last_problem_is_the_line_that_says_what_went_wrong(output: str, problem: str) -> None:
+    assert last_problem(output.splitlines()) == problem

@@ -1,0 +1,255 @@
+"""Goal: a listing always lists; what cannot be read is said of that entry, by name, and no other.
+
+Method: a catalog of one file with a whole table and one broken in each way there is; every listing
+of the product over it, and then each broken table asked for alone.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner
+from fakes.memory import MemoryLog
+from support import offline
+from support.broken import CHANGES, KINDS, LOCATIONS, NAMESPACE, PROPERTIES, SPOILS, BrokenTables
+from support.gateway import Gateway
+from support.named import NamedSources
+
+from seamline.cli import root
+from seamline.connectors.protocols import Catalog, HotLog, NoDeadline
+from seamline.errors import CATALOG_UNAVAILABLE, INVALID_CONFIG, SeamlineError
+from seamline.gateway.commands import listings
+from seamline.gateway.config.config import Config
+from seamline.gateway.connections import Connections
+from seamline.gateway.query import names
+from seamline.gateway.query.pinning import Pinner
+from seamline.sql.qualify import TableReference
+
+pytestmark = pytest.mark.filterwarnings("ignore:No preferred file implementation:UserWarning")
+
+NEVER = NoDeadline()
+PLAIN = {
+    "good",
+    "without_uuid",
+    "unknown_snapshot",
+    "unknown_transform",
+    "without_manifests",
+    "manifest_lists_not_avro",
+    "manifests_not_avro",
+}
+"""Tables without a topic that are listed without an error: what is broken is met later, if ever."""
+WITH_TOPIC = (
+    "boundary_not_json",
+    "boundary_of_the_future",
+    "boundary_without_offsets",
+    "properties_not_texts",
+)
+"""The gateway's cluster, which is away, would be asked first."""
+HOST = {"Host": "127.0.0.1"}
+ROOT = "/iceberg/v1/lake/namespaces/shop/tables"
+
+
+class BrokenSources:
+    """A real catalog of broken tables, over a cluster in memory."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._connections = Connections(offline.config(folder))
+        self._log = MemoryLog()
+        self._log.create_topic("bids", 1)
+
+    @property
+    def config(self) -> Config:
+        """See `Sources.config`."""
+        return self._connections.config
+
+    def catalog(self, name: str) -> Catalog:
+        """See `Sources.catalog`."""
+        return self._connections.catalog(name)
+
+    def log(self, name: str) -> HotLog:
+        """See `Sources.log`."""
+        if name not in self.config.clusters:
+            raise SeamlineError(INVALID_CONFIG, f"the configuration has no cluster {name!r}")
+        return self._log
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    made = tmp_path_factory.mktemp("broken")
+    BrokenTables(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def gateway(folder: pathlib.Path) -> Iterator[Gateway]:
+    running = Gateway(offline.config(folder))
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def sources(folder: pathlib.Path) -> BrokenSources:
+    return BrokenSources(folder)
+
+
+# --- Every listing -------------------------------------------------------------------------------
+
+
+def test_fault_30_information_schema_lists_every_table(gateway: Gateway) -> None:
+    sql = "SELECT table_name, topic, error FROM lake.information_schema.tables"
+    rows = {name: (topic, error) for name, topic, error in gateway.rows(sql)}
+    assert set(rows) == {"good", *KINDS}
+    assert rows["good"] == (None, None)
+    assert {name for name, (topic, error) in rows.items() if not topic and not error} >= PLAIN
+    for name, (topic, error) in rows.items():
+        assert topic is None or error is None
+        assert "INTERNAL_ERROR" not in (error or ""), name
+    assert rows["version_4"][1].startswith("NOT_SUPPORTED: ")
+    assert rows["gone"][1].startswith("STORAGE_UNAVAILABLE: ")
+    assert rows["not_json"][1].startswith("COLD_FILE_INVALID: ")
+    assert rows["partitions_not_a_number"][1].startswith("INVALID_TABLE_DEFINITION: ")
+    assert rows["unknown_cluster"] == ("bids", None)
+
+
+def test_fault_30_information_schema_lists_columns_of_what_can_be_read(gateway: Gateway) -> None:
+    sql = "SELECT table_name, column_name, data_type FROM lake.information_schema.columns"
+    rows = gateway.rows(sql)
+    assert ("good", "id", "bigint") in rows
+    assert {name for name, *_ in rows} >= {*PROPERTIES, *PLAIN}
+
+
+def test_fault_30_show_lists_every_table(gateway: Gateway) -> None:
+    assert {name for (name,) in gateway.rows("SHOW TABLES FROM shop")} == {"good", *KINDS}
+    assert gateway.rows("SHOW SCHEMAS FROM lake") == [("information_schema",), (NAMESPACE,)]
+
+
+def test_fault_30_the_rest_catalog_lists_every_table(gateway: Gateway) -> None:
+    client = gateway.app.test_client()
+    answer = client.get(ROOT, headers=HOST)
+    assert answer.status_code == 200
+    found = {identifier["name"] for identifier in answer.get_json()["identifiers"]}
+    assert found == {"good", *KINDS}
+    for name in found - set(LOCATIONS):
+        assert client.head(f"{ROOT}/{name}", headers=HOST).status_code == 204, name
+
+
+def test_fault_30_unified_tables_are_listed_with_what_is_wrong(sources: BrokenSources) -> None:
+    found = {
+        entry.table.name.path[-1]: entry
+        for entry in listings.unified(sources, NEVER)
+        if entry.table.name
+    }
+    assert set(found) == {*KINDS} - PLAIN - {
+        "without_manifests",
+        "manifest_lists_not_avro",
+        "manifests_not_avro",
+    }
+    codes = {name: entry.error.code.name for name, entry in found.items() if entry.error}
+    assert "INTERNAL_ERROR" not in codes.values()
+    assert codes["without_boundary"] == "BOUNDARY_MISSING"
+    assert codes["boundary_of_the_future"] == "BOUNDARY_INVALID"
+    assert codes["unknown_cluster"] == "INVALID_CONFIG"
+    assert codes["unknown_topic"] == "TOPIC_NOT_FOUND"
+    whole = {name for name, entry in found.items() if entry.offsets is not None}
+    assert whole == {
+        "unknown_format",
+        "unknown_policy",
+        "unknown_key_format",
+        "unknown_partitioner",
+    }
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_fault_30_the_command_lists_every_unified_table(
+    folder: pathlib.Path, form: tuple[str, ...]
+) -> None:
+    file = offline.write(folder)
+    done = CliRunner().invoke(root, ["table", "list", "--config", str(file), *form])
+    assert done.exit_code == 0, done.output
+    if form:
+        rows = {row["table"]: row for row in json.loads(done.stdout)}
+        assert rows["lake.shop.gone"]["error"]["code"] == "STORAGE_UNAVAILABLE"
+        assert rows["lake.shop.unknown_format"]["error"]["code"] == "KAFKA_UNAVAILABLE"
+        assert rows["lake.shop.unknown_format"]["topic"] == "bids"
+    else:
+        lines = done.stdout.splitlines()
+        assert len(lines) == len({line.split()[0] for line in lines})
+        assert any(line.startswith("lake.shop.version_4 ") for line in lines)
+        assert all("  " in line for line in lines)
+
+
+class Torn(NamedSources):
+    """Sources of which one catalog, and one schema of another, cannot be listed."""
+
+    def catalog(self, name: str) -> Catalog:  # type: ignore[override]
+        """See `Sources.catalog`."""
+        if name == "away":
+            raise SeamlineError(CATALOG_UNAVAILABLE, "catalog away does not answer")
+        return _Torn(super().catalog(name))
+
+
+class _Torn:
+    def __init__(self, inner: Catalog) -> None:
+        self.name = inner.name
+        self.load = inner.load
+        self.namespaces = inner.namespaces
+        self.has_namespace = inner.has_namespace
+        self._inner = inner
+
+    def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """See `Catalog.tables`."""
+        if namespace == ("closed",):
+            raise RuntimeError("not yours")
+        return self._inner.tables(namespace)
+
+
+def test_fault_30_schemas_and_catalogs_that_cannot_be_listed_are_said() -> None:
+    tables = [("closed", "a"), ("open", "b")]
+    sources = Torn({"away": [], "lake": tables}, {"kafka": ["bids"]})
+    found = list(listings.all_tables(sources, "lake", NEVER))
+    assert [(entry.display, entry.error is None) for entry in found] == [
+        ("lake.closed", False),
+        ("lake.open.b", True),
+    ]
+    assert [entry.table.display for entry in listings.unified(sources, NEVER)] == [
+        "away",
+        "lake.closed",
+    ]
+
+
+# --- Each broken table alone ---------------------------------------------------------------------
+
+STATEMENTS = (
+    "DESCRIBE shop.{name}",
+    "SHOW CREATE TABLE shop.{name}",
+    'SELECT * FROM shop."{name}$cold"',
+    'SELECT * FROM shop."{name}$files"',
+    'SELECT * FROM shop."{name}$snapshots"',
+)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_fault_30_what_a_broken_table_fails_with_has_a_name(
+    gateway: Gateway, sources: BrokenSources, name: str
+) -> None:
+    failures = [gateway.statement(text.format(name=name)).error for text in STATEMENTS]
+    session = names.session(sources.config)
+    try:
+        Pinner(sources).pin([TableReference((NAMESPACE, name))], session, NEVER)
+    except SeamlineError as error:
+        failures.append(error)
+    found = {error.code.name for error in failures if error is not None}
+    assert found - {"INTERNAL_ERROR"} == found
+    assert found or name in {"unknown_transform", "without_uuid"}, "it can be read"
+    client = gateway.app.test_client()
+    if name in {*CHANGES, *SPOILS, *LOCATIONS} - set(WITH_TOPIC):
+        answer = client.get(f"{ROOT}/{name}", headers=HOST)
+        assert "INTERNAL_ERROR" not in answer.get_data(as_text=True)
+    assert gateway.rows("SELECT count(*) FROM shop.good") == [(3,)]
+
+
+def test_every_kind_is_made_once() -> None:
+    assert len(KINDS) == len({*PROPERTIES, *CHANGES, *SPOILS, *LOCATIONS})

@@ -1,0 +1,372 @@
+"""The Iceberg REST catalog's routes over tables that have no topic.
+
+Goal: every route answers as the specification says, for every table of the backing catalog, knows
+its callers, and changes nothing.
+Method: a gateway without a broker serves plain tables that PyIceberg made; each answer of the
+application is checked against the specification's models while real requests are made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from support import offline
+from support.gateway import Gateway
+from support.rest_answers import Watch
+from werkzeug.test import TestResponse
+
+from seamline.gateway.config.config import AccessToken, AuthConfig
+from seamline.gateway.iceberg_rest.routes import SESSIONS_HEADER
+
+ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "text": [f"t{i % 3}" for i in range(10)]})
+TABLE = "/iceberg/v1/lake/namespaces/sales/tables/orders"
+
+
+class Catalog:
+    """A gateway over a catalog of plain tables, its answers watched."""
+
+    def __init__(self, folder: pathlib.Path, *tokens: str) -> None:
+        config = offline.config(folder)
+        known = tuple(AccessToken(t, hashlib.sha256(t.encode()).hexdigest()) for t in tokens)
+        self.gateway = Gateway(dataclasses.replace(config, auth=AuthConfig(known)))
+        self.watch = Watch(self.gateway.app)
+        self.client = self.gateway.app.test_client()
+        lake = config.catalogs["lake"]
+        self.own = SqlCatalog("lake", uri=lake.uri, warehouse=lake.warehouse)
+        for namespace in ("sales", "sales.north", "empty"):
+            self.own.create_namespace(namespace)
+        for identifier in ("sales.orders", "sales.north.orders"):
+            self.own.create_table(identifier, ROWS.schema).append(ROWS)
+
+    def request(self, method: str, path: str, **options: Any) -> TestResponse:
+        """A request as a client on this machine would send it."""
+        return self.client.open(path, method=method, base_url="http://127.0.0.1", **options)
+
+    def get(self, path: str, **options: Any) -> Any:
+        """The JSON of a GET that must succeed."""
+        answer = self.request("GET", path, **options)
+        assert answer.status_code == 200, answer.text
+        return answer.json
+
+    def error(self, method: str, path: str, **options: Any) -> tuple[int, str]:
+        """Status and type of a request that must fail in the specification's form."""
+        answer = self.request(method, path, **options)
+        body = answer.json
+        assert body is not None
+        assert body["error"]["code"] == answer.status_code
+        return answer.status_code, body["error"]["type"]
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
+    made = Catalog(tmp_path_factory.mktemp("catalog"))
+    yield made
+    made.gateway.close()
+    assert not made.watch.wrong, made.watch.wrong
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
+    made = Catalog(tmp_path_factory.mktemp("closed"), "ada", "bob")
+    yield made
+    made.gateway.close()
+    assert not made.watch.wrong, made.watch.wrong
+
+
+# --- What there is -----------------------------------------------------------------------------
+
+
+def test_only_what_is_served_is_announced(catalog: Catalog) -> None:
+    files = catalog.get("/iceberg/v1/config")
+    planned = catalog.get("/iceberg-plan/v1/config?warehouse=lake")
+    assert files["overrides"]["prefix"] == planned["overrides"]["prefix"] == "lake"
+    writing = [e for e in files["endpoints"] if e.split()[0] in {"POST", "DELETE"}]
+    assert writing == ["POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics"]
+    more = set(planned["endpoints"]) - set(files["endpoints"])
+    assert {e.rsplit("/", 1)[-1] for e in more} == {"plan", "{plan-id}", "tasks"}
+    assert planned["defaults"]["scan-planning-mode"] == "server"
+    assert not any("views" in endpoint for endpoint in files["endpoints"])
+    assert catalog.error("GET", "/iceberg/v1/config?warehouse=sea") == (
+        404,
+        "NoSuchWarehouseException",
+    )
+
+
+def test_the_probe_is_a_file_that_is_there(catalog: Catalog) -> None:
+    probe = catalog.get("/iceberg/v1/config")["defaults"]["seamline.probe"]
+    assert pathlib.Path(probe.removeprefix("file://")).read_text().startswith("A file of")
+
+
+def test_namespaces_at_every_level(catalog: Catalog) -> None:
+    root = "/iceberg/v1/lake/namespaces"
+    assert catalog.get(root)["namespaces"] == [["empty"], ["sales"]]
+    assert catalog.get(f"{root}?parent=sales")["namespaces"] == [["sales", "north"]]
+    assert catalog.get(f"{root}/sales%1Fnorth")["namespace"] == ["sales", "north"]
+    assert catalog.request("HEAD", f"{root}/sales%1Fnorth").status_code == 204
+    assert catalog.request("HEAD", f"{root}/nowhere").status_code == 404
+    assert catalog.error("GET", f"{root}/nowhere") == (404, "NoSuchNamespaceException")
+    assert catalog.error("GET", f"{root}?parent=nowhere") == (404, "NoSuchNamespaceException")
+    assert catalog.error("GET", "/iceberg/v1/sea/namespaces")[0] == 404
+
+
+def test_lists_in_pages(catalog: Catalog) -> None:
+    root = "/iceberg/v1/lake/namespaces"
+    first = catalog.get(f"{root}?pageSize=1&pageToken=")
+    second = catalog.get(f"{root}?pageSize=1&pageToken={first['next-page-token']}")
+    assert [first["namespaces"], second["namespaces"]] == [[["empty"]], [["sales"]]]
+    assert second["next-page-token"] is None
+
+
+def test_tables_of_a_namespace(catalog: Catalog) -> None:
+    root = "/iceberg/v1/lake/namespaces"
+    found = catalog.get(f"{root}/sales%1Fnorth/tables")["identifiers"]
+    assert found == [{"namespace": ["sales", "north"], "name": "orders"}]
+    assert catalog.get(f"{root}/empty/tables")["identifiers"] == []
+    assert catalog.error("GET", f"{root}/nowhere/tables") == (404, "NoSuchNamespaceException")
+
+
+def test_a_plain_table_is_given_as_it_is(catalog: Catalog) -> None:
+    own = catalog.own.load_table("sales.orders")
+    found = catalog.get(TABLE)
+    assert found["metadata-location"] == own.metadata_location
+    file = pathlib.Path(own.metadata_location.removeprefix("file://"))
+    assert found["metadata"] == json.loads(file.read_text())
+    nested = catalog.get("/iceberg/v1/lake/namespaces/sales%1Fnorth/tables/orders")
+    assert nested["metadata"]["table-uuid"] != found["metadata"]["table-uuid"]
+
+
+def test_a_table_that_is_there_and_one_that_is_not(catalog: Catalog) -> None:
+    assert catalog.request("HEAD", TABLE).status_code == 204
+    for path in ("sales/tables/none", "nowhere/tables/none", "sales%1Forders/tables/files"):
+        full = f"/iceberg/v1/lake/namespaces/{path}"
+        assert catalog.request("HEAD", full).status_code == 404
+        # a client looks for metadata tables this way, and must hear that there is no such table
+        assert catalog.error("GET", full) == (404, "NoSuchTableException")
+
+
+def test_fault_29_a_client_is_told_no_more_than_it_has_asked_for(catalog: Catalog) -> None:
+    """DuckDB takes whatever it is told for credentials, and then wants a region with them."""
+    assert catalog.get(TABLE)["config"] == {}
+    planned = catalog.get(TABLE.replace("/iceberg/", "/iceberg-plan/"))["config"]
+    assert planned == {"scan-planning-mode": "server"}
+    session = catalog.get(TABLE, headers={SESSIONS_HEADER: "1"})["config"]
+    assert list(session) == ["token"]
+
+
+def test_a_tag_spares_the_metadata(catalog: Catalog) -> None:
+    first = catalog.request("GET", f"{TABLE}?snapshots=all")
+    tag = first.headers["ETag"]
+    again = catalog.request("GET", f"{TABLE}?snapshots=all", headers={"If-None-Match": tag})
+    assert again.status_code == 304
+    assert again.headers["ETag"] == tag
+    catalog.own.load_table("sales.orders").append(ROWS)
+    changed = catalog.request("GET", f"{TABLE}?snapshots=all", headers={"If-None-Match": tag})
+    assert changed.status_code == 200
+    assert changed.headers["ETag"] != tag
+
+
+def test_only_snapshots_that_are_referred_to(catalog: Catalog) -> None:
+    table = catalog.own.load_table("sales.orders")
+    table.append(ROWS)
+    everything = catalog.get(f"{TABLE}?snapshots=all")["metadata"]
+    referred = catalog.get(f"{TABLE}?snapshots=refs")["metadata"]
+    assert len(everything["snapshots"]) > 1
+    ids = [s["snapshot-id"] for s in referred["snapshots"]]
+    assert ids == [everything["current-snapshot-id"]]
+    assert {**everything, "snapshots": []} == {**referred, "snapshots": []}
+    assert catalog.error("GET", f"{TABLE}?snapshots=some") == (400, "BadRequestException")
+
+
+def test_metrics_are_taken(catalog: Catalog) -> None:
+    report = {"report-type": "scan-report", "table-name": "orders"}
+    assert catalog.request("POST", f"{TABLE}/metrics", json=report).status_code == 204
+    assert catalog.error("POST", f"{TABLE}/metrics", data=b"[]") == (400, "BadRequestException")
+    elsewhere = TABLE.replace("orders", "none")
+    assert catalog.error("POST", f"{elsewhere}/metrics", json=report)[0] == 404
+
+
+def test_views_are_absent_where_the_catalog_has_none(catalog: Catalog) -> None:
+    for path in ("views", "views/some"):
+        full = f"/iceberg/v1/lake/namespaces/sales/{path}"
+        assert catalog.error("GET", full) == (406, "UnsupportedOperationException")
+
+
+def test_unknown_paths_fail_in_form(catalog: Catalog) -> None:
+    assert catalog.error("GET", "/iceberg/v1/lake/functions")[0] == 404
+    assert catalog.error("GET", "/iceberg/v2/config")[0] == 404
+
+
+# --- Nothing changes ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "lake/namespaces"),
+        ("DELETE", "lake/namespaces/empty"),
+        ("POST", "lake/namespaces/sales/properties"),
+        ("POST", "lake/namespaces/sales/tables"),
+        ("POST", "lake/namespaces/sales/tables/orders"),
+        ("DELETE", "lake/namespaces/sales/tables/orders"),
+        ("POST", "lake/namespaces/sales/register"),
+        ("POST", "lake/tables/rename"),
+        ("POST", "lake/transactions/commit"),
+        ("POST", "lake/namespaces/sales/views"),
+        ("DELETE", "lake/namespaces/sales/views/some"),
+        ("POST", "oauth/tokens"),
+    ],
+)
+@pytest.mark.parametrize("root", ["iceberg", "iceberg-plan"])
+def test_writes_are_refused(catalog: Catalog, root: str, method: str, path: str) -> None:
+    before = catalog.own.load_table("sales.orders").metadata_location
+    answer = catalog.request(method, f"/{root}/v1/{path}", json={"requirements": [], "updates": []})
+    assert answer.status_code == 403
+    assert answer.json is not None
+    assert answer.json["error"]["type"] == "ForbiddenException"
+    assert "CATALOG_READ_ONLY" in answer.json["error"]["message"]
+    assert catalog.own.load_table("sales.orders").metadata_location == before
+
+
+def test_pyiceberg_refuses_by_itself(catalog: Catalog) -> None:
+    rest = RestCatalog("live", uri=f"{catalog.gateway.url}/iceberg")
+    table = rest.load_table("sales.orders")
+    assert table.scan().to_arrow().num_rows >= 10
+    with pytest.raises(NotImplementedError, match="does not support endpoint"):
+        rest.drop_table("sales.orders")
+    with pytest.raises(NoSuchTableError):
+        rest.load_table("sales.none")
+
+
+# --- Planned scans -----------------------------------------------------------------------------
+
+PLAN = TABLE.replace("/iceberg/", "/iceberg-plan/")
+
+
+def test_a_plan_is_pruned_and_says_what_is_left_to_filter(catalog: Catalog) -> None:
+    condition = {"type": "eq", "term": "id", "value": 500}
+    nothing = catalog.request("POST", f"{PLAN}/plan", json={"filter": condition}).json
+    assert nothing is not None
+    assert nothing["status"] == "completed"
+    assert nothing["file-scan-tasks"] == []
+    some = {"type": "lt", "term": "id", "value": 5}
+    found = catalog.request("POST", f"{PLAN}/plan", json={"filter": some, "select": ["text"]}).json
+    assert found is not None
+    assert [t["residual-filter"] for t in found["file-scan-tasks"]] == [some] * len(
+        found["file-scan-tasks"]
+    )
+    planned = RestCatalog("planned", uri=f"{catalog.gateway.url}/iceberg-plan")
+    scan = planned.load_table("sales.orders").scan(row_filter="id = 3")
+    assert set(scan.to_arrow()["id"].to_pylist()) == {3}
+
+
+def test_statistics_only_where_they_are_asked_for(catalog: Catalog) -> None:
+    plain = catalog.request("POST", f"{PLAN}/plan", json={}).json
+    asked = catalog.request("POST", f"{PLAN}/plan", json={"stats-fields": ["id"]}).json
+    assert plain is not None
+    assert asked is not None
+    assert "lower-bounds" not in plain["file-scan-tasks"][0]["data-file"]
+    bounds = asked["file-scan-tasks"][0]["data-file"]["lower-bounds"]
+    assert bounds == {"keys": [1], "values": ["0000000000000000"]}
+
+
+def test_a_limit_needs_no_more_files_than_hold_it(catalog: Catalog) -> None:
+    catalog.own.load_table("sales.orders").append(ROWS)
+    everything = catalog.request("POST", f"{PLAN}/plan", json={}).json
+    enough = catalog.request("POST", f"{PLAN}/plan", json={"min-rows-requested": 5}).json
+    assert everything is not None
+    assert enough is not None
+    assert len(enough["file-scan-tasks"]) == 1 < len(everything["file-scan-tasks"])
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"filter": {"type": "eq", "term": "none", "value": 1}}, (400, "BadRequestException")),
+        ({"filter": {"type": "eq", "term": "id", "value": "x"}}, (400, "BadRequestException")),
+        ({"filter": 7}, (400, "BadRequestException")),
+        ({"snapshot-id": "x"}, (400, "BadRequestException")),
+        ({"snapshot-id": 1}, (404, "NotFoundException")),
+        (
+            {"filter": {"type": "apply", "function": "f", "arguments": []}},
+            (406, "UnsupportedOperationException"),
+        ),
+        ({"start-snapshot-id": 1, "end-snapshot-id": 2}, (406, "UnsupportedOperationException")),
+    ],
+)
+def test_a_plan_that_cannot_be_made(
+    catalog: Catalog, body: dict[str, Any], expected: tuple[int, str]
+) -> None:
+    assert catalog.error("POST", f"{PLAN}/plan", json=body) == expected
+
+
+def test_a_plan_can_be_asked_for_and_let_go(catalog: Catalog) -> None:
+    made = catalog.request("POST", f"{PLAN}/plan", json={}).json
+    assert made is not None
+    path = f"{PLAN}/plan/{made['plan-id']}"
+    again = catalog.get(path)
+    assert again["file-scan-tasks"] == made["file-scan-tasks"]
+    assert catalog.request("DELETE", path).status_code == 204
+    assert catalog.get(path) == {"status": "cancelled"}
+    page = {"plan-task": f"{made['plan-id']}.0"}
+    assert catalog.error("POST", f"{PLAN}/tasks", json=page) == (404, "NoSuchPlanIdException")
+    assert catalog.error("GET", f"{PLAN}/plan/none") == (404, "NoSuchPlanIdException")
+    elsewhere = PLAN.replace("/sales/", "/sales%1Fnorth/")
+    assert catalog.error("GET", f"{elsewhere}/plan/{made['plan-id']}")[0] == 404
+
+
+# --- Who asks ----------------------------------------------------------------------------------
+
+
+def bearer(token: str, **headers: str) -> dict[str, Any]:
+    return {"headers": {"Authorization": f"Bearer {token}", **headers}}
+
+
+def test_callers_are_known(closed: Catalog) -> None:
+    assert closed.error("GET", "/iceberg/v1/config") == (401, "NotAuthorizedException")
+    assert closed.error("GET", TABLE, **bearer("eve")) == (401, "NotAuthorizedException")
+    assert closed.get(TABLE, **bearer("ada"))["metadata"]
+    rest = RestCatalog(
+        "live", uri=f"{closed.gateway.url}/iceberg", token="ada", **{"oauth2-server-uri": "none"}
+    )
+    assert rest.load_table("sales.orders").scan().to_arrow().num_rows == 10
+
+
+def test_a_tables_session_is_good_for_that_table_only(closed: Catalog) -> None:
+    session = closed.get(TABLE, **bearer("ada", **{SESSIONS_HEADER: "1"}))["config"]["token"]
+    assert closed.get(TABLE, **bearer(session))["metadata"]
+    others = TABLE.replace("/sales/", "/sales%1Fnorth/")
+    for path in (others, "/iceberg/v1/config", "/iceberg/v1/lake/namespaces"):
+        assert closed.error("GET", path, **bearer(session))[0] == 401
+    assert closed.error("GET", TABLE, **bearer(session + "x"))[0] == 401
+    assert closed.request("GET", "/api/v1/statements", **bearer(session)).status_code == 401
+
+
+def test_a_plan_is_its_principals_own(closed: Catalog) -> None:
+    made = closed.request("POST", f"{PLAN}/plan", json={}, **bearer("ada")).json
+    assert made is not None
+    path = f"{PLAN}/plan/{made['plan-id']}"
+    assert closed.error("GET", path, **bearer("bob")) == (404, "NoSuchPlanIdException")
+    assert closed.get(path, **bearer("ada"))["status"] == "completed"
+
+
+def test_another_name_for_this_machine_is_not_answered(catalog: Catalog) -> None:
+    answer = catalog.client.get("/iceberg/v1/config", base_url="http://rebound.example")
+    assert answer.status_code == 403
+    assert answer.json is not None
+    assert answer.json["error"]["type"] == "ForbiddenException"
+
+
+def test_every_route_was_asked(catalog: Catalog) -> None:
+    """Kept last: each route that is announced has been answered, and checked, at least once."""
+    answered = {(method, status) for method, _, status in catalog.watch.seen}
+    assert {("GET", 200), ("GET", 304), ("HEAD", 204), ("POST", 204), ("DELETE", 204)} <= answered

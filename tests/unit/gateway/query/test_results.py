@@ -1,0 +1,133 @@
+"""Goal: a result is read in any order and at any pace, and holds no more than it may.
+
+Method: spools written and read by real threads, past the part that stays in memory.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+
+import pyarrow as pa
+import pytest
+
+from seamline.errors import SeamlineError
+from seamline.gateway.query.results import CHUNK_ROWS, MEMORY_BYTES, ResultSpool, read_chunk
+
+SCHEMA = pa.schema([("n", pa.int64())])
+LARGE = pa.schema([("text", pa.large_binary())])
+
+
+def spool(path: pathlib.Path, schema: pa.Schema = SCHEMA, most: int = 1 << 30) -> ResultSpool:
+    return ResultSpool(schema, path / "results" / "r.arrow", size_bytes_max=most)
+
+
+def numbers(start: int, count: int) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(range(start, start + count), pa.int64())], schema=SCHEMA)
+
+
+def blob(fill: bytes) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([fill * (5 << 20)], pa.large_binary())], schema=LARGE)
+
+
+def values(found: ResultSpool, index: int) -> list[int]:
+    data = found.chunk(index, 0)
+    assert data is not None
+    return [n for batch in read_chunk(data) for n in batch.column(0).to_pylist()]
+
+
+def refused(work: object) -> str:
+    assert callable(work)
+    with pytest.raises(SeamlineError) as caught:
+        work()
+    return caught.value.code.name
+
+
+def test_rows_come_in_chunks_of_bounded_size(tmp_path: pathlib.Path) -> None:
+    found = spool(tmp_path)
+    for start in range(0, 200_000, 50_000):
+        found.write(numbers(start, 50_000))
+    found.finish()
+    assert sum(found.chunk_rows) == found.row_count == 200_000
+    assert max(found.chunk_rows) < 2 * CHUNK_ROWS
+    read = [n for index in range(found.chunk_count) for n in values(found, index)]
+    assert read == list(range(200_000))
+
+
+def test_an_empty_result_has_one_chunk(tmp_path: pathlib.Path) -> None:
+    found = spool(tmp_path)
+    found.finish()
+    assert (found.chunk_count, found.complete) == (1, True)
+    assert values(found, 0) == []
+
+
+def test_what_does_not_stay_in_memory_is_read_from_disk_in_any_order(
+    tmp_path: pathlib.Path,
+) -> None:
+    found = spool(tmp_path, LARGE)
+    fills = [bytes([65 + n]) for n in range(6)]
+    for fill in fills:
+        found.write(blob(fill))
+    found.finish()
+    assert found.size_bytes > MEMORY_BYTES
+    assert (tmp_path / "results" / "r.arrow").stat().st_size > 0
+    for index in (5, 0, 3, 5):
+        data = found.chunk(index, 0)
+        assert data is not None
+        (batch,) = read_chunk(data)
+        assert batch.column(0)[0].as_py()[:1] == fills[index]
+    found.close()
+    assert not (tmp_path / "results" / "r.arrow").exists()
+
+
+def test_a_reader_waits_for_what_is_still_to_come(tmp_path: pathlib.Path) -> None:
+    found = spool(tmp_path)
+    assert found.chunk(0, 0) is None
+    got: list[bytes | None] = []
+    reader = threading.Thread(target=lambda: got.append(found.chunk(0, 30)))
+    reader.start()
+    found.write(numbers(0, CHUNK_ROWS))
+    reader.join(30)
+    assert got[0] is not None
+
+
+@pytest.mark.parametrize("end", ["finish", "abort", "close"])
+def test_whoever_waits_is_woken_at_the_end(tmp_path: pathlib.Path, end: str) -> None:
+    found = spool(tmp_path)
+    got: list[str] = []
+    reader = threading.Thread(target=lambda: got.append(refused(lambda: found.chunk(7, 30))))
+    reader.start()
+    getattr(found, end)()
+    reader.join(30)
+    assert got == ["STATEMENT_NOT_FOUND" if end == "close" else "INVALID_ARGUMENT"]
+
+
+def test_there_is_no_chunk_before_the_first_or_after_the_last(tmp_path: pathlib.Path) -> None:
+    found = spool(tmp_path)
+    found.write(numbers(0, 1))
+    found.finish()
+    assert refused(lambda: found.chunk(1, 0)) == "INVALID_ARGUMENT"
+    assert refused(lambda: found.chunk(-1, 0)) == "INVALID_ARGUMENT"
+    found.close()
+    assert refused(lambda: found.chunk(0, 0)) == "STATEMENT_NOT_FOUND"
+
+
+def test_a_result_that_is_too_large_ends_by_name(tmp_path: pathlib.Path) -> None:
+    found = spool(tmp_path, most=1000)
+    found.write(numbers(0, 1000))
+    assert refused(found.finish) == "RESULT_TOO_LARGE"
+
+
+@pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="the system has no full device")
+def test_a_full_disk_ends_by_name(tmp_path: pathlib.Path) -> None:
+    found = spool(tmp_path, LARGE)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "r.arrow").symlink_to("/dev/full")
+
+    def write() -> None:
+        for fill in (b"a", b"b", b"c", b"d"):
+            found.write(blob(fill))
+
+    assert refused(write) == "DISK_FULL"
+    found.close()
+    assert not (tmp_path / "results" / "r.arrow").is_symlink()

@@ -1,0 +1,152 @@
+"""Goal: a token says what it was given for, and nobody can make one, change one or use another's.
+
+Method: tokens signed and then read by the wrong key, person, time and version, and in changed form.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import pathlib
+import threading
+from typing import Any
+
+import pytest
+
+from seamline.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
+from seamline.gateway.query.tokens import LENGTH_MAX, TokenSigner, kept_secret, session
+from seamline.seam.history import TokenSeam
+from seamline.seam.offsets import Offsets
+
+SEAM = TokenSeam(
+    table=("lake", "default", "bids"),
+    table_uuid="u-1",
+    snapshot_id=2**62,
+    schema_id=3,
+    topic_id="topic-1",
+    boundary=Offsets({0: 10, 12: 5}),
+    end=Offsets({0: 15, 12: 5}),
+    foreign_change_id=7,
+)
+COLD = TokenSeam(("lake", "default", "plain"), "u-2", None, 0, "", Offsets(), Offsets())
+DAY_S = 86_400
+SIGNER = TokenSigner("secret", DAY_S)
+TOKEN = SIGNER.sign([SEAM, COLD], "ann")
+
+
+def refused(token: str, principal: str = "ann", signer: TokenSigner = SIGNER) -> SeamlineError:
+    with pytest.raises(SeamlineError) as caught:
+        signer.read(token, principal)
+    return caught.value
+
+
+def test_a_token_is_read_as_it_was_signed() -> None:
+    assert SIGNER.read(TOKEN, "ann") == (SEAM, COLD)
+    assert TokenSigner("secret", DAY_S).read(TOKEN, "ann") == (SEAM, COLD), "by any gateway"
+
+
+def test_it_belongs_to_whom_it_was_given() -> None:
+    assert refused(TOKEN, "bob").code is INVALID_TOKEN
+
+
+def test_it_is_worth_nothing_elsewhere_or_too_late() -> None:
+    assert refused(TOKEN, signer=TokenSigner("other", DAY_S)).code is INVALID_TOKEN
+    assert refused(TOKEN, signer=TokenSigner("secret", -1)).code is TOKEN_EXPIRED
+
+
+@pytest.mark.parametrize("position", range(0, len(TOKEN) - 1, 7))
+def test_no_character_can_be_changed(position: int) -> None:
+    other = "A" if TOKEN[position] != "A" else "B"
+    changed = TOKEN[:position] + other + TOKEN[position + 1 :]
+    assert refused(changed).code is INVALID_TOKEN
+
+
+@pytest.mark.parametrize(
+    "text", ["", ".", "..", "a.b.c", "ü", "\0", TOKEN + "x", "x" * (LENGTH_MAX + 1), TOKEN[:-9]]
+)
+def test_what_is_no_token_is_called_so(text: str) -> None:
+    assert refused(text).code is INVALID_TOKEN
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [2, "ann", []],
+        [1, "ann"],
+        [1, "ann", [[1]]],
+        [1, "ann", 5],
+        [1, "ann", [[["a"], "u", 1, 1, "t", [["x", 1, 1]], None]]],
+        {"a": 1},
+        None,
+    ],
+)
+def test_another_version_or_shape_is_refused_though_it_is_signed(body: Any) -> None:
+    assert refused(str(SIGNER._serializer.dumps(body))).code is INVALID_TOKEN
+
+
+# --- Sessions and writes -------------------------------------------------------------------------
+
+
+def test_a_read_of_the_snapshot_alone_takes_nothing_from_a_session() -> None:
+    part = dataclasses.replace(SEAM, topic_id="", boundary=Offsets(), end=Offsets(), snapshot_id=1)
+    another = dataclasses.replace(part, table_uuid="u-9")
+    assert session([SEAM], [part]) == [SEAM]
+    assert session([part], [SEAM]) == [SEAM]
+    assert session([part], [another]) == [another]
+    assert session([SEAM], [another]) == [another], "the table was dropped and created again"
+
+
+def write_token(body: Any) -> str:
+    return "w1." + base64.urlsafe_b64encode(json.dumps(body).encode()).decode().rstrip("=")
+
+
+def test_a_session_is_taken_however_old_and_a_write_as_the_end_after_it() -> None:
+    old = TokenSigner("secret", -1)
+    write = write_token({"table": "bids", "offsets": {"0": 9, "1": 0}})
+    after = old.after([TOKEN, write], "ann")
+    assert after.seen == (SEAM, COLD)
+    (found,) = after.writes
+    assert (found.table, found.end) == ("bids", Offsets({0: 10, 1: 1}))
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "w1.",
+        "w1.!!",
+        "w1.ü",
+        write_token([]),
+        write_token({"table": None}),
+        write_token({"table": None, "offsets": {"x": 1}}),
+        write_token({"table": None, "offsets": {"0": 1.5}}),
+    ],
+)
+def test_a_broken_write_token_is_called_so(token: str) -> None:
+    with pytest.raises(SeamlineError) as caught:
+        SIGNER.after([token], "ann")
+    assert caught.value.code is INVALID_TOKEN
+
+
+def test_a_session_keeps_the_newest_seam_of_each_table() -> None:
+    newer = TokenSeam(SEAM.table, "u-1", 8, 3, "topic-1", Offsets({0: 20}), Offsets({0: 21}))
+    assert session([SEAM, COLD], [newer]) == [COLD, newer]
+
+
+# --- The kept secret -----------------------------------------------------------------------------
+
+
+def test_the_secret_is_made_once_however_many_ask_and_is_the_owners_alone(
+    tmp_path: pathlib.Path,
+) -> None:
+    path, found = tmp_path / "state" / "secret", []
+    threads = [threading.Thread(target=lambda: found.append(kept_secret(path))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert set(found) == {path.read_text(encoding="utf-8")}
+    assert len(found[0]) >= 32
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [entry.name for entry in path.parent.iterdir()] == ["secret"]

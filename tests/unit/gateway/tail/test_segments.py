@@ -1,0 +1,213 @@
+"""Segments: cut by position, merged, spilled and read back, always the rows of their offsets.
+
+Method: records with gaps, bad ones among them, are decoded into segments of some sizes; every cut
+must be what decoding its own records gives.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+import pyarrow as pa
+import pytest
+from support.tails import decoder, value
+
+from seamline.connectors.kafka.formats.decoder import Decoder, DecoderSpec
+from seamline.connectors.protocols import RawBatch
+from seamline.gateway.tail.lineage import Lineage
+from seamline.gateway.tail.segments import (
+    MERGED_BYTES,
+    Cut,
+    Segment,
+    build,
+    merge,
+    mergeable,
+    spill,
+)
+from seamline.seam.log import READ_COMMITTED
+from seamline.seam.offsets import OffsetRange
+from seamline.sql import types
+from seamline.sql.columns import METADATA_FIELDS, OFFSET
+from seamline.sql.types import Field
+
+OFFSETS = (3, 4, 7, 8, 9, 15, 16)
+
+
+def batch(offsets: tuple[int, ...], bad: frozenset[int] = frozenset()) -> RawBatch:
+    count = len(offsets)
+    return RawBatch(
+        [0] * count,
+        offsets,
+        [1] * count,
+        [b"k"] * count,
+        [b"{" if offset in bad else value(offset) for offset in offsets],
+        [None] * count,
+    )
+
+
+def segment(
+    start: int = 2,
+    end: int = 18,
+    bad: frozenset[int] = frozenset(),
+    spec: DecoderSpec | None = None,
+) -> Segment:
+    spec = spec or decoder()
+    lineage = Lineage("topic-1", READ_COMMITTED, spec, 0)
+    inside = tuple(offset for offset in OFFSETS if start <= offset < end)
+    return build(lineage, Decoder(spec), batch(inside, bad), OffsetRange(0, start, end))
+
+
+def offsets_of(cut: Cut) -> list[int]:
+    found: list[int] = cut.rows.column(OFFSET).to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("start", range(2, 19))
+@pytest.mark.parametrize("end", [2, 3, 4, 8, 14, 15, 16, 17, 18])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_cut_is_the_rows_of_its_offsets(
+    scratch: pathlib.Path, start: int, end: int, on_disk: bool
+) -> None:
+    whole = spill(segment(), scratch) if on_disk else segment()
+    cut = Cut(whole, max(start, 2), max(start, min(end, 18)))
+    expected = [o for o in OFFSETS if cut.start <= o < cut.end_exclusive]
+    assert offsets_of(cut) == expected
+    assert cut.row_count == len(expected)
+
+
+def test_only_a_cut_of_everything_is_whole() -> None:
+    whole = segment()
+    assert Cut(whole, 2, 18).whole
+    assert Cut(whole, 0, 30).whole
+    assert not Cut(whole, 3, 18).whole
+    assert not Cut(whole, 2, 17).whole
+
+
+def test_cutting_copies_nothing() -> None:
+    whole = segment()
+    assert whole.rows is not None
+    cut = Cut(whole, 4, 10).rows
+    assert cut.column(OFFSET).buffers()[1].address == whole.rows.column(OFFSET).buffers()[1].address
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_bad_records_belong_to_their_offset(scratch: pathlib.Path, on_disk: bool) -> None:
+    whole = segment(bad=frozenset({7, 15}))
+    whole = spill(whole, scratch) if on_disk else whole
+    first = Cut(whole, 2, 18).first_bad
+    assert first is not None
+    assert first[0] == 7
+    assert first[1].startswith("not JSON")
+    second = Cut(whole, 8, 18).first_bad
+    assert second is not None
+    assert second[0] == 15
+    assert Cut(whole, 8, 15).first_bad is None
+
+
+def test_records_left_out_are_counted_where_they_were() -> None:
+    whole = segment(bad=frozenset({7, 15}), spec=decoder("skip"))
+    assert [cut.skipped for cut in (Cut(whole, 2, 18), Cut(whole, 8, 18), Cut(whole, 8, 15))] == [
+        2,
+        1,
+        0,
+    ]
+    assert offsets_of(Cut(whole, 2, 18)) == [3, 4, 8, 9, 16]
+    assert whole.records == len(OFFSETS)
+
+
+def test_bad_records_are_rows_of_nulls_under_that_policy() -> None:
+    whole = segment(bad=frozenset({7}), spec=decoder("null"))
+    row = Cut(whole, 7, 8).rows.to_pylist()[0]
+    assert row["id"] is None
+    assert row["_kafka_error"].startswith("not JSON")
+    assert Cut(whole, 2, 18).first_bad is None
+
+
+@pytest.mark.parametrize("policy", ["fail", "null", "skip"])
+def test_merged_neighbours_are_one_segment(policy: str) -> None:
+    spec = decoder(policy)
+    bad = frozenset({4, 15})
+    parts = [segment(a, b, bad, spec) for a, b in ((2, 5), (5, 9), (9, 18))]
+    merged, whole = merge(parts), segment(2, 18, bad, spec)
+    assert merged.segment_id == whole.segment_id
+    assert merged.range == whole.range
+    assert merged.load().equals(whole.load())
+    for name in ("records", "value_bytes", "bad", "skipped", "row_count"):
+        assert getattr(merged, name) == getattr(whole, name)
+
+
+def test_a_merged_segment_shares_no_memory_with_its_parts() -> None:
+    parts = [segment(2, 9), segment(9, 18)]
+    merged = merge(parts)
+    mine = {b.address for c in merged.load().columns for b in c.buffers() if b is not None}
+    for part in parts:
+        theirs = {b.address for c in part.load().columns for b in c.buffers() if b is not None}
+        assert not mine & theirs - {0}
+
+
+def test_the_id_names_everything_that_makes_the_rows() -> None:
+    def digest(topic_id: str, spec: DecoderSpec, schema_id: int = 0) -> str:
+        return Lineage(topic_id, READ_COMMITTED, spec, schema_id).digest
+
+    field = Field("id", types.BIGINT, 1)
+    others = [
+        digest("topic-2", decoder()),
+        digest("topic-1", decoder("null")),
+        digest("topic-1", decoder(), 1),
+        digest("topic-1", decoder(columns=(field,))),
+        digest("topic-1", decoder(columns=(Field("id", types.BIGINT, 9),))),
+        digest("topic-1", decoder(columns=(Field("id", types.BIGINT, 1, aliases=("old",)),))),
+        digest("topic-1", decoder(columns=(Field("id", types.BIGINT, 1, write_default=3),))),
+    ]
+    assert len({digest("topic-1", decoder()), *others}) == len(others) + 1
+    assert digest("topic-1", decoder()) == digest("topic-1", decoder())
+
+
+def test_every_type_comes_back_from_disk(scratch: pathlib.Path) -> None:
+    columns = (
+        Field("b", types.BOOLEAN, 1),
+        Field("r", types.REAL, 2),
+        Field("n", types.Decimal(20, 4), 3, required=True),
+        Field("x", types.Varbinary(), 4),
+        Field("u", types.UUID, 5),
+        Field("d", types.DATE, 6),
+        Field("c", types.TIME, 7),
+        Field("t", types.TIMESTAMP, 8),
+        Field("z", types.TIMESTAMP_TZ, 9),
+        Field("a", types.Array(types.Row((Field("p", types.INTEGER, 11),)), 10), 12),
+        Field("m", types.Map(types.VARCHAR, types.BIGINT, 13, 14), 15),
+    )
+    values = [
+        b'{"b":true,"r":1.5,"n":"1.25","x":"AAE=","u":"6f9619ff-8b86-d011-b42d-00c04fc964ff",'
+        b'"d":"2024-02-29","c":"01:02:03.000004","t":"2024-02-29T01:02:03.000004",'
+        b'"z":"2024-02-29T01:02:03Z","a":[{"p":1},null],"m":{"k":null}}',
+        b'{"n":2}',
+        b"{",
+    ]
+    spec = DecoderSpec("t", "json", "null", (*columns, *METADATA_FIELDS))
+    raw = RawBatch([0] * 3, [0, 1, 2], [1] * 3, [None] * 3, values, [[("h", b"1")], None, None])
+    lineage = Lineage("topic-1", READ_COMMITTED, spec, 0)
+    here = build(lineage, Decoder(spec), raw, OffsetRange(0, 0, 3))
+    there = spill(here, scratch)
+    assert there.rows is None
+    assert there.load().schema.equals(here.load().schema, check_metadata=True)
+    assert there.load().equals(here.load())
+    assert there.file is not None
+    stored = pa.parquet.read_schema(there.file)
+    assert stored.field("z").metadata[b"PARQUET:field_id"] == b"9"
+
+
+def test_small_neighbours_are_merged_and_large_ones_are_not() -> None:
+    def sized(size: int, count: int) -> list[Segment]:
+        import dataclasses
+
+        return [dataclasses.replace(segment(), size_bytes=size) for _ in range(count)]
+
+    assert not mergeable([])
+    assert not mergeable(sized(1000, 7))
+    assert len(mergeable(sized(1000, 8))) == 8
+    assert len(mergeable(sized(1 << 20, 3) + sized(1000, 8))) == 8
+    assert not mergeable(sized(1000, 8) + sized(1 << 20, 1))
+    assert not mergeable(sized(MERGED_BYTES // 2, 20))
+    merged = sum(s.size_bytes for s in mergeable(sized(MERGED_BYTES // 2 - 1, 8)))
+    assert MERGED_BYTES <= merged <= MERGED_BYTES * 3 // 2
