@@ -1,4 +1,4 @@
-"""The boundary of a snapshot: read from its summary, or from its nearest marked ancestor.
+"""The boundary of a snapshot: read from its summary, or from its nearest ancestor that has one.
 
 The summary property `seamline.boundary` is one JSON value, written in every tiering commit.
 Commits that do not carry it (compaction, deletes, schema changes, foreign appends) inherit it, and
@@ -29,6 +29,50 @@ TAG = "seamline-boundary"
 _VERSION = 1
 REWRITE = "replace"
 """Operation of a commit that arranges rows in other files and changes none."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Boundary:
+    """How far a snapshot holds the log: `next` is `B`, and every range is half-open.
+
+    Guarantee: for each partition p in `next`, the snapshot holds exactly the records that
+    `isolation` shows below `next[p]` of the log `topic_id` (from where the table began), and none
+    at or above it.
+
+    Attributes:
+        snapshot_id: The snapshot that carries the mark; a descendant inherits it.
+        cluster_id: Kafka's id of the cluster.
+        topic: Name of the topic when the mark was written.
+        topic_id: Kafka's id of the topic.
+        isolation: What tiering read under; a stitched read must use the same.
+        start: Where the batch of this commit began.
+        next: First offset not in the snapshot.
+        max_timestamp_ms: Greatest record time seen per partition, milliseconds; absent if none.
+        skipped: Bad records left out under the policy `skip`, since the table began.
+        schema_id: Schema the rows of this commit were decoded with.
+        epochs: Leader epoch each partition had when `next` was chosen, where the log tells it: a
+            log that has lost records below `next` and grown again has a later one there.
+        base_id: The snapshot the batch of this commit started from; None for the first.
+        foreign_change_id: The newest snapshot up to `base_id` in which somebody else changed
+            rows; None when nobody has. Two snapshots with the same one hold the same rows of the
+            log below a common offset.
+        trust: `exact` when written with the data; `derived` when computed from the rows.
+    """
+
+    snapshot_id: int
+    cluster_id: str
+    topic: str
+    topic_id: str
+    isolation: str
+    start: Offsets
+    next: Offsets
+    max_timestamp_ms: Offsets = dataclasses.field(default_factory=Offsets)
+    skipped: int = 0
+    schema_id: int | None = None
+    epochs: Offsets = dataclasses.field(default_factory=Offsets)
+    base_id: int | None = None
+    foreign_change_id: int | None = None
+    trust: str = "exact"
 
 
 def encode(boundary: Boundary) -> str:
@@ -195,44 +239,44 @@ def _change_while_written(state: TableState, marked: Snapshot, boundary: Boundar
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Boundary:
-    """How far a snapshot holds the log: `next` is `B`, and every range is half-open.
-
-    Guarantee: for each partition p in `next`, the snapshot holds exactly the records that
-    `isolation` shows below `next[p]` of the log `topic_id` (from where the table began), and none
-    at or above it.
+class ColdSide:
+    """A snapshot that a read may take its cold rows from.
 
     Attributes:
-        snapshot_id: The snapshot that carries the mark; a descendant inherits it.
-        cluster_id: Kafka's id of the cluster.
-        topic: Name of the topic when the mark was written.
-        topic_id: Kafka's id of the topic.
-        isolation: What tiering read under; a stitched read must use the same.
-        start: Where the batch of this commit began.
-        next: First offset not in the snapshot.
-        max_timestamp_ms: Greatest record time seen per partition, milliseconds; absent if none.
-        skipped: Bad records left out under the policy `skip`, since the table began.
-        schema_id: Schema the rows of this commit were decoded with.
-        epochs: Leader epoch each partition had when `next` was chosen, where the log tells it: a
-            log that has lost records below `next` and grown again has a later one there.
-        base_id: The snapshot the batch of this commit started from; None for the first.
-        foreign_change_id: The newest snapshot up to `base_id` in which somebody else changed
-            rows; None when nobody has. Two snapshots with the same one hold the same rows of the
-            log below a common offset.
-        trust: `exact` when written with the data; `derived` when computed from the rows.
+        snapshot_id: The snapshot.
+        boundary: The boundary at it.
+        foreign_change_id: See `Boundary.foreign_change_id`, at it.
     """
 
     snapshot_id: int
-    cluster_id: str
-    topic: str
-    topic_id: str
-    isolation: str
-    start: Offsets
-    next: Offsets
-    max_timestamp_ms: Offsets = dataclasses.field(default_factory=Offsets)
-    skipped: int = 0
-    schema_id: int | None = None
-    epochs: Offsets = dataclasses.field(default_factory=Offsets)
-    base_id: int | None = None
+    boundary: Boundary
     foreign_change_id: int | None = None
-    trust: str = "exact"
+
+
+def cold_side(state: TableState, snapshot_id: int | None) -> ColdSide:
+    """A snapshot with the boundary at it.
+
+    Raises:
+        SeamlineError: BOUNDARY_MISSING, BOUNDARY_INVALID.
+    """
+    boundary = boundary_of(state, snapshot_id)
+    assert snapshot_id is not None
+    return ColdSide(snapshot_id, boundary, foreign_change(state, snapshot_id))
+
+
+def kept_side(state: TableState, snapshot_id: int | None) -> ColdSide | None:
+    """A snapshot with the boundary at it; None once it, or what it inherits that from, has expired.
+
+    A tag or branch keeps one snapshot, not those before it.
+
+    Raises:
+        SeamlineError: BOUNDARY_INVALID.
+    """
+    if snapshot_id not in state.snapshots:
+        return None
+    try:
+        return cold_side(state, snapshot_id)
+    except SeamlineError as error:
+        if error.code is not BOUNDARY_MISSING:
+            raise
+        return None

@@ -1,13 +1,197 @@
-"""Checks: whether a log is the one that is meant, and still holds what was seen of it."""
+"""Every check that a log or a table is the one that is meant, and still holds what was seen of it.
+
+Everything that reads goes by names and offsets, and both may mean something else a moment later: a
+topic or a table is created again under its name, retention trims the start of a log, an unclean
+election loses its end and other records take their place, a table is rolled back. Planners,
+readers, followers, the pipeline and virtual snapshots ask here, and nowhere else.
+
+A check gives the error that what it found is, or None. Whoever asks raises it with `require`, or
+says what it means to his reader: that a token has expired, that a session's history has changed.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from seamline.errors import LOG_TRIMMED, LOG_TRUNCATED, TOPIC_RECREATED, SeamlineError
+from seamline.errors import (
+    HISTORY_CHANGED,
+    LOG_TRIMMED,
+    LOG_TRUNCATED,
+    TOPIC_RECREATED,
+    SeamlineError,
+)
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.seam import Seam
+from seamline.seam.table import TableState
+
+
+def require(*found: SeamlineError | None) -> None:
+    """Raises the first error there is.
+
+    Raises:
+        SeamlineError: that one.
+    """
+    for error in found:
+        if error is not None:
+            raise error
+
+
+def history_changed(found: SeamlineError | None) -> SeamlineError | None:
+    """What was found, as it is to somebody who has read before."""
+    return found and SeamlineError(HISTORY_CHANGED, found.message, details=found.details)
+
+
+# --- The same topic? ------------------------------------------------------------------------------
+
+
+def recreated(topic: str, topic_id: str, expected_id: str) -> SeamlineError | None:
+    """Whether a topic is not the one that is meant, but another of its name."""
+    if topic_id == expected_id:
+        return None
+    return SeamlineError(
+        TOPIC_RECREATED, f"topic {topic} was created again: its id is {topic_id}, not {expected_id}"
+    )
+
+
+# --- Trimmed? -------------------------------------------------------------------------------------
+
+
+def trimmed(bounds: LogBounds, starts: Mapping[int, int]) -> SeamlineError | None:
+    """Whether a log no longer holds the offsets from some starts on.
+
+    Args:
+        bounds: What the log holds.
+        starts: Per partition the first offset that is needed.
+    """
+    for partition, start in starts.items():
+        kept_from = bounds.start.get(partition, 0)
+        if kept_from > start:
+            return SeamlineError(
+                LOG_TRIMMED,
+                f"partition {partition} of topic {bounds.topic} starts at {kept_from}, and is "
+                f"needed from {start} on: {kept_from - start} offsets are gone",
+                details={"partition": partition, "log_start": kept_from, "boundary": start},
+            )
+    return None
+
+
+# --- Truncated? -----------------------------------------------------------------------------------
+
+
+def truncated(bounds: LogBounds, ends: Mapping[int, int]) -> SeamlineError | None:
+    """Whether a log ends before offsets that it has held.
+
+    Args:
+        bounds: What the log holds.
+        ends: Per partition an exclusive end that it had.
+    """
+    return shortened(bounds.topic, bounds.high_watermark, ends)
+
+
+def shortened(
+    topic: str, found: Mapping[int, int], ends: Mapping[int, int]
+) -> SeamlineError | None:
+    """Whether ends of a log lie before those of the same kind that it had earlier.
+
+    Args:
+        topic: Name of the topic.
+        found: The ends; of a partition that is not among them, nothing is left.
+        ends: The earlier ones.
+    """
+    for partition, end in ends.items():
+        if found.get(partition, 0) < end:
+            return SeamlineError(
+                LOG_TRUNCATED,
+                f"partition {partition} of topic {topic} ends at {found.get(partition, 0)}, and "
+                f"has ended at {end} before: it has lost records",
+                details={
+                    "partition": partition,
+                    "log_end": found.get(partition, 0),
+                    "boundary": end,
+                },
+            )
+    return None
+
+
+# --- Another leader? ------------------------------------------------------------------------------
+
+
+def doubtful(
+    bounds: LogBounds, ends: Mapping[int, int], epochs: Mapping[int, int]
+) -> tuple[OffsetRange, ...]:
+    """Ends below which other records may lie by now, as empty ranges to ask the log about.
+
+    An unclean election loses the end of a log, and offsets alone do not tell when it has grown
+    again. A leader's epoch does, and where it is another one the log knows where each of them
+    ended. What has been trimmed away cannot be told any more, and passes.
+
+    Args:
+        bounds: What the log holds now.
+        ends: Exclusive ends of what was seen, per partition.
+        epochs: The leader epochs of then, where known.
+    """
+    return tuple(
+        OffsetRange(partition, end, end)
+        for partition, end in ends.items()
+        if end > 0
+        and end >= bounds.start.get(partition, 0)
+        and partition in epochs
+        and bounds.leader_epochs.get(partition, epochs[partition]) != epochs[partition]
+    )
+
+
+# --- The same table? ------------------------------------------------------------------------------
+
+
+def dropped(state: TableState, table_uuid: str) -> SeamlineError | None:
+    """Whether a table is not the one that is meant, but another of its name."""
+    if state.uuid == table_uuid:
+        return None
+    return SeamlineError(
+        HISTORY_CHANGED, f"table {state.display_name} was dropped and created again"
+    )
+
+
+# --- Rolled back? ---------------------------------------------------------------------------------
+
+
+def moved_back(boundary: Mapping[int, int], earlier: Mapping[int, int]) -> bool:
+    """Whether a boundary lies before an earlier one of its table anywhere."""
+    return any(boundary.get(partition, 0) < offset for partition, offset in earlier.items())
+
+
+def rolled_back(state: TableState, seam: Seam, earlier: Seam) -> SeamlineError | None:
+    """Whether a seam stands on another line of snapshots than an earlier one of its table.
+
+    Where a part of the line has expired, what others changed on it must be what it was: whether a
+    later change stands on an earlier one, or replaced it, can no longer be told.
+    """
+    if earlier.snapshot_id is None or seam.snapshot_id == earlier.snapshot_id:
+        return None
+    line = list(state.ancestors(seam.snapshot_id))
+    known = {snapshot.snapshot_id for snapshot in line}
+    expired = line[-1].parent_id if line else None
+    if earlier.snapshot_id in known or earlier.snapshot_id == expired:
+        return None
+    if expired is None or moved_back(seam.boundary, earlier.boundary):
+        problem = f"was rolled back behind snapshot {earlier.snapshot_id}"
+    elif seam.foreign_change_id == earlier.foreign_change_id or earlier.foreign_change_id in (
+        None,
+        expired,
+        *known,
+    ):
+        return None
+    else:
+        problem = (
+            f"was changed since by others, and snapshot {earlier.snapshot_id} has expired: "
+            "whether their changes stand on it can no longer be told"
+        )
+    return SeamlineError(HISTORY_CHANGED, f"table {state.display_name} {problem}")
+
+
+# --- After a read ---------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,42 +214,32 @@ class LogRead:
     end: Offsets
     end_epochs: Offsets
 
-
-def check_same_topic(topic: str, topic_id: str, wanted_id: str) -> None:
-    """A topic must be the one that is meant, not another of the same name.
-
-    Raises:
-        SeamlineError: TOPIC_RECREATED.
-    """
-    if topic_id != wanted_id:
-        raise SeamlineError(
-            TOPIC_RECREATED, f"topic {topic} was created again: it is {topic_id}, not {wanted_id}"
+    @classmethod
+    def of(cls, seam: Seam, ranges: Sequence[OffsetRange]) -> LogRead:
+        """A read of ranges of a seam's tail."""
+        return cls(
+            seam.topic, seam.topic_id, seam.isolation, tuple(ranges), seam.end, seam.end_epochs
         )
 
+    @property
+    def starts(self) -> dict[int, int]:
+        """The first offset read of each partition."""
+        return {r.partition: r.start for r in self.ranges}
 
-def check_holds(bounds: LogBounds, ranges: Sequence[OffsetRange]) -> None:
-    """The log must hold ranges that it held when they were read.
+    @property
+    def ends(self) -> dict[int, int]:
+        """Ends the log must still have in the partitions that were read."""
+        return {r.partition: max(r.end_exclusive, self.end[r.partition]) for r in self.ranges}
 
-    Raises:
-        SeamlineError: LOG_TRIMMED, LOG_TRUNCATED.
+
+def spoiled(bounds: LogBounds, read: LogRead) -> SeamlineError | None:
+    """Whether a read proves nothing, by what the log holds after it; `doubtful` is asked beside.
+
+    The topic is still the same, so it was the same all the time. The log still starts no later than
+    the read did, so nothing was trimmed away under it. Its end is what it was or has grown.
     """
-    for wanted in ranges:
-        place = f"partition {wanted.partition} of topic {bounds.topic}"
-        kept_from = bounds.start.get(wanted.partition, 0)
-        if kept_from > wanted.start:
-            raise SeamlineError(
-                LOG_TRIMMED,
-                f"{place} was trimmed to {kept_from} while it was read from {wanted.start}",
-                details={
-                    "partition": wanted.partition,
-                    "log_start": kept_from,
-                    "boundary": wanted.start,
-                },
-            )
-        end = bounds.high_watermark.get(wanted.partition, 0)
-        if end < wanted.end_exclusive:
-            raise SeamlineError(
-                LOG_TRUNCATED,
-                f"{place} now ends at {end}: it was read to {wanted.end_exclusive}",
-                details={"partition": wanted.partition, "log_end": end},
-            )
+    return (
+        recreated(read.topic, bounds.topic_id, read.topic_id)
+        or trimmed(bounds, read.starts)
+        or truncated(bounds, {r.partition: r.end_exclusive for r in read.ranges})
+    )

@@ -1,28 +1,25 @@
-"""The seam: where a statement stops reading the cold snapshot and starts reading the log.
+"""The seam: where a read stops taking the cold snapshot and starts taking the log.
 
 A `Seam` is frozen. Its guarantee: for every partition p, the rows of the snapshot are the records
 of [table start, boundary[p]) and the hot read takes [boundary[p], end[p]); together every committed
 record below `end` once. One seam per table per statement, for both engines.
 
-Everything here is a pure function of facts, and fails closed: where the two tiers cannot be proven
-to meet without a hole or an overlap, the answer is a named error, never fewer or more rows.
+It is one value in all its uses. What a statement reads, what its token repeats, what a session
+must not fall behind, what a virtual snapshot holds, what a receipt tells and what Spark's executors
+are given is a seam, or the part of it that is kept there.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any, TypeAlias
 
-from seamline.errors import (
-    LOG_TRIMMED,
-    LOG_TRUNCATED,
-    TOPIC_RECREATED,
-    SeamlineError,
-)
-from seamline.seam.boundary import Boundary
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.table import TableState
+
+SeamKey: TypeAlias = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,107 +85,39 @@ class Seam:
         name = ".".join(self.table)
         return f"{name} as of {self.as_of}" if self.as_of else name
 
+    def to_json(self) -> dict[str, Any]:
+        """All of it; offsets by partitions as texts, the only keys JSON has."""
+        return {
+            field.name: _to_json(getattr(self, field.name)) for field in dataclasses.fields(self)
+        }
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ColdSide:
-    """A snapshot that a read may take its cold rows from.
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Seam:
+        """The inverse of `to_json`; fields of other names are left alone.
 
-    Attributes:
-        snapshot_id: The snapshot.
-        boundary: The boundary at it.
-        foreign_change_id: See `Boundary.foreign_change_id`, at it.
-    """
-
-    snapshot_id: int
-    boundary: Boundary
-    foreign_change_id: int | None = None
-
-
-def pin(
-    state: TableState,
-    cold: ColdSide,
-    bounds: LogBounds,
-    *,
-    cluster: str,
-    bounds_are_newer: bool = False,
-) -> Seam | None:
-    """Places the seam of one table.
-
-    Args:
-        state: The table's metadata.
-        cold: The snapshot to read.
-        bounds: What the log holds, under the boundary's isolation.
-        cluster: Name of the cluster in the configuration.
-        bounds_are_newer: Whether `bounds` were read after `state`. Ends are read first, so a
-            boundary past the log's end may only mean that a commit landed in between; read again
-            afterwards, it means that the log has lost records.
-
-    Returns:
-        The seam, or None when the bounds are too old to tell and must be read again.
-
-    Raises:
-        SeamlineError: TOPIC_RECREATED, LOG_TRIMMED or LOG_TRUNCATED.
-    """
-    boundary = cold.boundary
-    check_topic(boundary, bounds)
-    place = f"of topic {bounds.topic}"
-    starts: dict[int, int] = {}
-    ends: dict[int, int] = {}
-    for partition, end in bounds.end.items():
-        start = boundary.next.get(partition, 0)
-        kept_from = bounds.start.get(partition, 0)
-        if kept_from > start:
-            raise SeamlineError(
-                LOG_TRIMMED,
-                f"partition {partition} {place} starts at {kept_from}, the table at "
-                f"{start}: {kept_from - start} offsets are in neither",
-                details={"partition": partition, "log_start": kept_from, "boundary": start},
-            )
-        if start > max(end, bounds.high_watermark.get(partition, end)):
-            if not bounds_are_newer:
-                return None
-            raise SeamlineError(
-                LOG_TRUNCATED,
-                f"partition {partition} {place} ends at "
-                f"{bounds.high_watermark.get(partition, end)}, before the table's boundary {start}",
-                details={"partition": partition, "log_end": end, "boundary": start},
-            )
-        starts[partition] = start
-        ends[partition] = max(start, end)
-    for partition, start in boundary.next.items():
-        if partition not in ends:
-            starts[partition] = ends[partition] = start
-    return Seam(
-        table=state.name,
-        table_uuid=state.uuid,
-        snapshot_id=cold.snapshot_id,
-        schema_id=state.current_schema_id,
-        cluster=cluster,
-        topic=bounds.topic,
-        topic_id=bounds.topic_id,
-        isolation=bounds.isolation,
-        boundary=Offsets(starts),
-        end=Offsets(ends),
-        pending=sum(max(0, bounds.high_watermark.get(p, end) - end) for p, end in ends.items()),
-        skipped=boundary.skipped,
-        epochs=boundary.epochs,
-        end_epochs=bounds.leader_epochs,
-        foreign_change_id=cold.foreign_change_id,
-    )
+        Raises:
+            KeyError, ValueError: when it is none.
+        """
+        names = {field.name for field in dataclasses.fields(cls)}
+        given = {name: value for name, value in body.items() if name in names}
+        offsets = {
+            name: Offsets.from_json(value)
+            for name, value in given.items()
+            if name in _OFFSETS and value is not None
+        }
+        return cls(**{**given, **offsets, "table": tuple(given["table"])})
 
 
-def check_topic(boundary: Boundary, bounds: LogBounds) -> None:
-    """The boundary must belong to this very log, not to another of the same name.
+_OFFSETS = frozenset({"boundary", "end", "cold_end", "epochs", "end_epochs"})
 
-    Raises:
-        SeamlineError: TOPIC_RECREATED.
-    """
-    if boundary.topic_id != bounds.topic_id:
-        raise SeamlineError(
-            TOPIC_RECREATED,
-            f"topic {bounds.topic} now has id {bounds.topic_id}; the table was tiered from "
-            f"{boundary.topic_id}",
-        )
+
+def _to_json(value: Any) -> Any:
+    match value:
+        case Offsets():
+            return value.to_json()
+        case tuple():
+            return list(value)
+    return value
 
 
 def hot_only(name: tuple[str, ...], bounds: LogBounds, *, cluster: str, schema_id: int = 0) -> Seam:
@@ -220,29 +149,3 @@ def cold_only(
         schema_id=state.current_schema_id if schema_id is None else schema_id,
         as_of=as_of,
     )
-
-
-def invisible(bounds: LogBounds, wanted: Mapping[int, int]) -> str | None:
-    """Why the log does not show every partition up to a wanted exclusive end yet; None if it does.
-
-    Args:
-        bounds: What the log holds.
-        wanted: Exclusive ends that must be readable.
-    """
-    for partition, stop in wanted.items():
-        end = bounds.end.get(partition)
-        if end is None:
-            return f"topic {bounds.topic} has no partition {partition}"
-        if end >= stop:
-            continue
-        held = bounds.high_watermark.get(partition, end)
-        if held >= stop:
-            return (
-                f"offset {stop - 1} of partition {partition} of topic {bounds.topic} is there, but "
-                f"a transaction that began at offset {end} is still open"
-            )
-        return (
-            f"partition {partition} of topic {bounds.topic} ends at {held}: it does not hold "
-            f"offset {stop - 1}"
-        )
-    return None

@@ -5,17 +5,10 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from seamline.errors import (
-    BOUNDARY_MISSING,
-    COMMIT_CONFLICT,
-    LOG_TRIMMED,
-    LOG_TRUNCATED,
-    TIERING_GAP,
-    TOPIC_RECREATED,
-    SeamlineError,
-)
+from seamline.errors import COMMIT_CONFLICT, TIERING_GAP, SeamlineError
 from seamline.seam.binding import TopicBinding
-from seamline.seam.boundary import Boundary, boundary_of, foreign_change
+from seamline.seam.boundary import Boundary, boundary_of, foreign_change, kept_side
+from seamline.seam.checks import moved_back, recreated, require, trimmed, truncated
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.table import Snapshot, TableState
@@ -102,15 +95,12 @@ def next_batch(
         SeamlineError: TOPIC_RECREATED, LOG_TRIMMED, LOG_TRUNCATED.
     """
     assert state.current_snapshot_id is not None
-    if before.topic_id != bounds.topic_id:
-        raise SeamlineError(
-            TOPIC_RECREATED,
-            f"topic {bounds.topic} now has id {bounds.topic_id}; table {state.display_name} was "
-            f"tiered from {before.topic_id}",
-        )
     starts = {p: before.next.get(p, 0) for p in sorted({*before.next, *bounds.end})}
-    for partition, start in starts.items():
-        _check_partition(partition, start, bounds)
+    require(
+        recreated(bounds.topic, bounds.topic_id, before.topic_id),
+        trimmed(bounds, starts),
+        truncated(bounds, {p: start for p, start in starts.items() if p in bounds.end}),
+    )
     waiting = {p: max(0, bounds.end.get(p, 0) - start) for p, start in starts.items()}
     total = sum(waiting.values())
     if total == 0:
@@ -137,25 +127,6 @@ def next_batch(
     )
 
 
-def _check_partition(partition: int, start: int, bounds: LogBounds) -> None:
-    kept_from = bounds.start.get(partition, 0)
-    if kept_from > start:
-        raise SeamlineError(
-            LOG_TRIMMED,
-            f"partition {partition} of topic {bounds.topic} starts at {kept_from}, the table at "
-            f"{start}: {kept_from - start} offsets were lost before they were tiered",
-            details={"partition": partition, "log_start": kept_from, "boundary": start},
-        )
-    end = bounds.high_watermark.get(partition)
-    if end is not None and start > end:
-        raise SeamlineError(
-            LOG_TRUNCATED,
-            f"partition {partition} of topic {bounds.topic} ends at {end}, before the table's "
-            f"boundary {start}",
-            details={"partition": partition, "log_end": end, "boundary": start},
-        )
-
-
 def _shares(waiting: dict[int, int], total: int, records_max: int) -> dict[int, int]:
     """How many offsets to take of each partition: all, or a fair share of the most allowed."""
     if total <= records_max:
@@ -168,34 +139,46 @@ def lag(boundary: Boundary, bounds: LogBounds) -> int:
     return sum(max(0, end - boundary.next.get(p, 0)) for p, end in bounds.end.items())
 
 
-def _recreated(topic: str) -> SeamlineError:
-    return SeamlineError(
-        TOPIC_RECREATED, f"topic {topic} was created again while a batch was read from it"
-    )
+def misplaced(after: TableState, batch: Batch, bounds: LogBounds) -> SeamlineError | None:
+    """Why a batch that has landed may not stand: it is not what its boundary says.
+
+    Args:
+        after: The table with the batch's commit as its newest boundary.
+        batch: The batch.
+        bounds: What the log holds, read after the batch was.
+    """
+    landed = boundary_of(after, after.current_snapshot_id)
+    snapshot = after.snapshots[landed.snapshot_id]
+    another = recreated(bounds.topic, bounds.topic_id, batch.boundary.topic_id)
+    if another is not None:
+        return another
+    if snapshot.schema_id is not None and snapshot.schema_id != batch.schema_id:
+        return SeamlineError(
+            COMMIT_CONFLICT,
+            f"the schema of table {after.display_name} changed while a batch was written",
+        )
+    previous = _boundary_before(after, snapshot)
+    return None if previous is None else _discontinued(after, previous, landed)
 
 
 def _boundary_before(state: TableState, snapshot: Snapshot) -> Boundary | None:
     """The boundary a commit stands on; None when what carried it has expired since."""
-    try:
-        return boundary_of(state, snapshot.parent_id)
-    except SeamlineError as error:
-        if error.code is BOUNDARY_MISSING:
-            return None
-        raise
+    found = kept_side(state, snapshot.parent_id)
+    return found.boundary if found is not None else None
 
 
-def _misplaced(state: TableState, previous: Boundary, landed: Boundary) -> SeamlineError | None:
+def _discontinued(state: TableState, previous: Boundary, landed: Boundary) -> SeamlineError | None:
     """Whether a batch does not continue what it landed on.
 
     Only progress without rows, whose offsets no row of the batch tells from its own, lets it land
     on another boundary than the one it started from.
     """
-    if any(start > previous.next.get(p, 0) for p, start in landed.start.items()):
+    if moved_back(previous.next, landed.start):
         return SeamlineError(
             TIERING_GAP,
             f"a batch of table {state.display_name} starts above the boundary before it",
         )
-    if any(landed.next.get(p, 0) < offset for p, offset in previous.next.items()):
+    if moved_back(landed.next, previous.next):
         return SeamlineError(
             COMMIT_CONFLICT,
             f"a batch of table {state.display_name} ends before the boundary before it",

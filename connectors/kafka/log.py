@@ -39,8 +39,8 @@ from seamline.connectors.kafka.requests import (
 )
 from seamline.connectors.kafka.subscription import KafkaSubscription
 from seamline.connectors.protocols import Deadline, RawBatch
-from seamline.errors import LOG_TRUNCATED, TOPIC_NOT_FOUND, SeamlineError
-from seamline.seam.checks import check_same_topic
+from seamline.errors import TOPIC_NOT_FOUND, SeamlineError
+from seamline.seam.checks import recreated, require, truncated
 from seamline.seam.log import READ_COMMITTED, READ_UNCOMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 
@@ -137,7 +137,8 @@ class KafkaLog:
         return Offsets({p: found[p] if found[p] >= 0 else end for p, end in ends.items()})
 
     def _check_same(self, topic: str, topic_id: str, deadline: Deadline) -> None:
-        check_same_topic(topic, str(self._describe([topic], deadline)[topic].topic_id), topic_id)
+        found = self._describe([topic], deadline)[topic]
+        require(recreated(topic, str(found.topic_id), topic_id))
 
     def read(
         self,
@@ -175,18 +176,10 @@ class KafkaLog:
         return KafkaSubscription(self._cluster, topic, starts, epochs, isolation)
 
     def _check_not_truncated(
-        self, topic: str, ranges: Mapping[int, int], isolation: str, deadline: Deadline
+        self, topic: str, ends: Mapping[int, int], isolation: str, deadline: Deadline
     ) -> None:
         """A range that does not fill up must at least still be there to be read."""
-        bounds = self.bounds([topic], isolation, deadline)[topic]
-        for partition, end in ranges.items():
-            if bounds.high_watermark.get(partition, 0) < end:
-                raise SeamlineError(
-                    LOG_TRUNCATED,
-                    f"partition {partition} of topic {topic} now ends at "
-                    f"{bounds.high_watermark.get(partition, 0)}, before {end}",
-                    details={"partition": partition, "wanted": end},
-                )
+        require(truncated(self.bounds([topic], isolation, deadline)[topic], ends))
 
     def _offsets(
         self, partitions: Mapping[str, Sequence[int]], isolation: str, deadline: Deadline

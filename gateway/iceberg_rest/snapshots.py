@@ -14,7 +14,6 @@ from typing import Any
 
 from seamline.connectors.iceberg.virtual import VirtualSnapshot
 from seamline.gateway.iceberg_rest.leases import Leases
-from seamline.seam.history import TokenSeam, remember
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
 
@@ -51,11 +50,6 @@ class Record:
     written: bool = False
     segments: tuple[str, ...] = ()
     spec_ids: tuple[int, ...] = ()
-
-    @property
-    def token(self) -> TokenSeam:
-        """What places its seam again."""
-        return remember(self.seam)
 
     @property
     def seam(self) -> Seam:

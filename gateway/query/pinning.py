@@ -33,8 +33,6 @@ from seamline.gateway.query.names import TableName
 from seamline.gateway.query.placing import (
     Floor,
     check_remembered,
-    cold_side,
-    kept_side,
     seam_of_now,
     wait_until_visible,
 )
@@ -42,16 +40,14 @@ from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.tail.requests import HeldCut
 from seamline.gateway.tail.tails import Tails
 from seamline.planners.logical import Kind, ScanFacts
-from seamline.seam import history
-from seamline.seam import seam as seams
+from seamline.seam import past, repeat
 from seamline.seam.binding import TopicBinding
-from seamline.seam.boundary import check_columns
-from seamline.seam.history import TokenSeam
+from seamline.seam.boundary import check_columns, cold_side, kept_side
+from seamline.seam.checks import dropped, require, rolled_back
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange
-from seamline.seam.seam import Seam
+from seamline.seam.seam import Seam, cold_only, hot_only
 from seamline.seam.table import TableState
-from seamline.seam.versions import snapshot_at, version_of
 from seamline.sql import columns
 from seamline.sql.qualify import Relation, TableReference, TableVersion
 from seamline.sql.types import Field
@@ -92,7 +88,7 @@ class Pinned:
 class _Target:
     name: TableName
     version: TableVersion | None
-    token: TokenSeam | None = None
+    token: Seam | None = None
 
     @property
     def moment(self) -> int | str | datetime.datetime | None:
@@ -106,7 +102,7 @@ class _Wanted:
     targets: Sequence[_Target]
     session: names.Session
     deadline: Deadline
-    token: Sequence[TokenSeam] = ()
+    token: Sequence[Seam] = ()
     after: After = NOTHING
     freshness: Freshness = LATEST
 
@@ -125,13 +121,13 @@ class _Pins:
     tables: Mapping[TableName, ColdTable]
     bounds: Mapping[_Topic, LogBounds]
     cuts: Mapping[_Target, HeldCut]
-    token: Mapping[tuple[str, ...], TokenSeam]
-    seen: Mapping[tuple[str, ...], TokenSeam]
+    token: Mapping[tuple[str, ...], Seam]
+    seen: Mapping[tuple[str, ...], Seam]
     pinned_at: float
     deadline: Deadline
 
 
-VirtualSeams = Callable[[str, int], TokenSeam | None]
+VirtualSeams = Callable[[str, int], Seam | None]
 """The seam behind a virtual snapshot, by the table's id and its own."""
 
 
@@ -163,7 +159,7 @@ class Pinner:
         session: names.Session,
         deadline: Deadline,
         *,
-        token: Sequence[TokenSeam] = (),
+        token: Sequence[Seam] = (),
         after: After = NOTHING,
         freshness: Freshness = LATEST,
     ) -> list[Pinned]:
@@ -388,14 +384,14 @@ class Pinner:
             # what is in the log alone depends on the snapshot: a later one cannot stand in
             later = () if target.name.variant in {"hot", "seam"} else (head,)
             sides = (*((own,) if own is not None else ()), *later)
-            seam = history.repeat(state, token, sides, bounds, cluster=binding.cluster)
+            seam = repeat.repeat(state, token, sides, bounds, cluster=binding.cluster)
             check_remembered(log, bounds, token, pins.deadline)
             return dataclasses.replace(seam, as_of=str(target.moment or ""))
         seam = seam_of_now(state, head, bounds, log, binding.cluster, pins.deadline)
         seen = pins.seen.get(target.name.full)
         if seen is not None:
-            history.check_same_history(state, seen, bounds)
-            history.check_not_rolled_back(state, seam, seen)
+            repeat.check_same_history(state, seen, bounds)
+            require(rolled_back(state, seam, seen))
             check_remembered(log, bounds, seen, pins.deadline)
         return seam
 
@@ -409,7 +405,7 @@ class Pinner:
     ) -> Seam:
         """The seam of a past moment: the snapshot of then, and the log up to then."""
         state = table.state
-        own = cold_side(state, snapshot_at(state, moment))
+        own = cold_side(state, past.snapshot_at(state, moment))
         head = cold_side(state, state.current_snapshot_id)
         after_ms = int(moment.timestamp() * 1000) + 1
         log = self._connections.log(binding.cluster)
@@ -422,7 +418,7 @@ class Pinner:
         if trimmed:
             earlier = table.offsets_at(state.current_snapshot_id, after_ms, trimmed)
             ends = ends.replace(earlier)
-        return history.travel(
+        return past.travel(
             state, (own, head), ends, bounds, cluster=binding.cluster, as_of=moment.isoformat(" ")
         )
 
@@ -433,12 +429,12 @@ class Pinner:
         token = pins.token.get(name.full)
         if token is not None:
             check_remembered(log, known, token, pins.deadline)
-            seam = history.repeat_topic(name.full, token, known, cluster=name.cluster)
+            seam = repeat.repeat_topic(name.full, token, known, cluster=name.cluster)
         else:
-            seam = seams.hot_only(name.full, known, cluster=name.cluster)
+            seam = hot_only(name.full, known, cluster=name.cluster)
             seen = pins.seen.get(name.full)
             if seen is not None:
-                history.check_same_topic(seen, known)
+                repeat.check_same_log(seen, known)
                 check_remembered(log, known, seen, pins.deadline)
         return Pinned(
             relation=_relation(columns.TOPIC_FIELDS),
@@ -455,15 +451,15 @@ class Pinner:
         token = None if target.version is not None else pins.token.get(target.name.full)
         seen = None if target.version is not None else pins.seen.get(target.name.full)
         if token is not None:
-            seam = history.repeat_cold(state, token)
+            seam = repeat.repeat_cold(state, token)
         else:
-            snapshot_id, schema_id = version_of(state, target.version)
+            snapshot_id, schema_id = past.version_of(state, target.version)
             as_of = str(target.moment) if target.version is not None else ""
-            seam = seams.cold_only(state, snapshot_id, schema_id=schema_id, as_of=as_of)
+            seam = cold_only(state, snapshot_id, schema_id=schema_id, as_of=as_of)
         if seen is not None:
-            history.check_same_table(state, seen)
+            require(dropped(state, seen.table_uuid))
             if binding is None:
-                history.check_not_rolled_back(state, seam, seen)
+                require(rolled_back(state, seam, seen))
         if target.name.variant in system.TABLE_VARIANTS:
             relation, rows = system.about_table(target.name, table, seam)
             return _system(target.name, relation, rows)

@@ -1,6 +1,6 @@
 """The steps of the protocol that ask a log again, or look along a table's line of snapshots.
 
-They work over any log and any table; what decides is in `planners.seam` and `planners.history`.
+They work over any log and any table; what decides is in `seam`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,16 @@ from collections.abc import Mapping
 from seamline.connectors.continuity import check_not_cut
 from seamline.connectors.protocols import Deadline, HotLog
 from seamline.errors import (
-    BOUNDARY_MISSING,
     HISTORY_CHANGED,
     LOG_TRUNCATED,
     WRITE_NOT_VISIBLE,
     SeamlineError,
 )
-from seamline.seam import seam as seams
-from seamline.seam.boundary import boundary_of, foreign_change
-from seamline.seam.history import TokenSeam
+from seamline.seam.boundary import ColdSide
 from seamline.seam.log import LogBounds
+from seamline.seam.now import invisible, pin
 from seamline.seam.offsets import Offsets
-from seamline.seam.seam import ColdSide, Seam
+from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
 
 _LEADER_CHANGE_S = 5.0
@@ -40,7 +38,7 @@ class Floor:
         write: Exclusive ends of writes that must be readable, by partition.
     """
 
-    seen: TokenSeam | None = None
+    seen: Seam | None = None
     write: Offsets = dataclasses.field(default_factory=Offsets)
 
     @property
@@ -71,7 +69,7 @@ def wait_until_visible(
     while True:
         if floor.seen is not None and bounds.topic_id != floor.seen.topic_id:
             return bounds  # placing the seam tells what happened
-        problem = seams.invisible(bounds, floor.end)
+        problem = invisible(bounds, floor.end)
         if problem is None:
             return bounds
         if floor.write and deadline.remaining_s() < _LAST_MOMENT_S:
@@ -83,35 +81,6 @@ def wait_until_visible(
         waited_s += pause_s
         pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
         bounds = log.bounds([bounds.topic], bounds.isolation, deadline)[bounds.topic]
-
-
-def cold_side(state: TableState, snapshot_id: int | None) -> ColdSide:
-    """A snapshot with the boundary at it.
-
-    Raises:
-        SeamlineError: BOUNDARY_MISSING, BOUNDARY_INVALID.
-    """
-    boundary = boundary_of(state, snapshot_id)
-    assert snapshot_id is not None
-    return ColdSide(snapshot_id, boundary, foreign_change(state, snapshot_id))
-
-
-def kept_side(state: TableState, snapshot_id: int | None) -> ColdSide | None:
-    """A snapshot with the boundary at it; None once it, or what it inherits that from, has expired.
-
-    A tag or branch keeps one snapshot, not those before it.
-
-    Raises:
-        SeamlineError: BOUNDARY_INVALID.
-    """
-    if snapshot_id not in state.snapshots:
-        return None
-    try:
-        return cold_side(state, snapshot_id)
-    except SeamlineError as error:
-        if error.code is not BOUNDARY_MISSING:
-            raise
-        return None
 
 
 def seam_of_now(
@@ -126,14 +95,14 @@ def seam_of_now(
     for newer in (False, True):
         if newer or head.boundary.isolation != bounds.isolation:
             bounds = log.bounds([bounds.topic], head.boundary.isolation, deadline)[bounds.topic]
-        seam = seams.pin(state, head, bounds, cluster=cluster, bounds_are_newer=newer)
+        seam = pin(state, head, bounds, cluster=cluster, bounds_are_newer=newer)
         if seam is not None:
             check_not_cut(log, bounds, head.boundary.next, head.boundary.epochs, deadline)
             return seam
     raise AssertionError("bounds read after the table always place the seam")
 
 
-def check_remembered(log: HotLog, bounds: LogBounds, token: TokenSeam, deadline: Deadline) -> None:
+def check_remembered(log: HotLog, bounds: LogBounds, token: Seam, deadline: Deadline) -> None:
     """The log must not have lost, and replaced, what a token stands for.
 
     Raises:
@@ -142,7 +111,7 @@ def check_remembered(log: HotLog, bounds: LogBounds, token: TokenSeam, deadline:
     if bounds.topic_id != token.topic_id:
         return  # placing the seam says so
     try:
-        check_not_cut(log, bounds, token.end, token.epochs, deadline)
+        check_not_cut(log, bounds, token.end, token.end_epochs, deadline)
     except SeamlineError as error:
         if error.code is LOG_TRUNCATED:
             message = f"topic {bounds.topic} lost records a token stands for: {error.message}"

@@ -41,8 +41,8 @@ from seamline.planners.pipeline import finish, optimize
 from seamline.planners.route import AUTO, DUCKDB, SPARK, Limits, Route
 from seamline.planners.rules.prune_tail_by_time import moments, prune_tail_by_time
 from seamline.seam.files import ColdPlan, ScanRequest
-from seamline.seam.history import TokenSeam
 from seamline.seam.offsets import Offsets
+from seamline.seam.seam import Seam
 from seamline.sql.qualify import (
     BoundQuery,
     Relation,
@@ -82,7 +82,7 @@ class QueryRequest:
     tree: exp.Expr
     session: Session
     engine: str
-    token: Sequence[TokenSeam]
+    token: Sequence[Seam]
     after: After
     now: datetime.datetime
     freshness: Freshness = LATEST
@@ -118,7 +118,7 @@ class Pins(Protocol):
         session: Session,
         deadline: Deadline,
         *,
-        token: Sequence[TokenSeam] = (),
+        token: Sequence[Seam] = (),
         after: After = NOTHING,
         freshness: Freshness = LATEST,
     ) -> list[Pinned]:
@@ -195,7 +195,7 @@ class Queries:
         self,
         reference: TableReference,
         session: Session,
-        token: Sequence[TokenSeam],
+        token: Sequence[Seam],
         deadline: Deadline,
     ) -> Pinned:
         """One table pinned, for a reader of its own.

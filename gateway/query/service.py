@@ -57,7 +57,7 @@ from seamline.gateway.tail.metrics import tail_metrics
 from seamline.gateway.tail.tails import followers
 from seamline.planners.explain import explain
 from seamline.planners.route import DUCKDB, ENGINES, SPARK, Limits
-from seamline.seam.history import TokenSeam, remember
+from seamline.seam.seam import Seam
 from seamline.sql import parameters, parse, types
 from seamline.sql.binder.scope import Output
 from seamline.sql.qualify import TableReference
@@ -233,7 +233,7 @@ class Service:
             pinned = self._queries.pin(reference, session, known, deadline)
         finally:
             deadline.close()
-        token = self._signer.sign([remember(pinned.facts.seam)], principal)
+        token = self._signer.sign([pinned.facts.seam], principal)
         return receipts.placed(pinned, token, self.config)
 
     @contextlib.contextmanager
@@ -272,10 +272,10 @@ class Service:
         self.connections.close()
         shutil.rmtree(self._spool, ignore_errors=True)
 
-    def _virtual_seam(self, table_uuid: str, snapshot_id: int) -> TokenSeam | None:
+    def _virtual_seam(self, table_uuid: str, snapshot_id: int) -> Seam | None:
         """The seam of a virtual snapshot that was given out."""
         record = self.live.tables.records.find(table_uuid, snapshot_id)
-        return None if record is None else record.token
+        return None if record is None else record.seam
 
     # --- Running ---------------------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ class Service:
     ) -> QueryRequest:
         request = statement.request
         token = query.token or request.token
-        seams: Sequence[TokenSeam] = ()
+        seams: Sequence[Seam] = ()
         if token is not None:
             seams = self._signer.read(token, statement.principal)
         return QueryRequest(
@@ -349,7 +349,7 @@ class Service:
 
     def _write_receipt(self, statement: Statement, request: QueryRequest, running: Running) -> None:
         plan = running.planned.plan
-        seen = [remember(s) for s in plan.seams if (s.table_uuid or s.topic) and not s.as_of]
+        seen = [s for s in plan.seams if (s.table_uuid or s.topic) and not s.as_of]
         statement.receipt = receipts.receipt(
             plan,
             running.execution.tails,

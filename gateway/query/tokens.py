@@ -21,8 +21,8 @@ from typing import Any
 import itsdangerous
 
 from seamline.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
-from seamline.seam.history import TokenSeam
 from seamline.seam.offsets import Offsets
+from seamline.seam.seam import Seam
 
 _VERSION = 1
 _SALT = "seamline-token"
@@ -53,7 +53,7 @@ class After:
         writes: What was written, and acknowledged.
     """
 
-    seen: tuple[TokenSeam, ...] = ()
+    seen: tuple[Seam, ...] = ()
     writes: tuple[Write, ...] = ()
 
 
@@ -72,9 +72,9 @@ class TokenSigner:
         self._serializer = itsdangerous.URLSafeTimedSerializer(secret, salt=_SALT)
         self._age_seconds_max = age_seconds_max
 
-    def sign(self, seams: Sequence[TokenSeam], principal: str) -> str:
+    def sign(self, seams: Sequence[Seam], principal: str) -> str:
         """The token of some seams."""
-        body = [_to_json(seam) for seam in seams]
+        body = [encode(seam) for seam in seams]
         token = self._serializer.dumps([_VERSION, principal, body])
         return str(token)
 
@@ -84,7 +84,7 @@ class TokenSigner:
         Raises:
             SeamlineError: INVALID_TOKEN.
         """
-        seen: dict[tuple[str, ...], TokenSeam] = {}
+        seen: dict[tuple[str, ...], Seam] = {}
         writes = []
         for token in tokens:
             if token.startswith(_WRITE_PREFIX):
@@ -93,7 +93,7 @@ class TokenSigner:
                 seen.update({entry.table: entry for entry in self._read(token, principal, None)})
         return After(tuple(seen.values()), tuple(writes))
 
-    def read(self, token: str, principal: str) -> tuple[TokenSeam, ...]:
+    def read(self, token: str, principal: str) -> tuple[Seam, ...]:
         """The seams of a token.
 
         Raises:
@@ -102,16 +102,14 @@ class TokenSigner:
         """
         return self._read(token, principal, self._age_seconds_max)
 
-    def _read(
-        self, token: str, principal: str, age_seconds_max: int | None
-    ) -> tuple[TokenSeam, ...]:
+    def _read(self, token: str, principal: str, age_seconds_max: int | None) -> tuple[Seam, ...]:
         if len(token) > LENGTH_MAX:
             raise SeamlineError(INVALID_TOKEN, "the token is too long to be one")
         try:
             version, owner, body = self._serializer.loads(token, max_age=age_seconds_max)
             if version != _VERSION:
                 raise SeamlineError(INVALID_TOKEN, f"the token is of version {version}")
-            seams = tuple(_from_json(entry) for entry in body)
+            seams = tuple(decode(entry) for entry in body)
         except itsdangerous.SignatureExpired as error:
             raise SeamlineError(
                 TOKEN_EXPIRED, f"the token is older than {self._age_seconds_max} s"
@@ -125,7 +123,7 @@ class TokenSigner:
         return seams
 
 
-def session(before: Sequence[TokenSeam], now: Sequence[TokenSeam]) -> list[TokenSeam]:
+def session(before: Sequence[Seam], now: Sequence[Seam]) -> list[Seam]:
     """What a session has seen after one more read: the newest seam of each table.
 
     A read of the snapshot alone says nothing of the log, and takes nothing away of what is known.
@@ -138,7 +136,8 @@ def session(before: Sequence[TokenSeam], now: Sequence[TokenSeam]) -> list[Token
     return list(newest.values())[-SESSION_TABLES_MAX:]
 
 
-def _to_json(seam: TokenSeam) -> list[Any]:
+def encode(seam: Seam) -> list[Any]:
+    """What a token keeps of a seam: enough to pin it again, and to see that history changed."""
     return [
         list(seam.table),
         seam.table_uuid,
@@ -147,25 +146,30 @@ def _to_json(seam: TokenSeam) -> list[Any]:
         seam.topic_id,
         # the difference is mostly small, so that the token stays compact
         [
-            [p, start := seam.boundary.get(p, 0), end - start, seam.epochs.get(p, -1)]
+            [p, start := seam.boundary.get(p, 0), end - start, seam.end_epochs.get(p, -1)]
             for p, end in seam.end.items()
         ],
         seam.foreign_change_id,
     ]
 
 
-def _from_json(entry: Any) -> TokenSeam:
+def decode(entry: Any) -> Seam:
+    """The inverse of `encode`, as far as a token keeps a seam.
+
+    Raises:
+        ValueError, TypeError, AttributeError: when it is none.
+    """
     table, uuid, snapshot_id, schema_id, topic_id, offsets, foreign_change_id = entry
-    return TokenSeam(
-        tuple(table),
-        uuid,
-        snapshot_id,
-        schema_id,
-        topic_id,
-        Offsets({int(p): int(start) for p, start, _, _ in offsets}),
-        Offsets({int(p): int(start) + int(count) for p, start, count, _ in offsets}),
-        foreign_change_id,
-        Offsets({int(p): int(epoch) for p, _, _, epoch in offsets if epoch >= 0}),
+    return Seam(
+        table=tuple(table),
+        table_uuid=uuid,
+        snapshot_id=snapshot_id,
+        schema_id=schema_id,
+        topic_id=topic_id,
+        boundary=Offsets({int(p): int(start) for p, start, _, _ in offsets}),
+        end=Offsets({int(p): int(start) + int(count) for p, start, count, _ in offsets}),
+        end_epochs=Offsets({int(p): int(epoch) for p, _, _, epoch in offsets if epoch >= 0}),
+        foreign_change_id=foreign_change_id,
     )
 
 

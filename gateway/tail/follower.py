@@ -20,6 +20,7 @@ from seamline.gateway.tail.lineage import Subject
 from seamline.gateway.tail.reader import Reader
 from seamline.gateway.tail.retention import Retention
 from seamline.gateway.tail.store import SegmentStore
+from seamline.seam.checks import require, shortened
 from seamline.seam.offsets import Offsets
 
 _LOG = logging.getLogger("seamline.tail")
@@ -111,12 +112,19 @@ class Follower(Kept):
         finally:
             forget()
 
-    def confirm(self, ends: Mapping[int, int], asked_at: float, deadline: Deadline) -> None:
+    def confirm(
+        self,
+        ends: Mapping[int, int],
+        asked_at: float,
+        epochs: Mapping[int, int],
+        deadline: Deadline,
+    ) -> None:
         """Makes sure that what is held below the ends is of this very topic.
 
         Args:
             ends: Exclusive ends, all of them held.
             asked_at: A moment after which the topic's id was found to be this one.
+            epochs: The leader epochs that the log was found to have then, where known.
             deadline: The statement's.
 
         Raises:
@@ -126,7 +134,7 @@ class Follower(Kept):
             spoilt = watch.for_statement(self.error)
             if spoilt is not None:
                 raise spoilt
-            self._confirm(self._holdings.quiet_since(asked_at))
+            self._confirm(self._holdings.quiet_since(asked_at, epochs))
             confirmed = self._holdings.confirmed()
             if all(confirmed.get(partition, 0) >= end for partition, end in ends.items()):
                 return
@@ -139,8 +147,9 @@ class Follower(Kept):
         """Notes the ends that the log was asked for after a moment."""
         with self._changed:
             try:
-                quiet = self._holdings.quiet_since(asked_at)
-                watch.check_ends(self.subject.topic, quiet, ends)
+                quiet = self._holdings.quiet_since(asked_at, {})
+                known = {p: position for p, position in quiet.items() if p in ends}
+                require(shortened(self.subject.topic, ends, known))
             except SeamlineError as error:
                 self.fail(error)
             else:
@@ -168,10 +177,10 @@ class Follower(Kept):
             SeamlineError: TOPIC_RECREATED, LOG_TRUNCATED, or what the log answers.
         """
         with self._changed:
-            before = self._holdings.positions()
+            before, epochs = self._holdings.positions(), self._holdings.epochs()
             asked_at = self._looked_at = time.monotonic()
         try:
-            bounds = watch.look(self._log, self.subject, before, deadline)
+            bounds = watch.look(self._log, self.subject, before, epochs, deadline)
         except SeamlineError as error:
             if watch.for_statement(error) is not None:
                 self.fail(error)
@@ -179,6 +188,7 @@ class Follower(Kept):
         with self._changed:
             self._begin(bounds.end)
             self._horizon.asked(asked_at, bounds.end)
+            self._holdings.led_by(before, bounds.leader_epochs)
             self._confirm(before)
             self._changed.notify_all()
 

@@ -137,9 +137,29 @@ class Holdings:
             return None
         return sum(min(positions[p], end) for p, end in ends.items())
 
-    def quiet_since(self, moment: float) -> dict[int, int]:
-        """Positions of the partitions that have not moved since a moment."""
-        return {p: h.position for p, h in self._held.items() if h.moved_at <= moment}
+    def led_by(self, below: Mapping[int, int], epochs: Mapping[int, int]) -> None:
+        """Under the leaders of these epochs the log still holds what was read below the positions.
+
+        Where reading has gone on since, its records have told a newer epoch.
+        """
+        for partition, position in below.items():
+            held = self._held.get(partition)
+            if held is not None and held.position == position:
+                held.epoch = epochs.get(partition, held.epoch)
+
+    def quiet_since(self, moment: float, epochs: Mapping[int, int]) -> dict[int, int]:
+        """Positions of the partitions that have not moved since a moment.
+
+        Args:
+            moment: On the monotonic clock.
+            epochs: Leader epochs of that moment, where known; a partition read under another one
+                is left out.
+        """
+        return {
+            p: h.position
+            for p, h in self._held.items()
+            if h.moved_at <= moment and h.epoch in (None, epochs.get(p, h.epoch))
+        }
 
     def take(self, ranges: Sequence[OffsetRange]) -> Taken:
         """Cuts of what is held of the ranges, leased, and what is not held."""

@@ -259,7 +259,7 @@ class Tails:
             raise bad
         if taken.cuts:
             ends = ends_held(request.ranges, taken.missing)
-            follower.confirm(ends, request.asked_at or 0.0, deadline)
+            follower.confirm(ends, request.asked_at or 0.0, request.seam.end_epochs, deadline)
 
     def _read_log(
         self, request: TailRequest, ranges: Sequence[OffsetRange], deadline: Deadline
@@ -293,10 +293,7 @@ class Tails:
         Raises:
             SeamlineError: as `continuity.check_read`.
         """
-        read = LogRead(
-            seam.topic, seam.topic_id, seam.isolation, tuple(ranges), seam.end, seam.end_epochs
-        )
-        check_read(self._connections.log(seam.cluster), read, deadline)
+        check_read(self._connections.log(seam.cluster), LogRead.of(seam, ranges), deadline)
 
 
 def followers(config: Config, connections: Connections) -> Followers | None:

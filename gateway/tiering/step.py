@@ -21,18 +21,10 @@ from seamline.errors import (
 )
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of, renewed
+from seamline.seam.checks import recreated
 from seamline.seam.log import LogBounds
 from seamline.seam.table import Snapshot, TableState
-from seamline.seam.tiering import (
-    Batch,
-    Outcome,
-    Step,
-    _boundary_before,
-    _misplaced,
-    _recreated,
-    lag,
-    next_batch,
-)
+from seamline.seam.tiering import Batch, Outcome, Step, lag, misplaced, next_batch
 
 
 def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max: int) -> Step:
@@ -106,8 +98,9 @@ def _check_same_log(log: HotLog, batch: Batch, deadline: Deadline, because: Seam
         return
     topic = batch.binding.topic
     bounds = log.bounds([topic], batch.boundary.isolation, deadline)[topic]
-    if bounds.topic_id != batch.boundary.topic_id:
-        raise _recreated(topic) from because
+    another = recreated(topic, bounds.topic_id, batch.boundary.topic_id)
+    if another is not None:
+        raise another from because
 
 
 def _check_landed(
@@ -117,23 +110,11 @@ def _check_landed(
     landed = boundary_of(after, after.current_snapshot_id)
     if landed.next != batch.boundary.next:
         return  # somebody has already gone on from here
-    snapshot = after.snapshots[landed.snapshot_id]
     topic = batch.binding.topic
     bounds = log.bounds([topic], batch.boundary.isolation, deadline)[topic]
-    problem = None
-    if bounds.topic_id != batch.boundary.topic_id:
-        problem = _recreated(topic)
-    elif snapshot.schema_id is not None and snapshot.schema_id != batch.schema_id:
-        problem = SeamlineError(
-            COMMIT_CONFLICT,
-            f"the schema of table {after.display_name} changed while a batch was written",
-        )
-    elif (cut := _cut(log, bounds, landed, deadline)) is not None:
-        problem = cut
-    elif (previous := _boundary_before(after, snapshot)) is not None:
-        problem = _misplaced(after, previous, landed)
+    problem = misplaced(after, batch, bounds) or _cut(log, bounds, landed, deadline)
     if problem is not None:
-        _take_back(table, snapshot, problem)
+        _take_back(table, after.snapshots[landed.snapshot_id], problem)
         raise problem
     table.keep(landed.snapshot_id)
 

@@ -32,7 +32,7 @@ from seamline.errors import (
 )
 from seamline.seam.binding import PROPERTY_PREFIX
 from seamline.seam.boundary import SUMMARY_KEY, TAG, encode
-from seamline.seam.checks import check_same_topic
+from seamline.seam.checks import recreated, require
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
@@ -291,7 +291,7 @@ class MemoryLog:
         """See `HotLog.offsets_at`."""
         deadline.check()
         known = self._topic(topic)
-        check_same_topic(topic, known.topic_id, topic_id)
+        require(recreated(topic, known.topic_id, topic_id))
         return Offsets(
             {
                 number: next(

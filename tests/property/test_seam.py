@@ -21,7 +21,7 @@ from seamline.errors import (
     ErrorCode,
     SeamlineError,
 )
-from seamline.seam.history import remember
+from seamline.gateway.query import tokens
 from seamline.seam.log import LogBounds
 
 Event = tuple[str, int]
@@ -154,7 +154,7 @@ def test_a_token_gives_the_same_rows_again_or_says_why_not(
     start = story.bounds().start
     tail_is_kept = all(start[r.partition] <= r.start for r in seam.hot_ranges)
     try:
-        again = story.repeat(remember(seam))
+        again = story.repeat(tokens.decode(tokens.encode(seam)))
         assert story.rows(again) == rows
     except SeamlineError as error:
         assert error.code is TOKEN_EXPIRED

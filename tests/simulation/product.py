@@ -10,7 +10,7 @@ from seamline.connectors.protocols import Deadline, HotLog, NoDeadline, TierTabl
 from seamline.gateway.query.loaded import Tables
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.tiering.step import tier_once
-from seamline.seam.history import TokenSeam
+from seamline.seam.seam import Seam
 from seamline.seam.tiering import Step
 from simulation.reading import Answer, Open, Sources, read
 
@@ -24,7 +24,7 @@ class Read(Protocol):
         open_file: Open,
         statement: str,
         *,
-        token: Sequence[TokenSeam] = (),
+        token: Sequence[Seam] = (),
         after: After = NOTHING,
         deadline: Deadline | None = None,
         last: Tables | None = None,

@@ -37,7 +37,6 @@ from seamline.gateway.query.queries import Pins, Queries, QueryRequest
 from seamline.gateway.query.results import ResultSpool
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.planners.route import DUCKDB, Limits
-from seamline.seam.history import TokenSeam
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.seam import Seam
 from seamline.sql import parse
@@ -148,7 +147,7 @@ def read(
     open_file: Open,
     statement: str = ALL,
     *,
-    token: Sequence[TokenSeam] = (),
+    token: Sequence[Seam] = (),
     after: After = NOTHING,
     pinner: Pins | None = None,
     deadline: Deadline | None = None,

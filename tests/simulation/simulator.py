@@ -19,12 +19,13 @@ from fakes.memory import MemoryTable, Row
 
 from seamline.connectors.protocols import Deadline, NoDeadline
 from seamline.errors import ERRORS, SeamlineError
+from seamline.gateway.query import tokens
 from seamline.gateway.query.loaded import Tables
 from seamline.gateway.query.queries import ATTEMPTS_MAX
 from seamline.gateway.query.tokens import NOTHING, After, Write
 from seamline.seam.boundary import foreign_change, renewed
-from seamline.seam.history import TokenSeam, remember
 from seamline.seam.offsets import Offsets
+from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
 from seamline.seam.tiering import Batch
 from simulation import oracle
@@ -52,7 +53,7 @@ class Seen(NamedTuple):
         upheavals: How often something had been taken away before.
     """
 
-    token: TokenSeam
+    token: Seam
     rows: tuple[Row, ...]
     upheavals: int
 
@@ -359,7 +360,11 @@ class Simulation:
         if session is not None:
             self._check_not_behind(outcome, session, statement)
         if statement != FROM_1:
-            seen = Seen(remember(outcome.seam), _sorted(outcome.rows), way.begun.upheavals)
+            seen = Seen(
+                tokens.decode(tokens.encode(outcome.seam)),
+                _sorted(outcome.rows),
+                way.begun.upheavals,
+            )
             self._sessions[number] = seen
             self._tokens = [*self._tokens[-TOKENS_MAX + 1 :], seen]
 
@@ -416,14 +421,14 @@ class Simulation:
         if statement != FROM_1 and any(not self._is_compacted(row) for row in gone):
             raise Violation(f"8 a session no longer sees {sorted(gone, key=_place)}")
 
-    def _is_untold(self, token: TokenSeam) -> bool:
+    def _is_untold(self, token: Seam) -> bool:
         """Whether what is kept no longer tells if later changes of others stand on a token's."""
         state = self.world.table.state
         line = {snapshot.snapshot_id for snapshot in state.ancestors(state.current_snapshot_id)}
         now = foreign_change(state, state.current_snapshot_id)
         return token.snapshot_id not in line and token.foreign_change_id not in (None, now, *line)
 
-    def _is_kept(self, token: TokenSeam) -> bool:
+    def _is_kept(self, token: Seam) -> bool:
         """Whether the token's snapshot is still there, and the log from its boundary on."""
         state = self.world.table.state
         if token.table_uuid != state.uuid or token.snapshot_id not in state.snapshots:

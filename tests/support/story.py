@@ -12,13 +12,10 @@ from collections.abc import Mapping
 from fakes.memory import ManualClock, MemoryLog, MemoryTable, seam_rows
 
 from seamline.connectors.protocols import NoDeadline
-from seamline.gateway.query.placing import cold_side, kept_side
 from seamline.gateway.tiering.step import tier_once
-from seamline.seam import history
-from seamline.seam import seam as seams
+from seamline.seam import now, repeat
 from seamline.seam.binding import TopicBinding
-from seamline.seam.boundary import SUMMARY_KEY, Boundary, boundary_of, encode
-from seamline.seam.history import TokenSeam
+from seamline.seam.boundary import SUMMARY_KEY, Boundary, boundary_of, cold_side, encode, kept_side
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
@@ -119,7 +116,7 @@ class Story:
 
     def pin(self, bounds: LogBounds | None = None) -> Seam | None:
         """The seam of a read whose ends were asked for before the table; now, unless given."""
-        return seams.pin(
+        return now.pin(
             self.table.state,
             cold_side(self.table.state, self.head),
             bounds or self.bounds(),
@@ -127,12 +124,12 @@ class Story:
             bounds_are_newer=bounds is None,
         )
 
-    def repeat(self, token: TokenSeam) -> Seam:
+    def repeat(self, token: Seam) -> Seam:
         """The seam of an earlier read again: of its own snapshot, or of the head in its place."""
         state = self.table.state
         own = kept_side(state, token.snapshot_id)
         sides = [side for side in (own, cold_side(state, self.head)) if side is not None]
-        return history.repeat(state, token, sides, self.bounds(), cluster="default")
+        return repeat.repeat(state, token, sides, self.bounds(), cluster="default")
 
     def rows(self, seam: Seam) -> list[bytes]:
         """The values that a read of a seam finds, doubles included."""

@@ -19,13 +19,13 @@ from seamline.errors import (
     ErrorCode,
     SeamlineError,
 )
-from seamline.seam import history
-from seamline.seam import seam as seams
-from seamline.seam.boundary import Boundary
-from seamline.seam.history import TokenSeam
+from seamline.gateway.query import tokens
+from seamline.seam import now, past, repeat
+from seamline.seam.boundary import Boundary, ColdSide
+from seamline.seam.checks import require, rolled_back
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
-from seamline.seam.seam import ColdSide, Seam
+from seamline.seam.seam import Seam, cold_only, hot_only
 from seamline.seam.table import Snapshot, TableSchema, TableState
 
 STATE = TableState(
@@ -71,7 +71,7 @@ def bounds(**changes: Any) -> LogBounds:
 
 
 def pin(known: Boundary, log: LogBounds, **options: Any) -> Seam | None:
-    return seams.pin(STATE, ColdSide(7, known), log, cluster="default", **options)
+    return now.pin(STATE, ColdSide(7, known), log, cluster="default", **options)
 
 
 def placed(known: Boundary, log: LogBounds, **options: Any) -> Seam:
@@ -164,20 +164,20 @@ def test_skipped_records_of_the_snapshot_are_told() -> None:
 
 
 def test_a_topic_without_a_table_is_all_tail() -> None:
-    seam = seams.hot_only(("default", "bids"), bounds(), cluster="default")
+    seam = hot_only(("default", "bids"), bounds(), cluster="default")
     assert seam.hot_ranges == (OffsetRange(0, 0, 15), OffsetRange(1, 5, 20))
     assert (seam.snapshot_id, seam.table_uuid) == (None, "")
 
 
 def test_a_table_without_a_topic_has_no_tail() -> None:
-    seam = seams.cold_only(STATE, 7)
+    seam = cold_only(STATE, 7)
     assert (seam.hot_ranges, seam.topic, seam.schema_id) == ((), "", 3)
-    assert seams.cold_only(STATE, 7, schema_id=1).schema_id == 1
+    assert cold_only(STATE, 7, schema_id=1).schema_id == 1
 
 
 # --- Placing it again ----------------------------------------------------------------------------
 
-TOKEN = TokenSeam(
+TOKEN = Seam(
     table=STATE.name,
     table_uuid="table-1",
     snapshot_id=7,
@@ -190,16 +190,16 @@ OWN = ColdSide(7, boundary())
 LATER = ColdSide(9, boundary(snapshot_id=9, next=Offsets({0: 40, 1: 40})))
 
 
-def repeat(log: LogBounds, *sides: ColdSide, state: TableState = STATE, **changes: Any) -> Seam:
+def repeated(log: LogBounds, *sides: ColdSide, state: TableState = STATE, **changes: Any) -> Seam:
     token = dataclasses.replace(TOKEN, **changes)
-    return history.repeat(state, token, sides, log, cluster="default")
+    return repeat.repeat(state, token, sides, log, cluster="default")
 
 
 def test_a_token_remembers_what_it_needs_to_place_the_same_seam() -> None:
     first = placed(boundary(), bounds())
-    token = history.remember(first)
+    token = tokens.decode(tokens.encode(first))
     log = bounds(end={0: 99, 1: 99})
-    assert history.repeat(STATE, token, [OWN], log, cluster="default") == first
+    assert repeat.repeat(STATE, token, [OWN], log, cluster="default") == first
 
 
 @pytest.mark.parametrize(
@@ -207,18 +207,18 @@ def test_a_token_remembers_what_it_needs_to_place_the_same_seam() -> None:
     [{"table_uuid": "table-0"}, {"topic_id": "topic-0"}, {"end": Offsets({0: 16, 1: 20})}],
 )
 def test_another_history_is_refused(changes: dict[str, Any]) -> None:
-    refused(HISTORY_CHANGED, lambda: repeat(bounds(), OWN, **changes))
+    refused(HISTORY_CHANGED, lambda: repeated(bounds(), OWN, **changes))
 
 
 def test_a_log_that_lost_what_the_snapshot_holds_repeats_it() -> None:
     """Nothing of the log is needed where the token ends at the boundary."""
-    assert repeat(bounds(end={0: 15, 1: 3}), OWN).hot_ranges == (OffsetRange(0, 10, 15),)
+    assert repeated(bounds(end={0: 15, 1: 3}), OWN).hot_ranges == (OffsetRange(0, 10, 15),)
 
 
 def test_a_trimmed_tail_is_taken_from_a_later_snapshot_up_to_the_end() -> None:
     trimmed = bounds(start={0: 11, 1: 5})
-    refused(TOKEN_EXPIRED, lambda: repeat(trimmed, OWN))
-    seam = repeat(trimmed, OWN, LATER)
+    refused(TOKEN_EXPIRED, lambda: repeated(trimmed, OWN))
+    seam = repeated(trimmed, OWN, LATER)
     assert (seam.snapshot_id, seam.hot_ranges) == (9, ())
     assert seam.cold_end == seam.end == seam.boundary == TOKEN.end
 
@@ -226,45 +226,45 @@ def test_a_trimmed_tail_is_taken_from_a_later_snapshot_up_to_the_end() -> None:
 def test_a_partition_added_since_has_no_part_in_what_is_repeated() -> None:
     grown = boundary(snapshot_id=9, next=Offsets({0: 40, 1: 40, 2: 5}))
     log = bounds(start={0: 11, 1: 5, 2: 0}, end={0: 40, 1: 40, 2: 5})
-    seam = repeat(log, ColdSide(9, grown))
+    seam = repeated(log, ColdSide(9, grown))
     assert seam.cold_end == Offsets({0: 15, 1: 20, 2: 0})
     assert seam.end == TOKEN.end
 
 
 def test_a_later_snapshot_whose_rows_somebody_changed_cannot_stand_in() -> None:
     changed = dataclasses.replace(LATER, foreign_change_id=8)
-    error = refused(TOKEN_EXPIRED, lambda: repeat(bounds(), changed))
+    error = refused(TOKEN_EXPIRED, lambda: repeated(bounds(), changed))
     assert "rows have been changed since" in error.message
-    assert repeat(bounds(), dataclasses.replace(OWN, foreign_change_id=8)).snapshot_id == 7
+    assert repeated(bounds(), dataclasses.replace(OWN, foreign_change_id=8)).snapshot_id == 7
 
 
 def test_trimming_what_the_snapshot_holds_does_not_expire_the_token() -> None:
-    seam = repeat(bounds(start={0: 10, 1: 20}), OWN)
+    seam = repeated(bounds(start={0: 10, 1: 20}), OWN)
     assert seam.hot_ranges == (OffsetRange(0, 10, 15),)
     assert seam.cold_end is None
     beyond = bounds(start={0: 10, 1: 25}, end={0: 15, 1: 30})
-    assert repeat(beyond, OWN) == seam
+    assert repeated(beyond, OWN) == seam
 
 
 def test_a_plain_table_is_repeated_by_its_snapshot() -> None:
     kept = dataclasses.replace(STATE, snapshots={7: Snapshot(7, None, 0, "append", {})})
-    assert history.repeat_cold(kept, TOKEN) == seams.cold_only(kept, 7, schema_id=1)
-    refused(TOKEN_EXPIRED, lambda: history.repeat_cold(STATE, TOKEN))
+    assert repeat.repeat_cold(kept, TOKEN) == cold_only(kept, 7, schema_id=1)
+    refused(TOKEN_EXPIRED, lambda: repeat.repeat_cold(STATE, TOKEN))
     other = dataclasses.replace(kept, uuid="table-2")
-    refused(HISTORY_CHANGED, lambda: history.repeat_cold(other, TOKEN))
+    refused(HISTORY_CHANGED, lambda: repeat.repeat_cold(other, TOKEN))
 
 
 def test_a_topic_is_repeated_from_where_it_was_read() -> None:
-    first = seams.hot_only(("default", "bids"), bounds(), cluster="default")
-    token = history.remember(first)
+    first = hot_only(("default", "bids"), bounds(), cluster="default")
+    token = tokens.decode(tokens.encode(first))
 
     def again(log: LogBounds) -> Seam:
-        return history.repeat_topic(first.table, token, log, cluster="default")
+        return repeat.repeat_topic(first.table, token, log, cluster="default")
 
     assert again(bounds(end={0: 99, 1: 99})) == first
     empty = dataclasses.replace(token, boundary=Offsets({0: 0, 1: 20}))
     trimmed = bounds(start={0: 0, 1: 25}, end={0: 15, 1: 30})
-    seam = history.repeat_topic(first.table, empty, trimmed, cluster="default")
+    seam = repeat.repeat_topic(first.table, empty, trimmed, cluster="default")
     assert seam.hot_ranges == (OffsetRange(0, 0, 15),)
     refused(TOKEN_EXPIRED, lambda: again(bounds(start={0: 1, 1: 5})))
     refused(HISTORY_CHANGED, lambda: again(bounds(end={0: 14, 1: 20})))
@@ -277,7 +277,7 @@ PAST = dataclasses.replace(STATE, snapshots={7: Snapshot(7, None, 0, "append", {
 
 
 def travel(ends: dict[int, int], log: LogBounds, *sides: ColdSide) -> Seam:
-    return history.travel(PAST, sides, Offsets(ends), log, cluster="default", as_of="then")
+    return past.travel(PAST, sides, Offsets(ends), log, cluster="default", as_of="then")
 
 
 def test_a_moment_is_the_snapshot_of_then_and_the_log_up_to_then() -> None:
@@ -313,47 +313,47 @@ def line(*parents: int | None) -> TableState:
     return dataclasses.replace(STATE, snapshots=snapshots, current_snapshot_id=len(parents))
 
 
-def seen(snapshot_id: int) -> TokenSeam:
+def seen(snapshot_id: int) -> Seam:
     return dataclasses.replace(TOKEN, snapshot_id=snapshot_id)
 
 
 def test_a_session_goes_on_along_its_line() -> None:
-    now = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
-    history.check_not_rolled_back(line(None, 1, 2), now, seen(1))
+    current = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
+    assert rolled_back(line(None, 1, 2), current, seen(1)) is None
 
 
 def test_a_session_on_a_line_that_was_left_is_told() -> None:
-    now = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
-    refused(HISTORY_CHANGED, lambda: history.check_not_rolled_back(line(None, 1, 1), now, seen(2)))
+    current = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
+    refused(HISTORY_CHANGED, lambda: require(rolled_back(line(None, 1, 1), current, seen(2))))
 
 
 def test_a_session_whose_snapshot_expired_is_told_by_the_boundary() -> None:
     gone = line(None, 1, 2)
     expired = dataclasses.replace(gone, snapshots={3: gone.snapshots[3]})
-    now = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
-    history.check_not_rolled_back(expired, now, seen(1))
-    behind = dataclasses.replace(now, boundary=Offsets({0: 9, 1: 20}))
-    refused(HISTORY_CHANGED, lambda: history.check_not_rolled_back(expired, behind, seen(1)))
+    current = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
+    assert rolled_back(expired, current, seen(1)) is None
+    behind = dataclasses.replace(current, boundary=Offsets({0: 9, 1: 20}))
+    refused(HISTORY_CHANGED, lambda: require(rolled_back(expired, behind, seen(1))))
 
 
 def test_a_session_whose_snapshot_expired_after_it_was_left_is_told() -> None:
     whole = dataclasses.replace(line(None, 1, 1), current_snapshot_id=1)
     left = dataclasses.replace(whole, snapshots={1: whole.snapshots[1]})
-    now = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=1)
-    refused(HISTORY_CHANGED, lambda: history.check_not_rolled_back(left, now, seen(3)))
+    current = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=1)
+    refused(HISTORY_CHANGED, lambda: require(rolled_back(left, current, seen(3))))
 
 
 def test_a_session_that_saw_a_foreign_change_must_find_it() -> None:
     gone = line(None, 1, 2)
     expired = dataclasses.replace(gone, snapshots={3: gone.snapshots[3]})
-    now = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
+    current = dataclasses.replace(placed(boundary(), bounds()), snapshot_id=3)
     before = dataclasses.replace(seen(1), foreign_change_id=1)
-    same, other = (dataclasses.replace(now, foreign_change_id=change) for change in (1, 3))
-    history.check_not_rolled_back(expired, same, before)
-    history.check_not_rolled_back(expired, other, seen(1))
-    refused(HISTORY_CHANGED, lambda: history.check_not_rolled_back(expired, other, before))
+    same, other = (dataclasses.replace(current, foreign_change_id=change) for change in (1, 3))
+    assert rolled_back(expired, same, before) is None
+    assert rolled_back(expired, other, seen(1)) is None
+    refused(HISTORY_CHANGED, lambda: require(rolled_back(expired, other, before)))
     parent = dataclasses.replace(before, snapshot_id=2)
-    history.check_not_rolled_back(expired, other, parent)
+    assert rolled_back(expired, other, parent) is None
 
 
 @pytest.mark.parametrize(
@@ -367,5 +367,5 @@ def test_a_session_that_saw_a_foreign_change_must_find_it() -> None:
 )
 def test_what_is_not_readable_yet_has_a_reason(wanted: dict[int, int], why: str | None) -> None:
     log = bounds(end={0: 12, 1: 20}, high_watermark={0: 14, 1: 20})
-    found = seams.invisible(log, wanted)
+    found = now.invisible(log, wanted)
     assert found is None if why is None else why in str(found)

@@ -16,10 +16,10 @@ import pytest
 
 from seamline.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
 from seamline.gateway.query.tokens import LENGTH_MAX, TokenSigner, kept_secret, session
-from seamline.seam.history import TokenSeam
 from seamline.seam.offsets import Offsets
+from seamline.seam.seam import Seam
 
-SEAM = TokenSeam(
+SEAM = Seam(
     table=("lake", "default", "bids"),
     table_uuid="u-1",
     snapshot_id=2**62,
@@ -29,7 +29,7 @@ SEAM = TokenSeam(
     end=Offsets({0: 15, 12: 5}),
     foreign_change_id=7,
 )
-COLD = TokenSeam(("lake", "default", "plain"), "u-2", None, 0, "", Offsets(), Offsets())
+COLD = Seam(("lake", "default", "plain"), "u-2", None, 0)
 DAY_S = 86_400
 SIGNER = TokenSigner("secret", DAY_S)
 TOKEN = SIGNER.sign([SEAM, COLD], "ann")
@@ -129,7 +129,9 @@ def test_a_broken_write_token_is_called_so(token: str) -> None:
 
 
 def test_a_session_keeps_the_newest_seam_of_each_table() -> None:
-    newer = TokenSeam(SEAM.table, "u-1", 8, 3, "topic-1", Offsets({0: 20}), Offsets({0: 21}))
+    newer = dataclasses.replace(
+        SEAM, snapshot_id=8, boundary=Offsets({0: 20}), end=Offsets({0: 21}), foreign_change_id=None
+    )
     assert session([SEAM, COLD], [newer]) == [COLD, newer]
 
 

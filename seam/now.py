@@ -1,0 +1,97 @@
+"""The seam of now: the newest snapshot, and the log from its boundary to its end.
+
+Pure, and fails closed: where the two tiers cannot be proven to meet without a hole or an overlap,
+the answer is a named error, never fewer or more rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from seamline.seam.boundary import ColdSide
+from seamline.seam.checks import recreated, require, trimmed, truncated
+from seamline.seam.log import LogBounds
+from seamline.seam.offsets import Offsets
+from seamline.seam.seam import Seam
+from seamline.seam.table import TableState
+
+
+def pin(
+    state: TableState,
+    cold: ColdSide,
+    bounds: LogBounds,
+    *,
+    cluster: str,
+    bounds_are_newer: bool = False,
+) -> Seam | None:
+    """Pins one table to its seam.
+
+    Args:
+        state: The table's metadata.
+        cold: The snapshot to read.
+        bounds: What the log holds, under the boundary's isolation.
+        cluster: Name of the cluster in the configuration.
+        bounds_are_newer: Whether `bounds` were read after `state`. Ends are read first, so a
+            boundary past the log's end may only mean that a commit landed in between; read again
+            afterwards, it means that the log has lost records.
+
+    Returns:
+        The seam, or None when the bounds are too old to tell and must be read again.
+
+    Raises:
+        SeamlineError: TOPIC_RECREATED, LOG_TRIMMED or LOG_TRUNCATED.
+    """
+    boundary = cold.boundary
+    require(recreated(bounds.topic, bounds.topic_id, boundary.topic_id))
+    starts = {partition: boundary.next.get(partition, 0) for partition in bounds.end}
+    require(trimmed(bounds, starts))
+    behind = truncated(bounds, starts)
+    if behind is not None:
+        if bounds_are_newer:
+            raise behind
+        return None
+    ends = {partition: max(starts[partition], end) for partition, end in bounds.end.items()}
+    only_cold = {p: offset for p, offset in boundary.next.items() if p not in ends}
+    return Seam(
+        table=state.name,
+        table_uuid=state.uuid,
+        snapshot_id=cold.snapshot_id,
+        schema_id=state.current_schema_id,
+        cluster=cluster,
+        topic=bounds.topic,
+        topic_id=bounds.topic_id,
+        isolation=bounds.isolation,
+        boundary=Offsets({**starts, **only_cold}),
+        end=Offsets({**ends, **only_cold}),
+        pending=sum(max(0, bounds.high_watermark.get(p, end) - end) for p, end in ends.items()),
+        skipped=boundary.skipped,
+        epochs=boundary.epochs,
+        end_epochs=bounds.leader_epochs,
+        foreign_change_id=cold.foreign_change_id,
+    )
+
+
+def invisible(bounds: LogBounds, wanted: Mapping[int, int]) -> str | None:
+    """Why the log does not show every partition up to a wanted exclusive end yet; None if it does.
+
+    Args:
+        bounds: What the log holds.
+        wanted: Exclusive ends that must be readable.
+    """
+    for partition, stop in wanted.items():
+        end = bounds.end.get(partition)
+        if end is None:
+            return f"topic {bounds.topic} has no partition {partition}"
+        if end >= stop:
+            continue
+        held = bounds.high_watermark.get(partition, end)
+        if held >= stop:
+            return (
+                f"offset {stop - 1} of partition {partition} of topic {bounds.topic} is there, but "
+                f"a transaction that began at offset {end} is still open"
+            )
+        return (
+            f"partition {partition} of topic {bounds.topic} ends at {held}: it does not hold "
+            f"offset {stop - 1}"
+        )
+    return None

@@ -1,0 +1,158 @@
+"""An earlier seam, asked for again by its token, and sessions that must not fall behind theirs.
+
+Pure, and fails closed: what can no longer be shown to be the same rows is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from seamline.errors import (
+    INVALID_TOKEN,
+    TOKEN_EXPIRED,
+    SeamlineError,
+)
+from seamline.seam.boundary import ColdSide
+from seamline.seam.checks import dropped, history_changed, recreated, require, trimmed, truncated
+from seamline.seam.log import LogBounds
+from seamline.seam.offsets import Offsets
+from seamline.seam.seam import Seam, cold_only, hot_only
+from seamline.seam.table import TableState
+
+
+def repeat_cold(state: TableState, earlier: Seam) -> Seam:
+    """Pins a table to its snapshot of then.
+
+    Raises:
+        SeamlineError: HISTORY_CHANGED, TOKEN_EXPIRED.
+    """
+    require(dropped(state, earlier.table_uuid))
+    if earlier.snapshot_id is not None and earlier.snapshot_id not in state.snapshots:
+        raise SeamlineError(
+            TOKEN_EXPIRED, f"snapshot {earlier.snapshot_id} of {state.display_name} has expired"
+        )
+    return cold_only(state, earlier.snapshot_id, schema_id=earlier.schema_id)
+
+
+def repeat_topic(name: tuple[str, ...], earlier: Seam, bounds: LogBounds, *, cluster: str) -> Seam:
+    """Pins a topic without a table to its offsets of then.
+
+    Raises:
+        SeamlineError: HISTORY_CHANGED, TOKEN_EXPIRED.
+    """
+    check_same_log(earlier, bounds)
+    gone = trimmed(bounds, {r.partition: r.start for r in earlier.hot_ranges})
+    if gone is not None:
+        raise SeamlineError(TOKEN_EXPIRED, gone.message, details=gone.details)
+    seam = hot_only(name, bounds, cluster=cluster, schema_id=earlier.schema_id)
+    return dataclasses.replace(seam, boundary=earlier.boundary, end=earlier.end, pending=0)
+
+
+def repeat(
+    state: TableState,
+    earlier: Seam,
+    sides: Sequence[ColdSide],
+    bounds: LogBounds,
+    *,
+    cluster: str,
+) -> Seam:
+    """Pins a table to an earlier seam of it.
+
+    Args:
+        state: The table's metadata now.
+        earlier: The seam of then.
+        sides: Snapshots that may serve, best first: the seam's own if it is kept, then later
+            ones, which hold its rows and more.
+        bounds: What the log holds now.
+        cluster: Name of the cluster in the configuration.
+
+    Raises:
+        SeamlineError: HISTORY_CHANGED when table or topic are no longer the same, TOKEN_EXPIRED
+            when rows the seam stands for are no longer kept; INVALID_TOKEN without a log.
+    """
+    if not earlier.topic_id:
+        message = f"the token is of the snapshot of {state.display_name} alone"
+        raise SeamlineError(INVALID_TOKEN, message, hint='Give it to "t$cold", or ask without it.')
+    check_same_history(state, earlier, bounds)
+    is_kept = earlier.snapshot_id in state.snapshots
+    problem = "has lost the snapshots before it" if is_kept else "has expired"
+    reason = f"snapshot {earlier.snapshot_id} of {state.display_name} {problem}"
+    for side in sides:
+        later = side.snapshot_id != earlier.snapshot_id
+        if later and side.foreign_change_id != earlier.foreign_change_id:
+            reason += ", and rows have been changed since"
+            continue
+        gone = missing_between(side, earlier.end, bounds)
+        if gone is not None:
+            reason = gone.message
+            continue
+        return seam_up_to(
+            state, side, earlier.end, bounds, cluster=cluster, schema_id=earlier.schema_id
+        )
+    raise SeamlineError(TOKEN_EXPIRED, reason)
+
+
+def missing_between(side: ColdSide, end: Offsets, bounds: LogBounds) -> SeamlineError | None:
+    """Whether rows between a snapshot and an end are no longer in the log."""
+    held = side.boundary.next
+    starts = {p: held.get(p, 0) for p, stop in end.items() if held.get(p, 0) < stop}
+    return trimmed(bounds, starts)
+
+
+def seam_up_to(
+    state: TableState,
+    side: ColdSide,
+    end: Offsets,
+    bounds: LogBounds,
+    *,
+    cluster: str,
+    schema_id: int,
+    as_of: str = "",
+) -> Seam:
+    """The seam that ends where it is told to, whatever the snapshot holds past that."""
+    held = side.boundary.next
+    everything = Offsets({**dict.fromkeys(held, 0), **end})  # of a partition added since, nothing
+    past = any(offset > everything[partition] for partition, offset in held.items())
+    return Seam(
+        table=state.name,
+        table_uuid=state.uuid,
+        snapshot_id=side.snapshot_id,
+        schema_id=schema_id,
+        cluster=cluster,
+        topic=bounds.topic,
+        topic_id=bounds.topic_id,
+        isolation=bounds.isolation,
+        boundary=Offsets({p: min(stop, held.get(p, 0)) for p, stop in end.items()}),
+        end=end,
+        cold_end=everything if past else None,
+        skipped=side.boundary.skipped,
+        epochs=side.boundary.epochs,
+        end_epochs=bounds.leader_epochs,
+        foreign_change_id=side.foreign_change_id,
+        as_of=as_of,
+    )
+
+
+def check_same_history(state: TableState, earlier: Seam, bounds: LogBounds) -> None:
+    """Table and topic must be the ones an earlier seam is of; of a snapshot alone, the table.
+
+    Raises:
+        SeamlineError: HISTORY_CHANGED.
+    """
+    require(dropped(state, earlier.table_uuid))
+    if earlier.topic_id:
+        check_same_log(earlier, bounds)
+
+
+def check_same_log(earlier: Seam, bounds: LogBounds) -> None:
+    """The topic must be the one an earlier seam is of, and still hold what was read of it.
+
+    Raises:
+        SeamlineError: HISTORY_CHANGED.
+    """
+    read = {r.partition: r.end_exclusive for r in earlier.hot_ranges}
+    require(
+        history_changed(recreated(bounds.topic, bounds.topic_id, earlier.topic_id)),
+        history_changed(truncated(bounds, read)),
+    )
