@@ -1,30 +1,27 @@
-"""A bound query and the facts of its tables as a logical plan."""
+"""A bound query and the facts of its tables as a logical plan, before any rule."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
-from seamline.planners.logical import LogicalPlan, Scan, ScanFacts
+from seamline.planners.logical import LogicalPlan, Scan, TableFacts
 from seamline.sql.qualify import BoundQuery
 
 
-def bind(query: BoundQuery, facts: Mapping[str, ScanFacts]) -> LogicalPlan:
-    """Pins every scan to its facts; a fresh scan reads its whole tail.
+def bind(query: BoundQuery, tables: Sequence[TableFacts]) -> LogicalPlan:
+    """Gives every scan its table; a fresh scan reads its whole tail.
 
     Args:
         query: The query.
-        facts: By scan id; complete.
+        tables: The table of each scan, in the order of the query's own list.
     """
-    scans = []
-    for bound in query.scans:
-        known = facts[bound.scan_id]
-        hot = known.kind in {"unified", "hot"}
-        scans.append(
-            Scan(
-                scan_id=bound.scan_id,
-                facts=known,
-                columns=bound.columns,
-                hot_ranges=known.seam.hot_ranges if hot else (),
-            )
+    scans = tuple(
+        Scan(
+            scan_id=bound.scan_id,
+            facts=facts,
+            columns=bound.columns,
+            hot_ranges=facts.seam.hot_ranges if facts.reads_hot else (),
         )
-    return LogicalPlan(query, tuple(scans))
+        for bound, facts in zip(query.scans, tables, strict=True)
+    )
+    return LogicalPlan(query, scans)

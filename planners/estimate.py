@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 
 from seamline.planners.logical import LogicalPlan, Scan
-from seamline.seam.files import ColdPlan
 
 BYTES_PER_TAIL_RECORD = 300
 """Taken for a record of the log until it has been read."""
@@ -20,20 +19,20 @@ class Estimate:
         cold_rows: Rows of the files planned.
         cold_bytes: Bytes of those files.
         hot_rows: Offsets of the tails, each table's counted once however often it is scanned.
-        hot_rows_held: Those of them that the gateway holds already.
-        hot_can_be_held: Whether every tail that it does not hold whole would fit there.
+        hot_rows_cached: Those of them that the gateway has in its cache.
+        hot_fits_cache: Whether every tail that is not whole in the cache would fit there.
     """
 
     cold_rows: int
     cold_bytes: int
     hot_rows: int
-    hot_rows_held: int = 0
-    hot_can_be_held: bool = False
+    hot_rows_cached: int = 0
+    hot_fits_cache: bool = False
 
     @property
     def hot_rows_unread(self) -> int:
         """Offsets that must still be read from the log."""
-        return self.hot_rows - self.hot_rows_held
+        return self.hot_rows - self.hot_rows_cached
 
     @property
     def hot_bytes(self) -> int:
@@ -41,32 +40,31 @@ class Estimate:
         return self.hot_rows * BYTES_PER_TAIL_RECORD
 
 
-def estimate(plan: LogicalPlan, cold: Mapping[str, ColdPlan]) -> Estimate:
+def estimate(plan: LogicalPlan) -> Estimate:
     """What the plan reads.
 
     Args:
         plan: The plan after the rules.
-        cold: Files by scan id; scans without a cold side are absent.
     """
     tails: dict[tuple[str, ...], dict[int, tuple[int, int]]] = {}
     facts = {scan.seam.key: scan.facts for scan in plan.scans}
     for scan in plan.scans:
         merge_ranges(tails.setdefault(scan.seam.key, {}), scan)
     wanted = {key: sum(end - start for start, end in t.values()) for key, t in tails.items()}
-    held = {key: held_of(t, facts[key].held) for key, t in tails.items()}
+    cached = {key: cached_of(t, facts[key].cached) for key, t in tails.items()}
     return Estimate(
-        cold_rows=sum(plan_.rows for plan_ in cold.values()),
-        cold_bytes=sum(plan_.size_bytes for plan_ in cold.values()),
+        cold_rows=sum(plan_.rows for plan_ in plan.files.values()),
+        cold_bytes=sum(plan_.size_bytes for plan_ in plan.files.values()),
         hot_rows=sum(wanted.values()),
-        hot_rows_held=sum(held.values()),
-        hot_can_be_held=all(facts[key].can_be_held for key in tails if held[key] < wanted[key]),
+        hot_rows_cached=sum(cached.values()),
+        hot_fits_cache=all(facts[key].fits_cache for key in tails if cached[key] < wanted[key]),
     )
 
 
-def held_of(ranges: Mapping[int, tuple[int, int]], held: Mapping[int, int]) -> int:
-    """How many offsets of some ranges (start and end by partition) lie below what is held."""
+def cached_of(ranges: Mapping[int, tuple[int, int]], cached: Mapping[int, int]) -> int:
+    """How many offsets of some ranges (start and end by partition) lie below cached ends."""
     return sum(
-        max(0, min(end, held.get(partition, 0)) - start)
+        max(0, min(end, cached.get(partition, 0)) - start)
         for partition, (start, end) in ranges.items()
     )
 

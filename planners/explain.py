@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seamline.planners.estimate import held_of
+from seamline.planners.estimate import cached_of
 from seamline.planners.logical import Scan
 from seamline.planners.physical import PhysicalPlan
 from seamline.seam.files import ColdPlan
@@ -26,12 +26,12 @@ def explain(plan: PhysicalPlan) -> list[str]:
     seen: dict[tuple[str, ...], None] = {}
     for scan in plan.logical.scans:
         lines.append("")
-        lines.extend(_scan(plan, scan, repeated=scan.seam.key in seen))
+        lines.extend(_scan(scan, repeated=scan.seam.key in seen))
         seen[scan.seam.key] = None
     return lines
 
 
-def _scan(plan: PhysicalPlan, scan: Scan, *, repeated: bool) -> Iterator[str]:
+def _scan(scan: Scan, *, repeated: bool) -> Iterator[str]:
     kind = {"unified": "", "hot": " (log only)", "cold": " (snapshot only)"}.get(
         scan.facts.kind, " (system)"
     )
@@ -43,10 +43,9 @@ def _scan(plan: PhysicalPlan, scan: Scan, *, repeated: bool) -> Iterator[str]:
     if scan.facts.kind == "system":
         yield "└─ rows       from the gateway"
         return
-    cold = plan.cold.get(scan.scan_id)
-    if cold is not None:
-        yield f"├─ cold       {_cold(cold)}"
-    if scan.reads_hot:
+    if scan.files is not None:
+        yield f"├─ cold       {_cold(scan.files)}"
+    if scan.facts.reads_hot:
         yield f"├─ hot        {_hot(scan)}"
     if repeated:
         yield "└─ seam       as above"
@@ -74,11 +73,11 @@ def _hot(scan: Scan) -> str:
     wanted = sum(len(r) for r in scan.hot_ranges)
     tail = sum(len(r) for r in scan.seam.hot_ranges)
     text = f"{wanted:,} of {tail:,} offsets in {len(scan.hot_ranges)} partitions"
-    held = held_of(
-        {r.partition: (r.start, r.end_exclusive) for r in scan.hot_ranges}, scan.facts.held
+    cached = cached_of(
+        {r.partition: (r.start, r.end_exclusive) for r in scan.hot_ranges}, scan.facts.cached
     )
-    if held:
-        text += f", {held:,} held here"
+    if cached:
+        text += f", {cached:,} cached here"
     if scan.facts.as_of is not None:
         text += f", as of {scan.facts.as_of.isoformat()}"
     if scan.pruned_by:

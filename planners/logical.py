@@ -1,4 +1,4 @@
-"""The logical plan: a bound query whose every scan is pinned to its seam.
+"""The logical plan: a bound query whose every scan is pinned to the seam of its table.
 
 Frozen values. Rules take a plan and give an equivalent one that reads less; what a rule cannot
 prove stays as it is, and the query keeps its own filters whatever a scan has pushed.
@@ -11,8 +11,12 @@ import datetime
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
+import pyarrow as pa
+
 from seamline.seam.binding import TopicBinding
+from seamline.seam.files import ColdPlan
 from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 from seamline.sql.predicates import Predicate
 from seamline.sql.qualify import BoundQuery
@@ -22,26 +26,46 @@ Kind: TypeAlias = Literal["unified", "hot", "cold", "system"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ScanFacts:
-    """What is known of the table behind one scan, read once per statement.
+class TableFacts:
+    """What is known of a table that a statement reads, gathered once.
 
     Attributes:
         kind: Which tiers it has; `system` for a table made of the gateway's own knowledge.
-        seam: The exact cut.
+        seam: Where its snapshot ends and its log begins.
         binding: The topic behind it, None without one.
-        offsets_at: Per moment (milliseconds) asked for, the first offset at or after it.
-        held: Exclusive ends up to which the gateway holds the tail already, per partition.
+        decoder: What makes rows of its records, None without a hot side.
+        stored: Columns of the schema that the snapshot was written with.
+        rows: The rows themselves, for tables made of the gateway's own knowledge.
+        cached: Exclusive ends up to which the gateway has the tail already, per partition.
+        fits_cache: Whether the whole tail would fit into what the gateway may keep.
         as_of: What moment the ends reflect, when they were not asked of the log.
-        can_be_held: Whether the whole tail would fit into what the gateway may hold.
+        present: Whether the seam is the table's present one.
+        known_at: On the monotonic clock, a moment before the table was loaded.
+        asked_at: A moment before the log was asked for the ends; None when it was not.
     """
 
     kind: Kind
     seam: Seam
     binding: TopicBinding | None = None
-    offsets_at: Mapping[int, Offsets] = dataclasses.field(default_factory=dict, hash=False)
-    held: Offsets = dataclasses.field(default_factory=Offsets)
-    can_be_held: bool = False
+    decoder: DecoderSpec | None = None
+    stored: tuple[Field, ...] = ()
+    rows: pa.Table | None = dataclasses.field(default=None, compare=False)
+    cached: Offsets = dataclasses.field(default_factory=Offsets)
+    fits_cache: bool = False
     as_of: datetime.datetime | None = None
+    present: bool = False
+    known_at: float = 0.0
+    asked_at: float | None = None
+
+    @property
+    def reads_hot(self) -> bool:
+        """Whether it has a hot side."""
+        return self.kind in {"unified", "hot"}
+
+    @property
+    def reads_cold(self) -> bool:
+        """Whether it has a cold side."""
+        return self.kind in {"unified", "cold"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,31 +77,25 @@ class Scan:
         facts: The table behind it.
         columns: The columns the query uses.
         predicate: Rows for which it is not true are of no use to the query; None says nothing.
+        files: What must be read of the snapshot, None without a cold side.
+        offsets_at: Per moment (milliseconds) asked for, the first offset at or after it.
         hot_ranges: What must be read of the log: within the seam's tail.
         pruned_by: What cut the tail, for EXPLAIN.
     """
 
     scan_id: str
-    facts: ScanFacts
+    facts: TableFacts
     columns: tuple[Field, ...]
     predicate: Predicate | None = None
+    files: ColdPlan | None = None
+    offsets_at: Mapping[int, Offsets] = dataclasses.field(default_factory=dict, hash=False)
     hot_ranges: tuple[OffsetRange, ...] = ()
     pruned_by: tuple[str, ...] = ()
 
     @property
     def seam(self) -> Seam:
-        """The exact cut of the table."""
+        """The seam of the table."""
         return self.facts.seam
-
-    @property
-    def reads_hot(self) -> bool:
-        """Whether the scan has a hot side."""
-        return self.facts.kind in {"unified", "hot"}
-
-    @property
-    def reads_cold(self) -> bool:
-        """Whether the scan has a cold side."""
-        return self.facts.kind in {"unified", "cold"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,3 +104,8 @@ class LogicalPlan:
 
     query: BoundQuery
     scans: tuple[Scan, ...]
+
+    @property
+    def files(self) -> dict[str, ColdPlan]:
+        """What is read of snapshots, by scan id; scans without a cold side are absent."""
+        return {scan.scan_id: scan.files for scan in self.scans if scan.files is not None}

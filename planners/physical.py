@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from seamline.planners.estimate import Estimate, merge_ranges
 from seamline.planners.logical import LogicalPlan, Scan
 from seamline.planners.route import Route
-from seamline.seam.files import ColdPlan
 from seamline.seam.offsets import OffsetRange, Offsets
-from seamline.seam.seam import Seam
+from seamline.seam.records import DecoderSpec
+from seamline.seam.seam import Seam, SeamKey
+from seamline.sql.predicates import Or, Predicate
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -18,12 +19,24 @@ class TailRead:
     """One reading of a table's tail, shared by every scan of that table.
 
     Attributes:
-        seam: The exact cut of the table.
+        seam: The seam of the table.
         ranges: What any scan needs, within the seam's tail.
+        decoder: What makes rows of the records.
+        columns: Names of the columns to keep.
+        predicate: Rows for which it is not true may be left out; None keeps all.
+        present: Whether the seam is the table's present one.
+        known_at: A moment on the monotonic clock before the table was loaded.
+        asked_at: A moment before the log was asked for the ends; None when it was not.
     """
 
     seam: Seam
     ranges: tuple[OffsetRange, ...]
+    decoder: DecoderSpec
+    columns: tuple[str, ...]
+    predicate: Predicate | None = None
+    present: bool = False
+    known_at: float = 0.0
+    asked_at: float | None = None
 
     @property
     def offsets(self) -> int:
@@ -49,15 +62,13 @@ class PhysicalPlan:
 
     Attributes:
         logical: The plan after the rules.
-        cold: Files by scan id; scans without a cold side are absent.
         tails: Tail readings by the key of their seam; tables without a hot side are absent.
         estimate: How much that is.
         route: The engine and the reason.
     """
 
     logical: LogicalPlan
-    cold: Mapping[str, ColdPlan] = dataclasses.field(hash=False)
-    tails: Mapping[tuple[str, ...], TailRead] = dataclasses.field(hash=False)
+    tails: Mapping[SeamKey, TailRead] = dataclasses.field(hash=False)
     estimate: Estimate
     route: Route
 
@@ -67,7 +78,7 @@ class PhysicalPlan:
 
         A table that is also read without its tail has its whole seam here.
         """
-        found: dict[tuple[str, ...], Seam] = {}
+        found: dict[SeamKey, Seam] = {}
         for scan in self.logical.scans:
             known = found.get(scan.seam.key)
             if known is None or not known.topic:
@@ -75,19 +86,31 @@ class PhysicalPlan:
         return tuple(found.values())
 
 
-def physical_plan(
-    plan: LogicalPlan, cold: Mapping[str, ColdPlan], estimate: Estimate, route: Route
-) -> PhysicalPlan:
+def physical_plan(plan: LogicalPlan, estimate: Estimate, route: Route) -> PhysicalPlan:
     """Puts the parts together; scans of one seam share one reading of its tail."""
-    tables: dict[tuple[str, ...], list[Scan]] = {}
+    tables: dict[SeamKey, list[Scan]] = {}
     for scan in plan.scans:
-        if scan.reads_hot:
+        if scan.facts.reads_hot:
             tables.setdefault(scan.seam.key, []).append(scan)
-    tails = {}
-    for name, scans in tables.items():
-        merged: dict[int, tuple[int, int]] = {}
-        for scan in scans:
-            merge_ranges(merged, scan)
-        ranges = tuple(OffsetRange(p, start, end) for p, (start, end) in sorted(merged.items()))
-        tails[name] = TailRead(scans[0].seam, ranges)
-    return PhysicalPlan(plan, dict(cold), tails, estimate, route)
+    tails = {key: _tail_read(scans) for key, scans in tables.items()}
+    return PhysicalPlan(plan, tails, estimate, route)
+
+
+def _tail_read(scans: Sequence[Scan]) -> TailRead:
+    facts = scans[0].facts
+    assert all(scan.seam == facts.seam for scan in scans), "a table has one seam in a statement"
+    assert facts.decoder is not None
+    merged: dict[int, tuple[int, int]] = {}
+    for scan in scans:
+        merge_ranges(merged, scan)
+    filters = [scan.predicate for scan in scans]
+    return TailRead(
+        seam=facts.seam,
+        ranges=tuple(OffsetRange(p, start, end) for p, (start, end) in sorted(merged.items())),
+        decoder=facts.decoder,
+        columns=tuple(sorted({column.name for scan in scans for column in scan.columns})),
+        predicate=None if None in filters else Or(tuple(f for f in filters if f is not None)),
+        present=facts.present,
+        known_at=facts.known_at,
+        asked_at=facts.asked_at,
+    )

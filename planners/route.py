@@ -71,11 +71,11 @@ def route(asked: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: 
         return _spark(f"{unsupported}, which DuckDB cannot read exactly", limits)
     if estimate.hot_rows_unread > limits.duckdb_tail_rows_max:
         reason = (
-            f"{estimate.hot_rows_unread:,} offsets of tail that are not held here, over "
+            f"{estimate.hot_rows_unread:,} offsets of tail that are not cached here, over "
             f"{limits.duckdb_tail_rows_max:,}"
         )
         wants_duckdb = asked == DUCKDB or not limits.spark
-        if wants_duckdb and not estimate.hot_can_be_held:
+        if wants_duckdb and not estimate.hot_fits_cache:
             raise SeamlineError(TAIL_TOO_LARGE, reason)
         if not wants_duckdb:
             return _spark(reason, limits)
@@ -89,6 +89,19 @@ def route(asked: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: 
         DUCKDB,
         f"small: {estimate.cold_bytes:,} bytes of files, {estimate.hot_rows:,} offsets of tail",
     )
+
+
+def may_run_on_duckdb(asked: str, cold_bytes: int, limits: Limits) -> bool:
+    """Whether a plan of files so large may be DuckDB's, which needs the files' own schemas.
+
+    Args:
+        asked: What the request asks for.
+        cold_bytes: Size of the files.
+        limits: What is large.
+    """
+    if asked != AUTO or not limits.spark:
+        return asked != SPARK
+    return cold_bytes <= limits.duckdb_cold_bytes_max
 
 
 def _spark(reason: str, limits: Limits) -> Route:

@@ -42,6 +42,10 @@ class Offsets(Mapping[int, int]):
         """These offsets with some set or added."""
         return Offsets({**self._by_partition, **changes})
 
+    def raised(self, others: Mapping[int, int]) -> Offsets:
+        """Of each partition the greater one; those of either are there."""
+        return self.replace({p: max(o, self.get(p, 0)) for p, o in others.items()})
+
     def to_json(self) -> dict[str, int]:
         """Partitions as decimal strings, the only keys JSON has."""
         return {str(partition): offset for partition, offset in self._by_partition.items()}

@@ -66,9 +66,14 @@ class Seam:
     as_of: str = ""
 
     @property
-    def key(self) -> tuple[str, ...]:
+    def identity(self) -> str:
+        """What it is a seam of, whatever a statement calls it: a table's id, or a topic's name."""
+        return self.table_uuid or ".".join(self.table)
+
+    @property
+    def key(self) -> SeamKey:
         """Tells it from the other seams of a statement: a table has one a moment asked for."""
-        return (*self.table, self.as_of)
+        return (self.identity, *(part.lower() for part in self.table), self.as_of)
 
     @property
     def hot_ranges(self) -> tuple[OffsetRange, ...]:

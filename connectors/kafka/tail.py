@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pyarrow as pa
 
-from seamline.connectors.kafka.formats.decoder import Decoder, DecoderSpec
+from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import Deadline, HotLog, TailFile
 from seamline.errors import TAIL_TOO_LARGE, SeamlineError
 from seamline.seam.offsets import OffsetRange
+from seamline.seam.records import DecoderSpec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

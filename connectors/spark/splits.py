@@ -23,7 +23,7 @@ from seamline.connectors.continuity import check_read
 from seamline.connectors.duckdb.engine import read_scan
 from seamline.connectors.iceberg.catalog import table_of_file
 from seamline.connectors.kafka.cluster import Cluster, ClusterConfig
-from seamline.connectors.kafka.formats.decoder import Decoder, DecoderSpec
+from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.log import KafkaLog
 from seamline.connectors.protocols import EngineScan, NoDeadline
 from seamline.connectors.spark.tail import plain
@@ -36,6 +36,7 @@ from seamline.errors import (
 from seamline.seam.checks import LogRead
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
 from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.records import DecoderSpec
 from seamline.seam.table import TableState
 from seamline.sql import columns as names
 from seamline.sql.predicates import And, Comparison, Or, Predicate

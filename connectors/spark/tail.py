@@ -13,9 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from seamline.connectors.kafka.formats.decoder import Decoder, DecoderSpec
+from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import RawBatch
 from seamline.seam.offsets import OffsetRange
+from seamline.seam.records import DecoderSpec
 from seamline.sql.types import Field, to_spark
 
 _SECURITY_PREFIX = "kafka."

@@ -21,7 +21,7 @@ from typing import Any
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.kafka.cluster import ClusterConfig
-from seamline.connectors.kafka.formats.decoder import Decoder, DecoderSpec
+from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import Deadline, HotLog
 from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.sessions import functions_for
@@ -31,6 +31,7 @@ from seamline.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, SPARK_FAILED, Seamli
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import SUMMARY_KEY, Boundary, check_columns, encode
 from seamline.seam.files import ScanRequest
+from seamline.seam.records import DecoderSpec
 from seamline.seam.table import TableState
 from seamline.seam.tiering import Batch
 from seamline.sql import columns
@@ -177,7 +178,7 @@ class SparkTierTable:
     def _spec(self, state: TableState, batch: Batch) -> DecoderSpec:
         binding = batch.binding
         schema = state.schemas[batch.schema_id]
-        return DecoderSpec(binding.topic, binding.format, binding.on_error, schema.columns)
+        return DecoderSpec.of(binding, schema.columns)
 
     @contextlib.contextmanager
     def _rows(self, batch: Batch, spec: DecoderSpec) -> Iterator[tuple[Any, int]]:

@@ -12,7 +12,6 @@ import click
 
 from seamline.connectors import supervision
 from seamline.connectors.iceberg import commits
-from seamline.connectors.kafka.formats.decoder import POLICIES
 from seamline.errors import INVALID_ARGUMENT, NOT_A_UNIFIED_TABLE, SeamlineError
 from seamline.gateway.cli.options import (
     Duration,
@@ -27,6 +26,7 @@ from seamline.gateway.connections import Connections
 from seamline.gateway.query.deadline import no_deadline
 from seamline.gateway.query.names import TableName
 from seamline.seam.binding import TopicBinding
+from seamline.seam.records import POLICIES
 from seamline.sql.types import Field, quote
 
 

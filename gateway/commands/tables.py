@@ -16,7 +16,7 @@ from typing import Any
 from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.types import to_schema
-from seamline.connectors.kafka.formats.decoder import DecoderSpec
+from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.infer import Inferred, infer_json
 from seamline.connectors.protocols import Deadline
 from seamline.errors import (
@@ -32,6 +32,7 @@ from seamline.seam.binding import MODES, TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of
 from seamline.seam.log import ISOLATIONS, READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.records import DecoderSpec
 from seamline.seam.table import TableState
 from seamline.sql import columns, parse, types
 from seamline.sql.types import Field
@@ -127,7 +128,7 @@ def create(
         fields = inferred.columns
     _check_columns(definition, fields)
     all_columns = (*fields, *columns.METADATA_FIELDS)
-    DecoderSpec(definition.topic, definition.format, definition.on_error, all_columns)
+    Decoder(DecoderSpec(definition.topic, definition.format, definition.on_error, all_columns))
     schema = to_schema(all_columns)
     binding = TopicBinding(
         cluster=definition.cluster,

@@ -24,8 +24,8 @@ import flask
 
 from seamline.errors import INVALID_REQUEST, SeamlineError
 from seamline.gateway.http.values import json_rows
-from seamline.gateway.query.results import read_chunk
 from seamline.gateway.query.service import Service
+from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.query.statements import FINAL, State, Statement, StatementRequest
 from seamline.sql import parameters
 

@@ -13,9 +13,9 @@ from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.metadata_files import MetadataFile
 from seamline.connectors.iceberg.tail_files import TailLayout
 from seamline.connectors.iceberg.virtual import Cut, Json
-from seamline.connectors.kafka.formats.decoder import DecoderSpec
 from seamline.gateway.query.names import TableName
 from seamline.seam.binding import TopicBinding
+from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 
 UNPARTITIONED_SPEC_ID = 1_000_000

@@ -20,7 +20,6 @@ from seamline.connectors.iceberg import virtual
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.errors import storage_errors
 from seamline.connectors.iceberg.metadata_files import MetadataFiles
-from seamline.connectors.kafka.formats.decoder import DecoderSpec
 from seamline.connectors.protocols import Deadline
 from seamline.connectors.supervision import Loop
 from seamline.errors import SNAPSHOT_GONE, SeamlineError
@@ -36,12 +35,13 @@ from seamline.gateway.iceberg_rest.storage import LiveStorage
 from seamline.gateway.iceberg_rest.table import LiveTable, is_unified, live_tail
 from seamline.gateway.iceberg_rest.tail_store import TailSegment
 from seamline.gateway.iceberg_rest.writer import SnapshotWriter
+from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.names import TableName
-from seamline.gateway.query.pinning import Pinner
 from seamline.gateway.tail.requests import TailRows
 from seamline.planners.physical import TailRead
 from seamline.seam.binding import TopicBinding
 from seamline.seam.offsets import OffsetRange
+from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 
 LISTED_MAX = 100
@@ -56,7 +56,7 @@ class LiveTables:
     Args:
         config: The configuration.
         connections: Catalogs.
-        pinner: Places seams.
+        gatherer: Pins tables.
         tails: Gives the rows of tails.
         clock: Seconds since the epoch.
     """
@@ -65,12 +65,12 @@ class LiveTables:
         self,
         config: Config,
         connections: Connections,
-        pinner: Pinner,
+        gatherer: Gatherer,
         tails: TailRows,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._clock = clock
-        self._pinner = pinner
+        self._gatherer = gatherer
         self._tails = tails
         self._connections = connections
         state = pathlib.Path(config.state_directory)
@@ -102,9 +102,9 @@ class LiveTables:
         Raises:
             SeamlineError: named after the cause; see `planners.seam`.
         """
-        pinned = self._pinner.pin_table(name, deadline)
+        pinned = self._gatherer.pin_table(name, deadline)
         assert isinstance(pinned.cold, IcebergTable)
-        return self._live(name, pinned.cold, pinned.facts.seam, pinned.decoder)
+        return self._live(name, pinned.cold, pinned.facts.seam, pinned.facts.decoder)
 
     def load(self, name: TableName) -> LiveTable:
         """The table without its tail, for reading snapshots of its own.
@@ -132,7 +132,7 @@ class LiveTables:
         decoder = None
         if schema is not None:
             columns = schema.columns
-            decoder = DecoderSpec(binding.topic, binding.format, binding.on_error, columns)
+            decoder = DecoderSpec.of(binding, columns)
         live = self._live(name, table, record.seam, decoder)
         if live.tail is None or live.source() != record.source:
             raise SeamlineError(
@@ -208,8 +208,8 @@ class LiveTables:
         """
         tail = live.tail
         assert tail is not None
-        wanted = TailRead(tail.seam, tuple(ranges))
-        return self._tails.read(wanted, tail.decoder, columns, deadline).rows
+        wanted = TailRead(tail.seam, tuple(ranges), tail.decoder, tuple(columns))
+        return self._tails.read(wanted, deadline).rows
 
     # --- Looking after leases --------------------------------------------------------------------
 

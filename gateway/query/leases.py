@@ -73,7 +73,7 @@ class Leases:
         """
         if plan.route.engine != SPARK:
             return Lease()
-        cold = (scan.seam for scan in plan.logical.scans if scan.reads_cold)
+        cold = (scan.seam for scan in plan.logical.scans if scan.facts.reads_cold)
         pins = {(seam.table, seam.snapshot_id) for seam in cold if seam.snapshot_id is not None}
         return self.hold(sorted(pins), deadline)
 

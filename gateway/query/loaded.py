@@ -43,9 +43,13 @@ class LoadedTables:
         """
         found: Tables = {}
         loaded: dict[tuple[str, ...], ColdTable] = {}
+        known: dict[tuple[str, ...], ColdTable] = {}
         for name in _of_catalogs(wanted):
             if name.full not in loaded:
-                loaded[name.full] = self._load(name)
+                table = self._load(name)
+                # however a statement spells it, it is one table, at one moment
+                identity = (table.state.uuid, *(part.lower() for part in name.full))
+                loaded[name.full] = known.setdefault(identity, table)
             found[name] = loaded[name.full]
         with self._lock:
             for name, table in found.items():

@@ -82,6 +82,13 @@ class TableName:
         return self.path[-1] if self.cluster or self.is_system else table_text(self.path[-1])
 
     @property
+    def folded(self) -> tuple[str, ...]:
+        """All parts and the variant, in lower case where case does not count: not in topics."""
+        if self.cluster:
+            return (*self.full, self.variant)
+        return (*(part.lower() for part in self.full), self.variant)
+
+    @property
     def display(self) -> str:
         """The whole name, which `split` and `resolve` read as what this is."""
         table = self.table + (f"${self.variant}" if self.variant else "")

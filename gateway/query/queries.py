@@ -26,27 +26,20 @@ from seamline.errors import (
     TOPIC_RECREATED,
     SeamlineError,
 )
-from seamline.gateway.connections import Sources
 from seamline.gateway.query.batches import Batches
-from seamline.gateway.query.executor import Execution, Executor
 from seamline.gateway.query.freshness import LATEST, Freshness
+from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.leases import Lease, Leases
 from seamline.gateway.query.names import Session
-from seamline.gateway.query.pinning import Pinned, Pinner
-from seamline.gateway.query.tokens import NOTHING, After
-from seamline.planners.bind import bind
-from seamline.planners.logical import LogicalPlan, Scan, ScanFacts
+from seamline.gateway.query.run import Execution, Executor
+from seamline.gateway.query.tokens import After
 from seamline.planners.physical import PhysicalPlan
-from seamline.planners.pipeline import finish, optimize
-from seamline.planners.route import AUTO, DUCKDB, SPARK, Limits, Route
-from seamline.planners.rules.prune_tail_by_time import moments, prune_tail_by_time
-from seamline.seam.files import ColdPlan, ScanRequest
-from seamline.seam.offsets import Offsets
+from seamline.planners.pipeline import asked, plan
+from seamline.planners.route import AUTO, SPARK, Limits, Route
 from seamline.seam.seam import Seam
 from seamline.sql.qualify import (
     BoundQuery,
     Relation,
-    TableReference,
     qualify,
     references,
 )
@@ -91,10 +84,10 @@ class QueryRequest:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planned:
-    """A physical plan and the tables it was made for."""
+    """A physical plan, the tables it reads by scan id, and the moment that it reflects."""
 
     plan: PhysicalPlan
-    pinned: Mapping[str, Pinned]
+    tables: Mapping[str, ColdTable]
     as_of: datetime.datetime
 
 
@@ -107,22 +100,6 @@ class Running:
     batches: Batches
     retries: int
     lease: Lease
-
-
-class Pins(Protocol):
-    """Pins the tables of a statement; `Pinner` is the one."""
-
-    def pin(
-        self,
-        references: Sequence[TableReference],
-        session: Session,
-        deadline: Deadline,
-        *,
-        token: Sequence[Seam] = (),
-        after: After = NOTHING,
-        freshness: Freshness = LATEST,
-    ) -> list[Pinned]:
-        """See `Pinner.pin`."""
 
 
 class Qualify(Protocol):
@@ -138,73 +115,59 @@ class Queries:
     """Plans and starts queries.
 
     Args:
-        connections: Clusters and catalogs.
+        gatherer: Gathers facts.
         executor: Runs plans.
         limits: What is large.
-        pinner: Pins tables; the one over `connections` when left out.
         qualify: Binds statements.
         leases: Keeps what Spark reads from expiring; nothing does when left out.
     """
 
     def __init__(
         self,
-        connections: Sources,
+        gatherer: Gatherer,
         executor: Executor,
         limits: Limits,
         *,
-        pinner: Pins | None = None,
         qualify: Qualify = qualify,
         leases: Leases | None = None,
     ) -> None:
-        self._connections = connections
-        self._pinner = pinner or Pinner(connections, executor.tails)
+        self._gatherer = gatherer
         self._executor = executor
         self._limits = limits
         self._qualify = qualify
         self._leases = leases
 
     def plan(self, request: QueryRequest, deadline: Deadline) -> Planned:
-        """Pins the tables and plans the query.
+        """Gathers the facts of a query and plans it.
 
         Raises:
             SeamlineError: named after the cause.
         """
-        found = references(request.tree)
         as_of = datetime.datetime.now(datetime.UTC)
-        pinned = self._pinner.pin(
-            found,
+        tables = self._gatherer.pin(
+            references(request.tree),
             request.session,
             deadline,
             token=request.token,
             after=request.after,
             freshness=request.freshness,
         )
-        as_of = min([as_of, *(t.facts.as_of for t in pinned if t.facts.as_of is not None)])
-        query = self._qualify(request.tree, [table.relation for table in pinned], now=request.now)
-        by_id = {scan.scan_id: table for scan, table in zip(query.scans, pinned, strict=True)}
-        logical = optimize(bind(query, {s: table.facts for s, table in by_id.items()}))
-        logical = self._prune_by_time(logical, deadline)
-        cold = self._cold_plans(logical, by_id)
-        plan = finish(logical, cold, engine=request.engine, limits=self._limits)
-        if plan.route.engine == DUCKDB:
-            inspected = {s: _cold(by_id[s]).inspect(files) for s, files in cold.items()}
-            plan = finish(logical, inspected, engine=request.engine, limits=self._limits)
-        return Planned(plan, by_id, as_of)
-
-    def pin(
-        self,
-        reference: TableReference,
-        session: Session,
-        token: Sequence[Seam],
-        deadline: Deadline,
-    ) -> Pinned:
-        """One table pinned, for a reader of its own.
-
-        Raises:
-            SeamlineError: named after the cause.
-        """
-        (pinned,) = self._pinner.pin([reference], session, deadline, token=token)
-        return pinned
+        as_of = min([as_of, *(t.facts.as_of for t in tables if t.facts.as_of is not None)])
+        query = self._qualify(request.tree, [table.relation for table in tables], now=request.now)
+        asked_for = self._gatherer.scans(
+            asked(query, [table.facts for table in tables]),
+            tables,
+            engine=request.engine,
+            limits=self._limits,
+            deadline=deadline,
+        )
+        found = plan(asked_for, engine=request.engine, limits=self._limits)
+        cold = {
+            scan.scan_id: table.cold
+            for scan, table in zip(query.scans, tables, strict=True)
+            if table.cold is not None
+        }
+        return Planned(found, cold, as_of)
 
     def start(
         self, request: QueryRequest, deadline: Deadline, planned: Callable[[Planned], None]
@@ -221,20 +184,28 @@ class Queries:
         """
         for attempt in range(ATTEMPTS_MAX):
             try:
-                plan = self.plan(request, deadline)
-                planned(plan)
-                try:
-                    return self._run(plan, request, attempt, deadline)
-                except SeamlineError as error:
-                    plan = self._on_spark(plan, request, error)
-                planned(plan)
-                return self._run(plan, request, attempt, deadline)
+                return self._start_once(request, attempt, deadline, planned)
             except SeamlineError as error:
-                last = attempt == ATTEMPTS_MAX - 1
-                if not may_have_gone_stale(error) or last:
+                if not may_have_gone_stale(error) or attempt == ATTEMPTS_MAX - 1:
                     raise
                 deadline.check()
         raise AssertionError("the last attempt returns or raises")
+
+    def _start_once(
+        self,
+        request: QueryRequest,
+        attempt: int,
+        deadline: Deadline,
+        planned: Callable[[Planned], None],
+    ) -> Running:
+        found = self.plan(request, deadline)
+        planned(found)
+        try:
+            return self._run(found, request, attempt, deadline)
+        except SeamlineError as error:
+            found = self._on_spark(found, request, error)
+        planned(found)
+        return self._run(found, request, attempt, deadline)
 
     def _run(
         self, planned: Planned, request: QueryRequest, retries: int, deadline: Deadline
@@ -243,7 +214,7 @@ class Queries:
             lease = self._leases.take(planned.plan, deadline) if self._leases else Lease()
             held.callback(lease.release)
             execution = self._executor.start(
-                planned.plan, planned.pinned, deadline, row_limit=request.row_limit
+                planned.plan, planned.tables, deadline, row_limit=request.row_limit
             )
             held.callback(execution.stream.close)
             stream = dataclasses.replace(execution.stream, close=held.pop_all().close)
@@ -261,37 +232,3 @@ class Queries:
             raise error
         route = Route(SPARK, error.message, reads_log=True)
         return dataclasses.replace(plan, plan=dataclasses.replace(plan.plan, route=route))
-
-    def _prune_by_time(self, plan: LogicalPlan, deadline: Deadline) -> LogicalPlan:
-        """Looks up the moments that would cut a tail, and cuts it."""
-        if not any(moments(scan) for scan in plan.scans):
-            return plan
-        scans = tuple(
-            dataclasses.replace(scan, facts=self._with_moments(scan, deadline))
-            for scan in plan.scans
-        )
-        return prune_tail_by_time(dataclasses.replace(plan, scans=scans))
-
-    def _with_moments(self, scan: Scan, deadline: Deadline) -> ScanFacts:
-        offsets: dict[int, Offsets] = {}
-        for moment in moments(scan):
-            seam, log = scan.seam, self._connections.log(scan.seam.cluster)
-            offsets[moment] = log.offsets_at(seam.topic, seam.topic_id, seam.end, moment, deadline)
-        return dataclasses.replace(scan.facts, offsets_at=offsets)
-
-    def _cold_plans(self, plan: LogicalPlan, pinned: Mapping[str, Pinned]) -> dict[str, ColdPlan]:
-        plans = {}
-        for scan in plan.scans:
-            if scan.reads_cold:
-                request = ScanRequest(
-                    scan.seam.schema_id, tuple(c.name for c in scan.columns), scan.predicate
-                )
-                plans[scan.scan_id] = _cold(pinned[scan.scan_id]).plan(
-                    scan.seam.snapshot_id, request
-                )
-        return plans
-
-
-def _cold(table: Pinned) -> ColdTable:
-    assert table.cold is not None
-    return table.cold

@@ -42,14 +42,14 @@ from seamline.gateway.iceberg_rest.catalog import LiveCatalog
 from seamline.gateway.iceberg_rest.holds import SessionTokens
 from seamline.gateway.iceberg_rest.planning import Planning
 from seamline.gateway.iceberg_rest.tables import LiveTables
-from seamline.gateway.query import freshness, names, receipts, tokens
+from seamline.gateway.query import freshness, names, receipt, tokens
 from seamline.gateway.query.deadline import StatementDeadline
-from seamline.gateway.query.executor import Executor
+from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.leases import Leases
 from seamline.gateway.query.metrics import Metrics
-from seamline.gateway.query.pinning import Pinner
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
-from seamline.gateway.query.results import ResultSpool
+from seamline.gateway.query.run import Executor
+from seamline.gateway.query.spool import ResultSpool
 from seamline.gateway.query.statements import FINAL, State, Statement, StatementRequest
 from seamline.gateway.query.tokens import TokenSigner, kept_secret
 from seamline.gateway.spark import spark_engine
@@ -108,22 +108,21 @@ class Service:
             spool=self._held_result,
             followers=self._followers,
         )
-        pinner = Pinner(self.connections, executor.tails, self._virtual_seam)
+        self._gatherer = Gatherer(self.connections, executor.tails, self._virtual_seam)
         self.live = LiveCatalog(
-            LiveTables(config, self.connections, pinner, executor.tails, clock),
+            LiveTables(config, self.connections, self._gatherer, executor.tails, clock),
             self.sessions,
             config.iceberg.hold_seconds,
         )
         self.planning = Planning(float(limits.statement_seconds_max))
         self._queries = Queries(
-            self.connections,
+            self._gatherer,
             executor,
             Limits(
                 duckdb_cold_bytes_max=limits.duckdb_cold_bytes_max,
                 duckdb_tail_rows_max=limits.duckdb_tail_rows_max,
                 spark=SPARK in engines,
             ),
-            pinner=pinner,
             leases=Leases(self.connections),
         )
         self._commands = Commands(self.connections)
@@ -230,11 +229,11 @@ class Service:
         known = self._signer.read(token, principal) if token else ()
         deadline = StatementDeadline(float(self.config.limits.statement_seconds_max))
         try:
-            pinned = self._queries.pin(reference, session, known, deadline)
+            (pinned,) = self._gatherer.pin([reference], session, deadline, token=known)
         finally:
             deadline.close()
         token = self._signer.sign([pinned.facts.seam], principal)
-        return receipts.placed(pinned, token, self.config)
+        return receipt.pinned(pinned, token, self.config)
 
     @contextlib.contextmanager
     def request_deadline(self) -> Iterator[StatementDeadline]:
@@ -350,7 +349,7 @@ class Service:
     def _write_receipt(self, statement: Statement, request: QueryRequest, running: Running) -> None:
         plan = running.planned.plan
         seen = [s for s in plan.seams if (s.table_uuid or s.topic) and not s.as_of]
-        statement.receipt = receipts.receipt(
+        statement.receipt = receipt.receipt(
             plan,
             running.execution.tails,
             freshness=request.freshness,

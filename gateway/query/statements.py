@@ -13,7 +13,7 @@ from typing import Any
 from seamline.connectors import supervision
 from seamline.errors import CANCELED, SeamlineError
 from seamline.gateway.query.deadline import StatementDeadline
-from seamline.gateway.query.results import ResultSpool
+from seamline.gateway.query.spool import ResultSpool
 from seamline.sql.binder.scope import Output
 
 

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from seamline.connectors.kafka.formats.decoder import DecoderSpec, bad_record
+from seamline.connectors.kafka.formats.decoder import bad_record
 from seamline.connectors.kafka.tail import Tail, TailOrigin, kept_columns, table_of
 from seamline.connectors.protocols import TailFile
 from seamline.errors import SeamlineError
 from seamline.gateway.tail.segments import Cut
+from seamline.seam.records import DecoderSpec
 from seamline.sql.columns import OFFSET
 from seamline.sql.predicates import Predicate
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 
-from seamline.connectors.kafka.formats.decoder import DecoderSpec
+from seamline.seam.records import DecoderSpec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,42 +7,14 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from seamline.connectors.kafka.formats.decoder import DecoderSpec
 from seamline.connectors.kafka.tail import Tail
 from seamline.connectors.protocols import Deadline, HotLog
 from seamline.gateway.tail.lineage import Lineage, Subject
 from seamline.planners.physical import TailRead
 from seamline.seam.log import LogBounds
-from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.offsets import OffsetRange
+from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
-from seamline.sql.predicates import Predicate
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TailRequest:
-    """What a statement needs of one table's log.
-
-    Attributes:
-        seam: The cut of the table.
-        ranges: What to read, within the seam's tail.
-        epochs: See `HotLog.read`.
-        decoder: How records are decoded.
-        wanted: Columns to keep.
-        predicate: Rows for which it is not true may be left out.
-        present: Whether the seam is the table's present one.
-        pinned_at: A moment on the monotonic clock before the table was loaded.
-        asked_at: A moment before the log was asked for the ends; None when it was not.
-    """
-
-    seam: Seam
-    ranges: tuple[OffsetRange, ...]
-    epochs: Offsets
-    decoder: DecoderSpec
-    wanted: tuple[str, ...]
-    predicate: Predicate | None
-    present: bool
-    pinned_at: float
-    asked_at: float | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,15 +33,11 @@ class HeldCut:
 class TailRows(Protocol):
     """Gives the rows of a log: all that the catalog needs to know of tails."""
 
-    def read(
-        self, wanted: TailRead, decoder: DecoderSpec, columns: Sequence[str], deadline: Deadline
-    ) -> Tail:
+    def read(self, wanted: TailRead, deadline: Deadline) -> Tail:
         """The decoded rows of ranges of a seam's log, all of them in memory.
 
         Args:
             wanted: The seam and the ranges: within its tail, of a log that must still be its own.
-            decoder: How records are decoded.
-            columns: Columns to keep.
             deadline: The statement's.
 
         Raises:
@@ -94,21 +62,6 @@ class TailReader(Protocol):
         epochs: Mapping[int, int] | None = None,
     ) -> Tail:
         """See `read_tail`."""
-
-
-def of_whatever_age(wanted: TailRead, decoder: DecoderSpec, columns: Sequence[str]) -> TailRequest:
-    """A request of somebody who does not say when the seam was placed."""
-    return TailRequest(
-        seam=wanted.seam,
-        ranges=wanted.ranges,
-        epochs=wanted.epochs,
-        decoder=decoder,
-        wanted=tuple(columns),
-        predicate=None,
-        present=False,
-        pinned_at=0.0,
-        asked_at=None,
-    )
 
 
 def subject_of(seam: Seam, decoder: DecoderSpec) -> Subject:

@@ -19,7 +19,6 @@ import time
 from collections.abc import Sequence
 
 from seamline.connectors.continuity import check_read
-from seamline.connectors.kafka.formats.decoder import DecoderSpec
 from seamline.connectors.kafka.tail import Tail, read_tail
 from seamline.connectors.protocols import Deadline
 from seamline.errors import TAIL_TOO_LARGE, SeamlineError
@@ -32,10 +31,8 @@ from seamline.gateway.tail.holdings import Taken
 from seamline.gateway.tail.requests import (
     HeldCut,
     TailReader,
-    TailRequest,
     ends_held,
     length_of,
-    of_whatever_age,
     subject_of,
 )
 from seamline.planners.estimate import BYTES_PER_TAIL_RECORD
@@ -43,6 +40,7 @@ from seamline.planners.physical import TailRead
 from seamline.seam.checks import LogRead
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
 
@@ -78,84 +76,51 @@ class Tails:
         self._size_bytes_max = size_bytes_max
         self._offsets_max = offsets_max
 
-    def read(
-        self, wanted: TailRead, decoder: DecoderSpec, columns: Sequence[str], deadline: Deadline
-    ) -> Tail:
+    def read(self, wanted: TailRead, deadline: Deadline) -> Tail:
         """See `TailRows.read`."""
-        request = of_whatever_age(wanted, decoder, columns)
-        self._begin(request)
-        tail = self.get(request, deadline)
+        self._begin(wanted)
+        tail = self.get(wanted, deadline)
         try:
-            return in_memory(tail, decoder, columns)
+            return in_memory(tail, wanted.decoder, wanted.columns)
         finally:
             tail.release()
 
-    def segments(self, wanted: TailRead, decoder: DecoderSpec, deadline: Deadline) -> Taken | None:
-        """Ranges of a seam's log as segments: what is made of one can be used wherever its id is.
-
-        Args:
-            wanted: The seam and the ranges.
-            decoder: How records are decoded.
-            deadline: The request's.
-
-        Returns:
-            Cuts of segments, under a lease that the caller must release, and what is not held;
-            None when the table is not followed.
-
-        Raises:
-            SeamlineError: BAD_RECORD; READ_CONFLICT when the log turned out to be another.
-        """
-        request = of_whatever_age(wanted, decoder, ())
-        self._begin(request)
-        follower = self.follow(request)
-        if follower is None:
-            return None
-        with follower.holding(wanted.seam.boundary):
-            self._wait(follower, request, deadline)
-            taken = follower.take(wanted.ranges)
-        try:
-            self._check(request, follower, taken, deadline)
-        except BaseException:
-            taken.lease.release()
-            raise
-        return taken
-
-    def get(self, request: TailRequest, deadline: Deadline) -> Tail:
+    def get(self, wanted: TailRead, deadline: Deadline) -> Tail:
         """The rows of the ranges, with the columns asked for.
 
         Raises:
             SeamlineError: as `read_tail`; READ_CONFLICT or TOPIC_RECREATED when the log turned out
                 to be another; TAIL_TOO_LARGE when it cannot be held here.
         """
-        follower = self.follow(request)
-        if follower is None or not request.ranges:
-            return self._read_log(request, request.ranges, deadline)
-        with follower.holding(request.seam.boundary):
-            if request.present and request.asked_at is not None:
-                ends = {r.partition: r.end_exclusive for r in request.seam.hot_ranges}
-                follower.asked(request.asked_at, Offsets(ends))
-            note = self._wait(follower, request, deadline)
-            taken = follower.take(request.ranges)
+        follower = self.follow(wanted)
+        if follower is None or not wanted.ranges:
+            return self._read_log(wanted, wanted.ranges, deadline)
+        with follower.holding(wanted.seam.boundary):
+            if wanted.present and wanted.asked_at is not None:
+                ends = {r.partition: r.end_exclusive for r in wanted.seam.hot_ranges}
+                follower.asked(wanted.asked_at, Offsets(ends))
+            note = self._wait(follower, wanted, deadline)
+            taken = follower.take(wanted.ranges)
         try:
-            tail = self._put_together(request, follower, taken, deadline)
+            tail = self._put_together(wanted, follower, taken, deadline)
         except BaseException:
             taken.lease.release()
             raise
         origin = dataclasses.replace(tail.source, note=note if taken.missing else "")
         return dataclasses.replace(tail, source=origin, release=taken.lease.release)
 
-    def follow(self, request: TailRequest) -> Follower | None:
-        """The follower that can serve a request; started if there should be one.
+    def follow(self, wanted: TailRead) -> Follower | None:
+        """The follower that can serve a wanted; started if there should be one.
 
         None when the table is not to be followed, or is followed as something else.
         """
-        seam = request.seam
+        seam = wanted.seam
         if self.followers is None or not seam.table_uuid:
             return None
-        subject = subject_of(seam, request.decoder)
-        if request.present and self.can_hold(seam):
+        subject = subject_of(seam, wanted.decoder)
+        if wanted.present and self.can_hold(seam):
             return self.followers.follow(
-                subject, seam.cluster, seam.boundary, seam.epochs, request.pinned_at
+                subject, seam.cluster, seam.boundary, seam.epochs, wanted.known_at
             )
         found = self.followers.find(seam.table)
         return found if found is not None and found.subject == subject else None
@@ -165,12 +130,12 @@ class Tails:
         found = self.followers.find(state.name) if self.followers is not None else None
         return found if found is not None and found.subject.table_uuid == state.uuid else None
 
-    def _begin(self, request: TailRequest) -> None:
+    def _begin(self, wanted: TailRead) -> None:
         """Starts to follow a table that is not followed, for somebody who will ask again."""
-        seam = request.seam
+        seam = wanted.seam
         if self.followers is None or self.followers.find(seam.table) or not self.can_hold(seam):
             return
-        subject = subject_of(seam, request.decoder)
+        subject = subject_of(seam, wanted.decoder)
         self.followers.follow(subject, seam.cluster, seam.boundary, seam.epochs, 0.0)
 
     def can_hold(self, seam: Seam) -> bool:
@@ -231,41 +196,41 @@ class Tails:
         )
         return HeldCut(bounds, datetime.datetime.now(datetime.UTC) - age)
 
-    def _wait(self, follower: Follower, request: TailRequest, deadline: Deadline) -> str:
+    def _wait(self, follower: Follower, wanted: TailRead, deadline: Deadline) -> str:
         """Waits for the follower if that is worth it; says why it may not have everything."""
-        missing = length_of(follower.missing(request.ranges))
-        if follower.lag(request.ranges) > missing * _SHORTCUT + _SHORTCUT_OFFSETS:
+        missing = length_of(follower.missing(wanted.ranges))
+        if follower.lag(wanted.ranges) > missing * _SHORTCUT + _SHORTCUT_OFFSETS:
             return "the follower is still far behind"
-        ends = {r.partition: r.end_exclusive for r in request.ranges}
+        ends = {r.partition: r.end_exclusive for r in wanted.ranges}
         if follower.wait(ends, deadline):
             return "the follower begins later"
         return f"the follower is {follower.state.value}"
 
     def _put_together(
-        self, request: TailRequest, follower: Follower, taken: Taken, deadline: Deadline
+        self, wanted: TailRead, follower: Follower, taken: Taken, deadline: Deadline
     ) -> Tail:
         rest = None
-        if taken.missing and first_bad(taken.cuts, request.decoder) is None:
-            rest = self._read_log(request, taken.missing, deadline)
-        self._check(request, follower, taken, deadline)
-        return assemble(taken.cuts, rest, request.decoder, request.wanted, request.predicate)
+        if taken.missing and first_bad(taken.cuts, wanted.decoder) is None:
+            rest = self._read_log(wanted, taken.missing, deadline)
+        self._check(wanted, follower, taken, deadline)
+        return assemble(taken.cuts, rest, wanted.decoder, wanted.columns, wanted.predicate)
 
     def _check(
-        self, request: TailRequest, follower: Follower, taken: Taken, deadline: Deadline
+        self, wanted: TailRead, follower: Follower, taken: Taken, deadline: Deadline
     ) -> None:
         """What was taken must hold no bad record, and be of this very topic."""
-        bad = first_bad(taken.cuts, request.decoder)
+        bad = first_bad(taken.cuts, wanted.decoder)
         if bad is not None:
             raise bad
         if taken.cuts:
-            ends = ends_held(request.ranges, taken.missing)
-            follower.confirm(ends, request.asked_at or 0.0, request.seam.end_epochs, deadline)
+            ends = ends_held(wanted.ranges, taken.missing)
+            follower.confirm(ends, wanted.asked_at or 0.0, wanted.seam.end_epochs, deadline)
 
     def _read_log(
-        self, request: TailRequest, ranges: Sequence[OffsetRange], deadline: Deadline
+        self, wanted: TailRead, ranges: Sequence[OffsetRange], deadline: Deadline
     ) -> Tail:
         """Ranges, read and then checked: the log must still hold what was asked of it."""
-        seam = request.seam
+        seam = wanted.seam
         if length_of(ranges) > self._offsets_max:
             raise SeamlineError(
                 TAIL_TOO_LARGE,
@@ -278,11 +243,11 @@ class Tails:
             log,
             ranges,
             seam.isolation,
-            request.decoder,
-            request.wanted,
+            wanted.decoder,
+            wanted.columns,
             deadline,
             size_bytes_max=self._size_bytes_max,
-            epochs={p: e for p, e in request.epochs.items() if starts.get(p) == seam.boundary[p]},
+            epochs={p: e for p, e in wanted.epochs.items() if starts.get(p) == seam.boundary[p]},
         )
         self.check_read(seam, ranges, deadline)
         return tail

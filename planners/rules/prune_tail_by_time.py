@@ -60,6 +60,6 @@ def _milliseconds(moment: datetime.datetime) -> int:
 
 def _interval(scan: Scan, leaf: Leaf, partition: int) -> Interval:
     moment = _lower_bound_ms(leaf)
-    if moment is None or moment not in scan.facts.offsets_at:
+    if moment is None or moment not in scan.offsets_at:
         return EVERYTHING
-    return scan.facts.offsets_at[moment].get(partition, 0), EVERYTHING[1]
+    return scan.offsets_at[moment].get(partition, 0), EVERYTHING[1]

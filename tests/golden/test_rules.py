@@ -16,10 +16,11 @@ import pytest
 from support import golden, plans
 from support.sources import ROOT, python_files
 
-from seamline.planners.pipeline import RULES, Rule, optimize
+from seamline.planners.pipeline import ASKS, RULES, Rule, apply
 
 FOLDER = pathlib.Path(__file__).parent / "rules"
-BY_NAME: dict[str, Rule] = {rule.__name__: rule for rule in RULES}
+IN_ORDER = (*ASKS, *RULES)
+BY_NAME: dict[str, Rule] = {rule.__name__: rule for rule in IN_ORDER}
 
 
 def test_every_rule_has_a_file_of_its_name_and_a_place_in_the_pipeline() -> None:
@@ -53,8 +54,8 @@ def _facts(line: str) -> dict[str, Any]:
 
 def _case(sql: str, changes: dict[str, Any], name: str) -> Iterator[str]:
     rule = BY_NAME[name]
-    earlier = RULES[: RULES.index(rule)]
-    before = plans.with_moments(optimize(plans.logical(sql, **changes), earlier))
+    earlier = IN_ORDER[: IN_ORDER.index(rule)]
+    before = plans.with_moments(apply(earlier, plans.logical(sql, **changes)))
     after = rule(before)
     rows = plans.answer(before)
     assert plans.answer(after) == rows, f"{name} changed what this answers: {sql}"

@@ -14,6 +14,7 @@ import dataclasses
 import datetime
 import pathlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -31,10 +32,10 @@ from seamline.connectors.spark.source import _BatchReader, _StreamReader
 from seamline.connectors.spark.splits import Options, Table
 from seamline.errors import SeamlineError
 from seamline.gateway.query import names
-from seamline.gateway.query.executor import Executor
-from seamline.gateway.query.pinning import Pinner
+from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.queries import Queries, QueryRequest
-from seamline.gateway.query.results import ResultSpool
+from seamline.gateway.query.run import Executor
+from seamline.gateway.query.spool import ResultSpool
 from seamline.gateway.query.tokens import NOTHING
 from seamline.gateway.tail.followers import Budget, Followers
 from seamline.gateway.tail.tails import Tails
@@ -68,7 +69,7 @@ Reader = Callable[[Bench, str, Event], list[int]]
 """(what to read with, the table, what happens before the first record is read) to the ids read."""
 
 
-def _statement(bench: Bench, name: str, event: Event, engine: str, **settings: object) -> list[int]:
+def _statement(bench: Bench, name: str, event: Event, engine: str, **settings: Any) -> list[int]:
     sources = MeddledSources(bench.stack.connections, event)
     spark = SparkEngine(
         lambda: bench.stack.spark_url, lambda: None, bench.stack.config.clusters, tail_partitions=2
@@ -87,7 +88,7 @@ def _statement(bench: Bench, name: str, event: Event, engine: str, **settings: o
             spool=lambda schema: ResultSpool(
                 schema, bench.directory / "held.arrow", size_bytes_max=LARGE
             ),
-            **settings,  # type: ignore[arg-type]
+            **settings,
         )
         limits = Limits(duckdb_cold_bytes_max=LARGE, duckdb_tail_rows_max=LARGE)
         parsed = parse.parse(f"SELECT id FROM {name}")
@@ -95,7 +96,9 @@ def _statement(bench: Bench, name: str, event: Event, engine: str, **settings: o
         now = datetime.datetime.now(datetime.UTC)
         session = names.session(bench.stack.config)
         request = QueryRequest(parsed.tree, session, engine, (), NOTHING, now)
-        running = Queries(sources, executor, limits).start(request, NOW, lambda _: None)
+        running = Queries(Gatherer(sources, executor.tails), executor, limits).start(
+            request, NOW, lambda _: None
+        )
         with contextlib.closing(running.batches):
             return [i for batch in running.batches for i in batch.column(0).to_pylist()]
 
@@ -125,10 +128,10 @@ def virtual_snapshot(bench: Bench, name: str, event: Event) -> list[int]:
     """The tail of a table that is given to other engines as files."""
     sources = MeddledSources(bench.stack.connections, event)
     tails = Tails(sources, None, size_bytes_max=LARGE, offsets_max=LARGE)
-    pinned = Pinner(sources, tails).pin_table(bench.stack.resolve(name), NOW)
-    assert pinned.decoder is not None
-    seam = pinned.facts.seam
-    tail = tails.read(TailRead(seam, seam.hot_ranges), pinned.decoder, ["id"], NOW)
+    pinned = Gatherer(sources, tails).pin_table(bench.stack.resolve(name), NOW)
+    seam, decoder = pinned.facts.seam, pinned.facts.decoder
+    assert decoder is not None
+    tail = tails.read(TailRead(seam, seam.hot_ranges, decoder, ("id",)), NOW)
     return [int(i.as_py()) for i in tail.rows.column("id")]
 
 

@@ -7,6 +7,7 @@ and by all of them.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import itertools
 from collections.abc import Sequence
@@ -19,8 +20,8 @@ from sqlglot import exp
 from support.predicates import Row, keeps
 from support.story import NO_DEADLINE, TOPIC, Story
 
-from seamline.planners.logical import LogicalPlan, Scan, ScanFacts
-from seamline.planners.pipeline import RULES, Rule, optimize
+from seamline.planners.logical import LogicalPlan, Scan, TableFacts
+from seamline.planners.pipeline import RULES, Rule, apply
 from seamline.planners.rules.prune_tail_by_key import PARTITIONERS, key_bytes, partition_of
 from seamline.planners.rules.prune_tail_by_time import moments
 from seamline.planners.rules.push_predicates import push_predicates
@@ -101,18 +102,18 @@ def told(
 def scan_of(story: Story, binding: TopicBinding, predicate: Predicate) -> Scan:
     seam = story.pin()
     assert seam is not None
-    scan = Scan("scan_0", ScanFacts("unified", seam, binding), (), predicate, seam.hot_ranges)
+    facts = TableFacts("unified", seam, binding)
+    scan = Scan("scan_0", facts, (), predicate, hot_ranges=seam.hot_ranges)
     asked = {
         ms: story.log.offsets_at(TOPIC, seam.topic_id, seam.end, ms, NO_DEADLINE)
         for ms in moments(scan)
     }
-    facts = ScanFacts("unified", seam, binding, asked)
-    return Scan("scan_0", facts, (), predicate, seam.hot_ranges)
+    return dataclasses.replace(scan, offsets_at=asked)
 
 
 def pruned(scan: Scan, rules: tuple[Rule, ...]) -> Scan:
     query = BoundQuery(exp.select("1"), (), ())
-    (after,) = optimize(LogicalPlan(query, (scan,)), rules).scans
+    (after,) = apply(rules, LogicalPlan(query, (scan,))).scans
     return after
 
 

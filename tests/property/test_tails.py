@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support.tails import TOPIC, MemoryTail, rows_of, value
 
 from seamline.errors import SeamlineError
-from seamline.gateway.tail.requests import TailRequest
+from seamline.planners.physical import TailRead
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.sql import columns as names
 from seamline.sql.predicates import And, Comparison, In, IsNull, Or, Predicate
@@ -151,7 +151,7 @@ class History:
             tail.release()
 
 
-def served(tail: MemoryTail, request: TailRequest) -> dict[str, Any]:
+def served(tail: MemoryTail, request: TailRead) -> dict[str, Any]:
     try:
         found = tail.read(request)
     except SeamlineError as error:
@@ -161,7 +161,7 @@ def served(tail: MemoryTail, request: TailRequest) -> dict[str, Any]:
     return {"rows": rows, "skipped": found.skipped}
 
 
-def direct(tail: MemoryTail, request: TailRequest) -> dict[str, Any]:
+def direct(tail: MemoryTail, request: TailRead) -> dict[str, Any]:
     try:
         found = tail.direct(request)
     except SeamlineError as error:

@@ -1,4 +1,4 @@
-"""Statements read by the product's own path: `Queries`, `Pinner`, the planner and `Executor`.
+"""Statements read by the product's own path: `Queries`, `Gatherer`, the planner and `Executor`.
 
 Only the two ends are other ones. Statements are bound once and then kept, since the schema stays;
 and the engine gives the rows it was handed instead of computing with them, so that the oracle sees
@@ -18,7 +18,6 @@ from sqlglot import exp
 
 from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.connectors.kafka.cluster import ClusterConfig
-from seamline.connectors.kafka.formats.decoder import DecoderSpec
 from seamline.connectors.kafka.tail import Tail
 from seamline.connectors.protocols import (
     Catalog,
@@ -30,14 +29,15 @@ from seamline.connectors.protocols import (
 )
 from seamline.gateway.config.config import Config
 from seamline.gateway.query import names
-from seamline.gateway.query.executor import Executor
+from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.loaded import LoadedTables, Tables
-from seamline.gateway.query.pinning import Pinner
-from seamline.gateway.query.queries import Pins, Queries, QueryRequest
-from seamline.gateway.query.results import ResultSpool
+from seamline.gateway.query.queries import Queries, QueryRequest
+from seamline.gateway.query.run import Executor
+from seamline.gateway.query.spool import ResultSpool
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.planners.route import DUCKDB, Limits
 from seamline.seam.offsets import OffsetRange
+from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 from seamline.sql import parse
 from seamline.sql.qualify import BoundQuery, Relation, qualify
@@ -149,7 +149,6 @@ def read(
     *,
     token: Sequence[Seam] = (),
     after: After = NOTHING,
-    pinner: Pins | None = None,
     deadline: Deadline | None = None,
     last: Tables | None = None,
 ) -> Answer:
@@ -166,9 +165,9 @@ def read(
         spool=_no_spool,
         read_tail=_read_tail,
     )
-    if pinner is None and last is not None:
-        pinner = Pinner(sources, executor.tails, loaded=LoadedTables(sources, last))
-    queries = Queries(sources, executor, LIMITS, pinner=pinner, qualify=_qualify)
+    loaded = LoadedTables(sources, last) if last is not None else None
+    gatherer = Gatherer(sources, executor.tails, loaded=loaded)
+    queries = Queries(gatherer, executor, LIMITS, qualify=_qualify)
     request = QueryRequest(_tree(statement), SESSION, DUCKDB, token, after, EPOCH)
     running = queries.start(request, deadline or NoDeadline(), lambda _: None)
     (scans,) = cast("list[tuple[tuple[Row, ...], ...]]", list(running.batches))

@@ -16,8 +16,8 @@ import seamline
 from seamline.dbapi.values import arrow_converter
 from seamline.gateway.config.config import Config
 from seamline.gateway.http.app import create_app
-from seamline.gateway.query.results import read_chunk
 from seamline.gateway.query.service import Service
+from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.query.statements import State, Statement, StatementRequest
 from seamline.gateway.query.tokens import kept_secret
 from support.slt import StatementError

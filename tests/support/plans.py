@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from seamline.planners.bind import bind
-from seamline.planners.logical import LogicalPlan, Scan, ScanFacts
+from seamline.planners.logical import LogicalPlan, Scan, TableFacts
 from seamline.planners.rules.prune_tail_by_key import key_bytes, partition_of
 from seamline.planners.rules.prune_tail_by_time import moments
 from seamline.seam.binding import TopicBinding
@@ -138,12 +138,10 @@ def logical(sql: str, **changes: Any) -> LogicalPlan:
     assert isinstance(parsed, parse.Query), sql
     tables = [TABLES[reference.name[-1]] for reference in references(parsed.tree)]
     query = qualify(parsed.tree, [table.relation for table in tables], now=NOW)
-    facts = {
-        scan.scan_id: ScanFacts(
-            "unified", table.seam, dataclasses.replace(table.binding, **changes)
-        )
-        for scan, table in zip(query.scans, tables, strict=True)
-    }
+    facts = [
+        TableFacts("unified", table.seam, dataclasses.replace(table.binding, **changes))
+        for table in tables
+    ]
     return bind(query, facts)
 
 
@@ -153,11 +151,7 @@ def with_moments(plan: LogicalPlan) -> LogicalPlan:
         plan,
         scans=tuple(
             dataclasses.replace(
-                scan,
-                facts=dataclasses.replace(
-                    scan.facts,
-                    offsets_at={ms: _table_of(scan).offsets_at(ms) for ms in moments(scan)},
-                ),
+                scan, offsets_at={ms: _table_of(scan).offsets_at(ms) for ms in moments(scan)}
             )
             for scan in plan.scans
         ),

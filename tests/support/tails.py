@@ -13,15 +13,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from fakes.memory import MemoryLog
 
-from seamline.connectors.kafka.formats.decoder import DecoderSpec
 from seamline.connectors.kafka.tail import Tail, read_tail
 from seamline.connectors.protocols import Catalog, NoDeadline
 from seamline.gateway.config.config import Config
 from seamline.gateway.tail.followers import Budget, Followers
-from seamline.gateway.tail.requests import TailRequest
 from seamline.gateway.tail.tails import Tails
+from seamline.planners.physical import TailRead
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 from seamline.sql import columns as names
 from seamline.sql import types
@@ -138,27 +138,26 @@ class MemoryTail:
         predicate: Predicate | None = None,
         wanted: Sequence[str] = ("id", "text", names.PARTITION, names.OFFSET),
         table: str = TOPIC,
-    ) -> TailRequest:
+    ) -> TailRead:
         """A request for the tail of a seam, the present one unless told otherwise."""
         present, asked_at = self.seam(table)
         used = present if seam is None else seam
-        return TailRequest(
+        return TailRead(
             seam=used,
             ranges=used.hot_ranges if ranges is None else tuple(ranges),
-            epochs=Offsets(),
             decoder=self.spec,
-            wanted=tuple(wanted),
+            columns=tuple(wanted),
             predicate=predicate,
             present=seam is None,
-            pinned_at=asked_at,
+            known_at=asked_at,
             asked_at=asked_at,
         )
 
-    def read(self, request: TailRequest | None = None) -> Tail:
+    def read(self, request: TailRead | None = None) -> Tail:
         """The tail of a request; whoever keeps it releases it."""
         return self.tails.get(request or self.request(), NEVER)
 
-    def rows(self, request: TailRequest | None = None) -> list[dict[str, Any]]:
+    def rows(self, request: TailRead | None = None) -> list[dict[str, Any]]:
         """The rows of a request, in order."""
         tail = self.read(request)
         try:
@@ -166,14 +165,14 @@ class MemoryTail:
         finally:
             tail.release()
 
-    def direct(self, request: TailRequest) -> Tail:
+    def direct(self, request: TailRead) -> Tail:
         """The same read from the log alone."""
         return read_tail(
             self.log,
             request.ranges,
             request.seam.isolation,
             request.decoder,
-            request.wanted,
+            request.columns,
             NEVER,
             size_bytes_max=1 << 30,
         )

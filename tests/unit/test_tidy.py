@@ -129,7 +129,7 @@ IN_THE_BACKGROUND = {
     "connectors/duckdb/instances.py": "a queue of work, each piece of it an `attempt`",
     "connectors/iceberg/files.py": "its futures are asked for what they raised",
     "connectors/iceberg/scan.py": "its futures are asked for what they raised",
-    "gateway/query/executor.py": "its futures are asked for what they raised",
+    "gateway/query/run.py": "its futures are asked for what they raised",
     "gateway/iceberg_rest/planning.py": "its futures are asked for what they raised",
     "gateway/query/service.py": "a queue of statements, each of them an `attempt`",
 }

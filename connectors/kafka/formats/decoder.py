@@ -19,10 +19,9 @@ from seamline.connectors.kafka.formats.json_values import JsonValues
 from seamline.connectors.kafka.formats.raw_values import RawValues
 from seamline.connectors.protocols import RawBatch
 from seamline.errors import BAD_RECORD, INVALID_TABLE_DEFINITION, SeamlineError
+from seamline.seam.records import DecoderSpec
 from seamline.sql import columns as names
-from seamline.sql.types import Field, arrow_field, to_arrow
-
-POLICIES = ("fail", "null", "skip")
+from seamline.sql.types import to_arrow
 
 
 class ValueDecoder(Protocol):
@@ -40,47 +39,6 @@ FORMATS: Mapping[str, type[JsonValues | RawValues]] = {"json": JsonValues, "raw"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DecoderSpec:
-    """Everything a decoder needs, in a form that travels to Spark's workers.
-
-    Attributes:
-        topic: Name of the topic, for messages.
-        format: A key of `FORMATS`.
-        on_error: One of `POLICIES`.
-        columns: The table's columns in order, metadata columns included, with their ids.
-    """
-
-    topic: str
-    format: str
-    on_error: str
-    columns: tuple[Field, ...]
-
-    def __post_init__(self) -> None:
-        if self.format not in FORMATS:
-            raise SeamlineError(
-                INVALID_TABLE_DEFINITION,
-                f"format {self.format!r} is not known",
-                hint=f"format is one of: {', '.join(sorted(FORMATS))}",
-            )
-        if self.on_error not in POLICIES:
-            raise SeamlineError(
-                INVALID_TABLE_DEFINITION,
-                f"on_error {self.on_error!r} is not a policy",
-                hint=f"on_error is one of: {', '.join(POLICIES)}",
-            )
-
-    @property
-    def value_columns(self) -> tuple[Field, ...]:
-        """The columns that come from the record's value."""
-        return tuple(c for c in self.columns if c.name not in names.METADATA_NAMES)
-
-    @property
-    def arrow_schema(self) -> pa.Schema:
-        """Schema of decoded batches: every column, in table order."""
-        return pa.schema([arrow_field(column) for column in self.columns])
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Decoded:
     """Decoded rows, and how many records were left out under the policy `skip`."""
 
@@ -89,11 +47,25 @@ class Decoded:
 
 
 class Decoder:
-    """Decodes batches of one table. Not shared between threads."""
+    """Decodes batches of one table. Not shared between threads.
+
+    Args:
+        spec: What makes rows of the records.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION when the format is not known, or not for such
+            columns.
+    """
 
     def __init__(self, spec: DecoderSpec) -> None:
         self.spec = spec
         self._schema = spec.arrow_schema
+        if spec.format not in FORMATS:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"format {spec.format!r} is not known",
+                hint=f"format is one of: {', '.join(sorted(FORMATS))}",
+            )
         self._values: ValueDecoder = FORMATS[spec.format](spec.value_columns)
         self._value_names = tuple(column.name for column in spec.value_columns)
 

@@ -12,11 +12,12 @@ import pytest
 
 from seamline.errors import NOT_SUPPORTED, TAIL_TOO_LARGE, ErrorCode, SeamlineError
 from seamline.planners.estimate import Estimate, estimate
-from seamline.planners.logical import Kind, LogicalPlan, Scan, ScanFacts
+from seamline.planners.logical import Kind, LogicalPlan, Scan, TableFacts
 from seamline.planners.physical import physical_plan
 from seamline.planners.route import Limits, Route, route
 from seamline.seam.files import ColdPlan, DataFile
 from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 from seamline.sql import parse
 from seamline.sql.qualify import BoundQuery, qualify
@@ -33,11 +34,12 @@ UNIFIED = Seam(
     boundary=Offsets({0: 10, 1: 20}),
     end=Offsets({0: 15, 1: 20}),
 )
+DECODER = DecoderSpec("t", "json", "fail", ())
 COLD = Seam(table=UNIFIED.table, table_uuid="u", snapshot_id=3, schema_id=0)
 
 
 def scan(scan_id: str, seam: Seam, kind: Kind, *ranges: OffsetRange) -> Scan:
-    return Scan(scan_id, ScanFacts(kind, seam), (), hot_ranges=ranges)
+    return Scan(scan_id, TableFacts(kind, seam, decoder=DECODER), (), hot_ranges=ranges)
 
 
 def plan(*scans: Scan) -> LogicalPlan:
@@ -55,7 +57,7 @@ def test_scans_of_a_table_share_one_reading_that_is_enough_for_each() -> None:
     one = scan("scan_0", UNIFIED, "unified", OffsetRange(0, 10, 12))
     other = scan("scan_1", UNIFIED, "hot", OffsetRange(0, 13, 15), OffsetRange(1, 20, 21))
     logical = plan(one, other)
-    found = physical_plan(logical, {}, estimate(logical, {}), Route("duckdb", ""))
+    found = physical_plan(logical, estimate(logical), Route("duckdb", ""))
     tail = found.tails[UNIFIED.key]
     assert tail.ranges == (OffsetRange(0, 10, 15), OffsetRange(1, 20, 21))
     assert found.estimate.hot_rows == tail.offsets == 6
@@ -66,7 +68,7 @@ def test_the_seam_of_a_table_is_its_whole_seam_in_whatever_order_it_is_read(turn
     """A token made of the cold part alone could not repeat the statement."""
     scans = [scan("scan_0", UNIFIED, "unified"), scan("scan_1", COLD, "cold")]
     logical = plan(*(reversed(scans) if turned else scans))
-    found = physical_plan(logical, {}, estimate(logical, {}), Route("duckdb", ""))
+    found = physical_plan(logical, estimate(logical), Route("duckdb", ""))
     assert found.seams == (UNIFIED,)
 
 
@@ -75,14 +77,14 @@ def test_a_table_of_then_and_of_now_are_two() -> None:
     one = scan("scan_0", UNIFIED, "unified", *UNIFIED.hot_ranges)
     other = scan("scan_1", then, "unified", *then.hot_ranges)
     logical = plan(one, other)
-    found = physical_plan(logical, {}, estimate(logical, {}), Route("duckdb", ""))
+    found = physical_plan(logical, estimate(logical), Route("duckdb", ""))
     assert found.seams == (UNIFIED, then)
     assert [tail.ranges for tail in found.tails.values()] == [UNIFIED.hot_ranges, then.hot_ranges]
 
 
 def test_a_table_that_is_only_read_cold_has_no_tail() -> None:
-    logical = plan(scan("scan_0", COLD, "cold"))
-    found = physical_plan(logical, {"scan_0": cold(5)}, estimate(logical, {}), Route("d", ""))
+    logical = plan(dataclasses.replace(scan("scan_0", COLD, "cold"), files=cold(5)))
+    found = physical_plan(logical, estimate(logical), Route("duckdb", ""))
     assert found.tails == {}
     assert found.seams == (COLD,)
 

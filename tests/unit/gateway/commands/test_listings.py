@@ -25,7 +25,7 @@ from seamline.gateway.commands import listings
 from seamline.gateway.config.config import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
-from seamline.gateway.query.pinning import Pinner
+from seamline.gateway.query.gather import Gatherer
 from seamline.sql.qualify import TableReference
 
 pytestmark = pytest.mark.filterwarnings("ignore:No preferred file implementation:UserWarning")
@@ -238,7 +238,7 @@ def test_fault_30_what_a_broken_table_fails_with_has_a_name(
     failures = [gateway.statement(text.format(name=name)).error for text in STATEMENTS]
     session = names.session(sources.config)
     try:
-        Pinner(sources).pin([TableReference((NAMESPACE, name))], session, NEVER)
+        Gatherer(sources).pin([TableReference((NAMESPACE, name))], session, NEVER)
     except SeamlineError as error:
         failures.append(error)
     found = {error.code.name for error in failures if error is not None}

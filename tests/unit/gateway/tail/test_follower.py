@@ -459,32 +459,6 @@ def test_rows_as_they_are_under_read_committed(tail: MemoryTail, log: RestlessLo
 # --- For the catalog -----------------------------------------------------------------------------
 
 
-def test_segments_keep_their_ids_and_say_what_is_missing(
-    tail: MemoryTail, log: RestlessLog
-) -> None:
-    produce(log, 10)
-    seam, _ = tail.seam()
-    wanted = TailRead(seam, seam.hot_ranges)
-    first = tail.tails.segments(wanted, tail.spec, NEVER)
-    assert first is not None
-    assert first.missing == ()
-    produce(log, 10, first=10)
-    tail.rows()
-    again = tail.tails.segments(wanted, tail.spec, NEVER)
-    assert again is not None
-    assert [c.segment.segment_id for c in again.cuts] == [c.segment.segment_id for c in first.cuts]
-    assert sum(cut.row_count for cut in again.cuts) == 10
-    again.lease.release()
-    tail.boundary = Offsets({0: 10, 1: 0})
-    tail.rows()
-    late = tail.tails.segments(wanted, tail.spec, NEVER)
-    assert late is not None
-    assert late.cuts == ()
-    assert late.missing == (OffsetRange(0, 0, 10),)
-    assert [cut.rows.num_rows for cut in first.cuts] == [10]
-    first.lease.release()
-
-
 def test_whole_rows_for_the_catalog_from_memory_and_files(
     scratch: pathlib.Path, log: RestlessLog
 ) -> None:
@@ -492,10 +466,11 @@ def test_whole_rows_for_the_catalog_from_memory_and_files(
     for memory_bytes in (0, 1 << 30):
         tail = MemoryTail(scratch / str(memory_bytes), log=log, memory_bytes=memory_bytes)
         seam, _ = tail.seam()
-        wanted = TailRead(seam, (OffsetRange(0, 5, 25),))
-        found = tail.tails.read(wanted, tail.spec, ["id", "text"], NEVER)
+        wanted = TailRead(seam, (OffsetRange(0, 5, 25),), tail.spec, ("id", "text"))
+        found = tail.tails.read(wanted, NEVER)
         assert not found.files
         assert sorted(found.rows.column("id").to_pylist()) == list(range(5, 25))
-        assert tail.tails.read(wanted, tail.spec, [], NEVER).rows.num_rows == 20
+        nothing = dataclasses.replace(wanted, columns=())
+        assert tail.tails.read(nothing, NEVER).rows.num_rows == 20
         tail.close()
     assert log.reads == 0

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from support.tails import decoder, value
 
-from seamline.connectors.kafka.formats.decoder import Decoder, DecoderSpec
+from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import RawBatch
 from seamline.gateway.tail.lineage import Lineage
 from seamline.gateway.tail.segments import (
@@ -26,6 +26,7 @@ from seamline.gateway.tail.segments import (
 )
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.offsets import OffsetRange
+from seamline.seam.records import DecoderSpec
 from seamline.sql import types
 from seamline.sql.columns import METADATA_FIELDS, OFFSET
 from seamline.sql.types import Field

@@ -15,14 +15,14 @@ from seamline.connectors.kafka.tail import Tail
 from seamline.gateway.config.config import Config
 from seamline.gateway.query.freshness import Freshness
 from seamline.gateway.query.leases import Held, Pin
-from seamline.gateway.query.pinning import Pinned
+from seamline.gateway.query.pin import PinnedTable
 from seamline.planners.physical import PhysicalPlan
-from seamline.seam.seam import Seam
+from seamline.seam.seam import Seam, SeamKey
 
 
 def receipt(
     plan: PhysicalPlan,
-    tails: Mapping[tuple[str, ...], Tail],
+    tails: Mapping[SeamKey, Tail],
     *,
     freshness: Freshness,
     as_of: datetime.datetime,
@@ -59,27 +59,16 @@ def receipt(
     }
 
 
-def placed(pinned: Pinned, token: str, config: Config) -> dict[str, Any]:
-    """A pinned table for a reader of its own: where everything lies, and how it is decoded."""
-    seam, decoder = pinned.facts.seam, pinned.decoder
+def pinned(table: PinnedTable, token: str, config: Config) -> dict[str, Any]:
+    """A pinned table for a reader of its own: its seam, where all lies, and how it is decoded."""
+    seam, decoder = table.facts.seam, table.facts.decoder
     cluster = config.clusters[seam.cluster] if seam.topic else None
     return {
-        "table": list(seam.table),
-        "table_uuid": seam.table_uuid,
-        "metadata_location": pinned.cold.state.metadata_location if pinned.cold else None,
-        "snapshot_id": seam.snapshot_id,
-        "schema_id": seam.schema_id,
-        "topic": seam.topic,
-        "topic_id": seam.topic_id,
-        "isolation": seam.isolation,
+        **seam.to_json(),
+        "metadata_location": table.cold.state.metadata_location if table.cold else None,
         "bootstrap_servers": cluster.bootstrap_servers if cluster is not None else None,
         "format": decoder.format if decoder is not None else None,
         "on_error": decoder.on_error if decoder is not None else None,
-        "boundary": seam.boundary.to_json(),
-        "end": seam.end.to_json(),
-        "cold_end": seam.cold_end.to_json() if seam.cold_end is not None else None,
-        "epochs": seam.epochs.to_json(),
-        "end_epochs": seam.end_epochs.to_json(),
         "token": token,
     }
 
@@ -88,7 +77,7 @@ def _table(
     plan: PhysicalPlan, seam: Seam, tail: Tail | None, held: Mapping[Pin, Held]
 ) -> dict[str, Any]:
     scans = [scan for scan in plan.logical.scans if scan.seam.key == seam.key]
-    cold = [plan.cold[scan.scan_id] for scan in scans if scan.scan_id in plan.cold]
+    cold = [scan.files for scan in scans if scan.files is not None]
     read = plan.tails.get(seam.key)
     lease = held.get((seam.table, seam.snapshot_id or 0), Held())
     return {
@@ -101,9 +90,9 @@ def _table(
         "isolation": seam.isolation or None,
         "boundary": seam.boundary.to_json(),
         "end": seam.end.to_json(),
-        "files_read": sum(len(plan_.files) for plan_ in cold),
-        "files_total": max((plan_.total_files for plan_ in cold), default=0),
-        "rows_cold": sum(plan_.rows for plan_ in cold),
+        "files_read": sum(len(files.files) for files in cold),
+        "files_total": max((files.total_files for files in cold), default=0),
+        "rows_cold": sum(files.rows for files in cold),
         "offsets_hot": read.offsets if read is not None else 0,
         "rows_hot": tail.records if tail is not None else None,
         "pending_offsets": seam.pending,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from seamline.errors import SeamlineError
-from seamline.gateway.query.results import CHUNK_ROWS, MEMORY_BYTES, ResultSpool, read_chunk
+from seamline.gateway.query.spool import CHUNK_ROWS, MEMORY_BYTES, ResultSpool, read_chunk
 
 SCHEMA = pa.schema([("n", pa.int64())])
 LARGE = pa.schema([("text", pa.large_binary())])

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from seamline.connectors.kafka.tail import Tail, read_tail
 from seamline.connectors.protocols import (
+    ColdTable,
     Deadline,
     Engine,
     EngineQuery,
@@ -20,17 +21,15 @@ from seamline.connectors.protocols import (
     TailSource,
 )
 from seamline.gateway.connections import Sources
-from seamline.gateway.query.pinning import Pinned
-from seamline.gateway.query.results import ResultSpool
+from seamline.gateway.query.spool import ResultSpool
 from seamline.gateway.tail.followers import Followers
-from seamline.gateway.tail.requests import TailReader, TailRequest
+from seamline.gateway.tail.requests import TailReader
 from seamline.gateway.tail.tails import Tails
 from seamline.planners.logical import Scan
 from seamline.planners.physical import PhysicalPlan, TailRead
 from seamline.planners.route import SPARK
+from seamline.seam.seam import SeamKey
 from seamline.sql import types
-from seamline.sql.predicates import Or
-from seamline.sql.types import Field
 
 _TAIL_READERS = 4
 
@@ -45,7 +44,7 @@ class Execution:
     """
 
     stream: ResultStream
-    tails: Mapping[tuple[str, ...], Tail]
+    tails: Mapping[SeamKey, Tail]
 
 
 class Executor:
@@ -86,7 +85,7 @@ class Executor:
     def start(
         self,
         plan: PhysicalPlan,
-        pinned: Mapping[str, Pinned],
+        tables: Mapping[str, ColdTable],
         deadline: Deadline,
         *,
         row_limit: int | None = None,
@@ -95,18 +94,17 @@ class Executor:
 
         Args:
             plan: The plan.
-            pinned: The tables by scan id.
+            tables: The tables of the scans that have a cold side, by scan id.
             deadline: The statement's.
             row_limit: Rows after which nobody reads on; None for all.
 
         Raises:
             SeamlineError: named after the cause. No row has been given away yet.
         """
-        requests = {name: _request(plan, tail, pinned) for name, tail in plan.tails.items()}
-        left = {name for name, tail in plan.tails.items() if self._is_left_to_spark(plan, tail)}
-        for name in left:
-            self.tails.follow(requests[name])  # so that a later statement finds it here
-        shipped = {name: request for name, request in requests.items() if name not in left}
+        left = {key for key, tail in plan.tails.items() if self._is_left_to_spark(plan, tail)}
+        for key in left:
+            self.tails.follow(plan.tails[key])  # so that a later statement finds it here
+        shipped = {key: tail for key, tail in plan.tails.items() if key not in left}
         tails = self._read(shipped, deadline)
         if plan.route.engine == SPARK:
             tails = _in_memory(tails)
@@ -116,33 +114,15 @@ class Executor:
                 tail.release()
 
         try:
-            stream = self._run(plan, pinned, tails, deadline)
+            query = _engine_query(plan, tables, tails)
+            stream = self._engines[plan.route.engine].run(query, deadline)
         except BaseException:
             release()
             raise
-        unchecked = [tail for name, tail in plan.tails.items() if name not in tails]
+        unchecked = [tail for key, tail in plan.tails.items() if key not in tails]
         if unchecked:
             stream = self._held_back(stream, unchecked, row_limit, deadline)
         return Execution(_with_release(stream, release), tails)
-
-    def _run(
-        self,
-        plan: PhysicalPlan,
-        pinned: Mapping[str, Pinned],
-        tails: Mapping[tuple[str, ...], Tail],
-        deadline: Deadline,
-    ) -> ResultStream:
-        keys = {name: str(number) for number, name in enumerate(plan.tails)}
-        query = EngineQuery(
-            tree=plan.logical.query.tree,
-            schema=pa.schema([(c.name, types.to_arrow(c.type)) for c in plan.logical.query.output]),
-            scans=tuple(self._scan(plan, scan, pinned, keys) for scan in plan.logical.scans),
-            tails={
-                keys[name]: _rows(tails[name]) if name in tails else _source(plan, tail, pinned)
-                for name, tail in plan.tails.items()
-            },
-        )
-        return self._engines[plan.route.engine].run(query, deadline)
 
     def _held_back(
         self,
@@ -179,91 +159,78 @@ class Executor:
         is_large = plan.route.reads_log or tail.offsets > self._tail_rows_max
         return plan.route.engine == SPARK and is_large
 
-    def _read(
-        self, requests: Mapping[tuple[str, ...], TailRequest], deadline: Deadline
-    ) -> dict[tuple[str, ...], Tail]:
+    def _read(self, wanted: Mapping[SeamKey, TailRead], deadline: Deadline) -> dict[SeamKey, Tail]:
         """Reads all, or none: what was got is let go when another fails."""
-        if len(requests) <= 1:
-            return {name: self.tails.get(r, deadline) for name, r in requests.items()}
+        if len(wanted) <= 1:
+            return {key: self.tails.get(tail, deadline) for key, tail in wanted.items()}
         with concurrent.futures.ThreadPoolExecutor(_TAIL_READERS) as pool:
             futures = {
-                name: pool.submit(self.tails.get, request, deadline)
-                for name, request in requests.items()
+                key: pool.submit(self.tails.get, tail, deadline) for key, tail in wanted.items()
             }
         try:
-            return {name: future.result() for name, future in futures.items()}
+            return {key: future.result() for key, future in futures.items()}
         except BaseException:
             for future in futures.values():
                 if future.exception() is None:
                     future.result().release()
             raise
 
-    def _scan(
-        self,
-        plan: PhysicalPlan,
-        scan: Scan,
-        pinned: Mapping[str, Pinned],
-        keys: Mapping[tuple[str, ...], str],
-    ) -> EngineScan:
-        table = pinned[scan.scan_id]
-        cold = plan.cold.get(scan.scan_id)
-        deletes = None
-        if cold is not None and table.cold is not None and plan.route.engine != SPARK:
-            deletes = table.cold.deleted_rows(cold)
-        return EngineScan(
-            scan_id=scan.scan_id,
-            table=scan.seam.table,
-            columns=scan.columns,
-            snapshot_id=scan.seam.snapshot_id,
-            stored=_stored(table, scan.seam.snapshot_id),
-            cold=cold,
-            cold_end=scan.seam.cold_end,
-            deletes=deletes,
-            file_access=table.cold.file_access if table.cold is not None else None,
-            tail=keys[scan.seam.key] if scan.reads_hot else None,
-            rows=table.rows,
-        )
 
-
-def _stored(table: Pinned, snapshot_id: int | None) -> tuple[Field, ...]:
-    """The columns of the schema a snapshot was written with."""
-    if table.cold is None or snapshot_id is None:
-        return ()
-    return table.cold.state.schema_of(snapshot_id).columns
-
-
-def _scans_of(plan: PhysicalPlan, tail: TailRead) -> Sequence[Scan]:
-    return [s for s in plan.logical.scans if s.reads_hot and s.seam.key == tail.seam.key]
-
-
-def _request(plan: PhysicalPlan, tail: TailRead, pinned: Mapping[str, Pinned]) -> TailRequest:
-    scans = _scans_of(plan, tail)
-    table = pinned[scans[0].scan_id]
-    assert table.decoder is not None
-    filters = [scan.predicate for scan in scans]
-    return TailRequest(
-        seam=tail.seam,
-        ranges=tail.ranges,
-        epochs=tail.epochs,
-        decoder=table.decoder,
-        wanted=tuple(sorted({column.name for scan in scans for column in scan.columns})),
-        predicate=None if None in filters else Or(tuple(f for f in filters if f is not None)),
-        present=table.present,
-        pinned_at=table.pinned_at,
-        asked_at=table.asked_at,
+def _engine_query(
+    plan: PhysicalPlan, tables: Mapping[str, ColdTable], tails: Mapping[SeamKey, Tail]
+) -> EngineQuery:
+    """The plan in the words of engines; a tail that was not read is a source of it."""
+    keys = {key: str(number) for number, key in enumerate(plan.tails)}
+    output = plan.logical.query.output
+    return EngineQuery(
+        tree=plan.logical.query.tree,
+        schema=pa.schema([(c.name, types.to_arrow(c.type)) for c in output]),
+        scans=tuple(
+            _engine_scan(plan, scan, tables.get(scan.scan_id), keys) for scan in plan.logical.scans
+        ),
+        tails={
+            keys[key]: _rows(tails[key]) if key in tails else _source(tail)
+            for key, tail in plan.tails.items()
+        },
     )
 
 
-def _in_memory(tails: Mapping[tuple[str, ...], Tail]) -> dict[tuple[str, ...], Tail]:
+def _engine_scan(
+    plan: PhysicalPlan, scan: Scan, table: ColdTable | None, keys: Mapping[SeamKey, str]
+) -> EngineScan:
+    deletes = None
+    if scan.files is not None and table is not None and plan.route.engine != SPARK:
+        deletes = table.deleted_rows(scan.files)
+    return EngineScan(
+        scan_id=scan.scan_id,
+        table=scan.seam.table,
+        columns=scan.columns,
+        snapshot_id=scan.seam.snapshot_id,
+        stored=scan.facts.stored,
+        cold=scan.files,
+        cold_end=scan.seam.cold_end,
+        deletes=deletes,
+        file_access=table.file_access if table is not None else None,
+        tail=keys[scan.seam.key] if scan.facts.reads_hot else None,
+        rows=scan.facts.rows,
+    )
+
+
+def _in_memory(tails: Mapping[SeamKey, Tail]) -> dict[SeamKey, Tail]:
     """The tails that can be shipped; of one that is partly on disk here, Spark reads the log."""
     for tail in tails.values():
         if tail.files:
             tail.release()
-    return {name: tail for name, tail in tails.items() if not tail.files}
+    return {key: tail for key, tail in tails.items() if not tail.files}
 
 
 def _rows(tail: Tail) -> pa.Table | SpilledTail:
     return SpilledTail(tail.rows, tail.files) if tail.files else tail.rows
+
+
+def _source(tail: TailRead) -> TailSource:
+    seam = tail.seam
+    return TailSource(seam.cluster, seam.topic, tail.ranges, seam.isolation, tail.decoder)
 
 
 def _with_release(stream: ResultStream, release: Callable[[], None]) -> ResultStream:
@@ -272,8 +239,3 @@ def _with_release(stream: ResultStream, release: Callable[[], None]) -> ResultSt
         release()
 
     return dataclasses.replace(stream, close=close)
-
-
-def _source(plan: PhysicalPlan, tail: TailRead, pinned: Mapping[str, Pinned]) -> TailSource:
-    spec = pinned[_scans_of(plan, tail)[0].scan_id].decoder
-    return TailSource(tail.seam.cluster, tail.seam.topic, tail.ranges, tail.seam.isolation, spec)

@@ -1,0 +1,326 @@
+"""Facts, gathered once: every table a statement names, pinned to one seam, and what its scans read.
+
+The order is the protocol's. Ends of all topics first, then the tables as they are now, then the
+boundary of the snapshot to be read; the pure functions of `seam` decide. A table that is named
+several times, however it is spelled, is pinned once. Nothing else of a statement talks to Kafka or
+a catalog before its rows are read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from seamline.connectors.protocols import ColdTable, Deadline
+from seamline.errors import (
+    INVALID_CONFIG,
+    INVALID_TOKEN,
+    READ_CONFLICT,
+    TOPIC_NOT_FOUND,
+    SeamlineError,
+)
+from seamline.gateway.connections import Sources
+from seamline.gateway.query import names
+from seamline.gateway.query.freshness import LATEST, Freshness
+from seamline.gateway.query.loaded import LoadedTables
+from seamline.gateway.query.names import TableName
+from seamline.gateway.query.pin import (
+    Known,
+    PinnedTable,
+    TablePinner,
+    Target,
+    Topic,
+    Wanted,
+    remembered,
+    repeats,
+    topic_of,
+)
+from seamline.gateway.query.tokens import NOTHING, After
+from seamline.gateway.query.visibility import Floor, wait_until_visible
+from seamline.gateway.tail.requests import HeldCut
+from seamline.gateway.tail.tails import Tails
+from seamline.planners.logical import LogicalPlan, Scan
+from seamline.planners.route import Limits, may_run_on_duckdb
+from seamline.planners.rules.prune_tail_by_time import moments
+from seamline.seam.binding import TopicBinding
+from seamline.seam.files import ColdPlan, ScanRequest
+from seamline.seam.log import LogBounds
+from seamline.seam.offsets import Offsets
+from seamline.seam.records import DecoderSpec
+from seamline.seam.seam import Seam
+from seamline.seam.table import TableState
+from seamline.sql.qualify import TableReference
+
+_BOUND_ANEW = frozenset({READ_CONFLICT, TOPIC_NOT_FOUND, INVALID_CONFIG})
+"""What a table that was bound to another topic meanwhile may look like at first."""
+
+VirtualSeams = Callable[[str, int], Seam | None]
+"""The seam behind a virtual snapshot, by the table's id and its own."""
+
+
+class Gatherer:
+    """Gathers the facts of statements.
+
+    Args:
+        connections: Clusters and catalogs.
+        tails: Knows how far tables are followed.
+        virtual: Knows the virtual snapshots that statements may ask for by their ids.
+        loaded: Loads tables; one that remembers none yet when left out.
+    """
+
+    def __init__(
+        self,
+        connections: Sources,
+        tails: Tails | None = None,
+        virtual: VirtualSeams = lambda _table, _snapshot: None,
+        loaded: LoadedTables | None = None,
+    ) -> None:
+        self._connections = connections
+        self._tails = tails
+        self._virtual = virtual
+        self._loaded = loaded or LoadedTables(connections)
+        self._pinner = TablePinner(connections, tails)
+
+    def pin(
+        self,
+        references: Sequence[TableReference],
+        session: names.Session,
+        deadline: Deadline,
+        *,
+        token: Sequence[Seam] = (),
+        after: After = NOTHING,
+        freshness: Freshness = LATEST,
+    ) -> list[PinnedTable]:
+        """Pins each reference to its seam, in order.
+
+        Args:
+            references: The tables a statement names.
+            session: What the names leave unsaid.
+            deadline: The statement's.
+            token: Seams to repeat; tables they do not name are pinned as they are now.
+            after: What tables pinned as they are now must not fall behind.
+            freshness: How fresh these must be.
+
+        Raises:
+            SeamlineError: named after the cause; see `seam`.
+        """
+        known = self._connections
+        targets = [Target(names.resolve(r.name, session, known), r.version) for r in references]
+        return self._pin_all(Wanted(targets, session, deadline, token, after, freshness))
+
+    def pin_table(self, name: TableName, deadline: Deadline) -> PinnedTable:
+        """Pins one table, as it is now.
+
+        Raises:
+            SeamlineError: named after the cause; see `seam`.
+        """
+        session = names.Session(name.catalog, "")
+        (pinned,) = self._pin_all(Wanted([Target(name)], session, deadline))
+        return pinned
+
+    def scans(
+        self,
+        asked: LogicalPlan,
+        tables: Sequence[PinnedTable],
+        *,
+        engine: str,
+        limits: Limits,
+        deadline: Deadline,
+    ) -> LogicalPlan:
+        """The plan with the files and the moments that its scans ask for.
+
+        Args:
+            asked: What scans ask for.
+            tables: The table of each scan.
+            engine: What the request asks for.
+            limits: What is large.
+            deadline: The statement's.
+
+        Raises:
+            SeamlineError: named after the cause.
+        """
+        files = [
+            _files(scan, table.cold) if scan.facts.reads_cold and table.cold is not None else None
+            for scan, table in zip(asked.scans, tables, strict=True)
+        ]
+        size_bytes = sum(found.size_bytes for found in files if found is not None)
+        if may_run_on_duckdb(engine, size_bytes, limits):
+            files = [
+                table.cold.inspect(found) if found is not None and table.cold is not None else None
+                for found, table in zip(files, tables, strict=True)
+            ]
+        known: dict[tuple[object, int], Offsets] = {}
+        scans = tuple(
+            dataclasses.replace(scan, files=found, offsets_at=self._moments(scan, known, deadline))
+            for scan, found in zip(asked.scans, files, strict=True)
+        )
+        return dataclasses.replace(asked, scans=scans)
+
+    def _moments(
+        self, scan: Scan, known: dict[tuple[object, int], Offsets], deadline: Deadline
+    ) -> dict[int, Offsets]:
+        """The offsets of the moments that would cut a scan's tail."""
+        seam = scan.seam
+        for moment in moments(scan):
+            if (seam.key, moment) not in known:
+                log = self._connections.log(seam.cluster)
+                known[seam.key, moment] = log.offsets_at(
+                    seam.topic, seam.topic_id, seam.end, moment, deadline
+                )
+        return {moment: known[seam.key, moment] for moment in moments(scan)}
+
+    # --- Tables and logs -----------------------------------------------------------------------
+
+    def _pin_all(self, wanted: Wanted) -> list[PinnedTable]:
+        tables = {target.name for target in wanted.targets}
+        last = self._loaded.last_seen(tables)
+        if last is not None:
+            try:
+                return self._pin_by(last, wanted)
+            except SeamlineError as error:
+                if error.code not in _BOUND_ANEW:
+                    raise
+        return self._pin_by(self._loaded.now(tables), wanted)
+
+    def _pin_by(self, before: Mapping[TableName, ColdTable], wanted: Wanted) -> list[PinnedTable]:
+        """Pins, asking the topics that the tables were bound to before."""
+        targets = [self._with_virtual(target, before) for target in wanted.targets]
+        topics = {target: topic_of(target, before) for target in targets}
+        floors = self._floors(topics, before, wanted)
+        known_at = time.monotonic()
+        cuts: dict[Target, HeldCut] = {}
+        if not wanted.freshness.asks_log:
+            present = [t for t in targets if t.version is None and not repeats(t, before, wanted)]
+            cuts = self._cuts(present, before, topics, floors, wanted.freshness)
+        asked = {topic for target, topic in topics.items() if target not in cuts}
+        bounds = self._bounds(asked - {None}, floors, wanted.deadline)
+        tables = self._loaded.now({target.name for target in targets})
+        # a commit that landed after the log was asked may hold records of a topic that was created
+        # again since: asked once more, the log says which topic the table now stands on
+        moved = {
+            topics[target]
+            for target in targets
+            if _has_moved(before.get(target.name), tables.get(target.name))
+        }
+        bounds |= self._bounds((moved & asked) - {None}, {}, wanted.deadline)
+        known = Known(tables, bounds, cuts, wanted, known_at)
+        pinned: dict[object, PinnedTable] = {}
+        for target in targets:
+            key = _identity(target, tables)
+            if key not in pinned:
+                pinned[key] = self._pinner.pin(target, known)
+        return [pinned[_identity(target, tables)] for target in targets]
+
+    def _with_virtual(self, target: Target, tables: Mapping[TableName, ColdTable]) -> Target:
+        """The target; one that asks for a virtual snapshot with the seam behind it."""
+        table, wanted = tables.get(target.name), target.moment
+        if table is None or not isinstance(wanted, int) or wanted in table.state.snapshots:
+            return target
+        return dataclasses.replace(target, virtual=self._virtual(table.state.uuid, wanted))
+
+    def _floors(
+        self,
+        asked: Mapping[Target, Topic | None],
+        tables: Mapping[TableName, ColdTable],
+        wanted: Wanted,
+    ) -> dict[Topic, Floor]:
+        """How far each topic must be readable before its ends are taken.
+
+        Raises:
+            SeamlineError: INVALID_TOKEN when a write token does not say which table it is for,
+                and the statement reads several.
+        """
+        floors: dict[Topic, Floor] = {}
+        named = {target.name: topic for target, topic in asked.items() if topic is not None}
+        for name, topic in named.items():
+            seen = remembered(name, tables, wanted.after.seen)
+            if seen is not None and seen.topic_id:
+                before = floors.get(topic, Floor())
+                floors[topic] = dataclasses.replace(before, seen=(*before.seen, seen))
+        for write in wanted.after.writes:
+            if write.table is None and len({name.folded for name in named}) > 1:
+                raise SeamlineError(
+                    INVALID_TOKEN,
+                    "the write token names no table, and the statement reads several",
+                    hint="seamline.write_token({partition: offset}, table='…')",
+                )
+            for name, topic in named.items():
+                if write.table is None or self._is_name_of(write.table, name, wanted.session):
+                    before = floors.get(topic, Floor())
+                    floors[topic] = dataclasses.replace(
+                        before, write=before.write.raised(write.end)
+                    )
+        return floors
+
+    def _is_name_of(self, text: str, name: TableName, session: names.Session) -> bool:
+        said = names.resolve(names.split(text), session, self._connections)
+        return said.folded == name.folded
+
+    def _cuts(
+        self,
+        targets: Sequence[Target],
+        tables: Mapping[TableName, ColdTable],
+        topics: Mapping[Target, Topic | None],
+        floors: Mapping[Topic, Floor],
+        freshness: Freshness,
+    ) -> dict[Target, HeldCut]:
+        """Ends that need not be asked of the log, for the tables of which enough is held here."""
+        found: dict[Target, HeldCut] = {}
+        for target in targets:
+            topic = topics[target]
+            table = tables.get(target.name)
+            decoder = _decoder(table.state) if table is not None else None
+            if self._tails is None or table is None or topic is None or decoder is None:
+                continue
+            cut = self._tails.cut(table.state, decoder, freshness.age_s_max)
+            floor = floors.get(topic, Floor()).end
+            if cut is not None and all(cut.bounds.end.get(p, 0) >= o for p, o in floor.items()):
+                found[target] = cut
+        return found
+
+    def _bounds(
+        self, topics: set[Topic | None], floors: Mapping[Topic, Floor], deadline: Deadline
+    ) -> dict[Topic, LogBounds]:
+        """What the log of each topic holds, once it shows what it must: one request a cluster."""
+        asks: dict[tuple[str, str], set[str]] = {}
+        for topic in topics:
+            if topic is not None:
+                asks.setdefault((topic.cluster, topic.isolation), set()).add(topic.topic)
+        found: dict[Topic, LogBounds] = {}
+        for (cluster, isolation), wanted in asks.items():
+            answers = self._connections.log(cluster).bounds(sorted(wanted), isolation, deadline)
+            found.update({Topic(cluster, t, isolation): a for t, a in answers.items()})
+        for topic, floor in floors.items():
+            if topic not in found:
+                continue
+            log = self._connections.log(topic.cluster)
+            found[topic] = wait_until_visible(log, found[topic], floor, deadline)
+        return found
+
+
+def _identity(target: Target, tables: Mapping[TableName, ColdTable]) -> object:
+    """The same for references that are to have one seam."""
+    table = tables.get(target.name)
+    known = target.name.folded if table is None else (table.state.uuid, *target.name.folded)
+    return known, target.version
+
+
+def _has_moved(before: ColdTable | None, now_: ColdTable | None) -> bool:
+    """Whether somebody has committed to a table between two looks at it."""
+    if before is None or now_ is None:
+        return False
+    return before.state.current_snapshot_id != now_.state.current_snapshot_id
+
+
+def _decoder(state: TableState) -> DecoderSpec | None:
+    """How the records of a table as it is now are decoded; None without a topic."""
+    binding = TopicBinding.from_properties(state.properties)
+    return DecoderSpec.of(binding, state.schema.columns) if binding is not None else None
+
+
+def _files(scan: Scan, table: ColdTable) -> ColdPlan:
+    """The files of a snapshot that a scan reads."""
+    names_ = tuple(column.name for column in scan.columns)
+    request = ScanRequest(scan.seam.schema_id, names_, scan.predicate)
+    return table.plan(scan.seam.snapshot_id, request)

@@ -1,0 +1,382 @@
+"""One table pinned to its seam, from facts that were gathered: the log first, then the table.
+
+What decides is in `seam`; here the log is asked once more where its answer is older than the
+table's last commit, or where another leader may have replaced what was seen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from seamline.connectors.continuity import check_not_cut
+from seamline.connectors.protocols import ColdTable, Deadline, HotLog
+from seamline.errors import (
+    HISTORY_CHANGED,
+    LOG_TRUNCATED,
+    READ_CONFLICT,
+    SeamlineError,
+)
+from seamline.gateway.commands import system
+from seamline.gateway.connections import Sources
+from seamline.gateway.query import names
+from seamline.gateway.query.freshness import LATEST, Freshness
+from seamline.gateway.query.names import TableName
+from seamline.gateway.query.tokens import NOTHING, After
+from seamline.gateway.tail.requests import HeldCut
+from seamline.gateway.tail.tails import Tails
+from seamline.planners.logical import Kind, TableFacts
+from seamline.seam import now, past, repeat
+from seamline.seam.binding import TopicBinding
+from seamline.seam.boundary import ColdSide, check_columns, cold_side, kept_side
+from seamline.seam.checks import dropped, require, rolled_back
+from seamline.seam.log import READ_COMMITTED, LogBounds
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.records import DecoderSpec
+from seamline.seam.seam import Seam, cold_only, hot_only
+from seamline.seam.table import TableState
+from seamline.sql import columns
+from seamline.sql.qualify import Relation, TableVersion
+from seamline.sql.types import Field
+
+_OF_THE_TABLE = frozenset({"cold", "snapshots", "files"})
+"""Variants of a table that its log has no part in."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PinnedTable:
+    """One reference of a statement: its columns, what is known of its table, and the table.
+
+    Attributes:
+        relation: Its columns.
+        facts: What is known of it.
+        cold: The loaded table, None without a cold side.
+    """
+
+    relation: Relation
+    facts: TableFacts
+    cold: ColdTable | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """A table, as one reference wants it.
+
+    Attributes:
+        name: Its name.
+        version: The moment of its past, if any.
+        virtual: The seam behind the virtual snapshot that it asks for.
+    """
+
+    name: TableName
+    version: TableVersion | None = None
+    virtual: Seam | None = None
+
+    @property
+    def moment(self) -> int | str | datetime.datetime | None:
+        """A snapshot, a branch or tag, or a time; None for the present."""
+        return self.version.value if self.version is not None else None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one call is to pin, and how; see `Gatherer.pin`."""
+
+    targets: Sequence[Target]
+    session: names.Session
+    deadline: Deadline
+    token: Sequence[Seam] = ()
+    after: After = NOTHING
+    freshness: Freshness = LATEST
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic, and what it is read under."""
+
+    cluster: str
+    topic: str
+    isolation: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Known:
+    """What the tables of one call are pinned with.
+
+    Attributes:
+        tables: As they are now.
+        bounds: What logs hold.
+        cuts: Ends that were not asked of the log.
+        wanted: What the call is to pin.
+        known_at: On the monotonic clock, a moment before any of it was learned.
+    """
+
+    tables: Mapping[TableName, ColdTable]
+    bounds: Mapping[Topic, LogBounds]
+    cuts: Mapping[Target, HeldCut]
+    wanted: Wanted
+    known_at: float
+
+
+class TablePinner:
+    """Pins tables, one reference of a statement at a time.
+
+    Args:
+        connections: Clusters and catalogs.
+        tails: Knows how far tables are followed.
+    """
+
+    def __init__(self, connections: Sources, tails: Tails | None) -> None:
+        self._connections = connections
+        self._tails = tails
+
+    def pin(self, target: Target, known: Known) -> PinnedTable:
+        """Pins one reference.
+
+        Raises:
+            SeamlineError: named after the cause; see `seam`.
+        """
+        name = target.name
+        if name.is_system:
+            deadline = known.wanted.deadline
+            relation, rows = system.information_schema(name, self._connections, deadline)
+            return _system(name, relation, rows)
+        if name.cluster:
+            return self._pin_topic(name, known)
+        table = known.tables[name]
+        topic = topic_of(target, known.tables)
+        binding = TopicBinding.from_properties(table.state.properties)
+        if topic is None or binding is None:
+            return self._pin_cold(target, table, binding, known)
+        return self._pin_unified(target, table, topic, binding, known)
+
+    def _pin_unified(
+        self,
+        target: Target,
+        table: ColdTable,
+        topic: Topic,
+        binding: TopicBinding,
+        known: Known,
+    ) -> PinnedTable:
+        name, state, tails = target.name, table.state, self._tails
+        cut = known.cuts.get(target)
+        bounds = cut.bounds if cut is not None else known.bounds.get(topic)
+        if bounds is None:
+            raise SeamlineError(READ_CONFLICT, f"table {name.display} was bound to another topic")
+        check_columns(state)
+        if isinstance(target.moment, datetime.datetime):
+            deadline = known.wanted.deadline
+            seam = self._seam_then(table, binding, bounds, target.moment, deadline)
+        else:
+            seam = self._seam(target, state, binding, bounds, known)
+        if name.variant in system.TABLE_VARIANTS:
+            follower = tails.follower_of(state) if tails is not None else None
+            relation, rows = system.about_table(name, table, seam, follower)
+            return _system(name, relation, rows)
+        schema = state.schemas[seam.schema_id]
+        decoder = DecoderSpec.of(binding, schema.columns)
+        kind: Kind = "hot" if name.variant == "hot" else "unified"
+        facts = TableFacts(
+            kind,
+            seam,
+            binding,
+            decoder,
+            stored=_stored(state, seam),
+            cached=tails.held(seam, decoder) if tails is not None else Offsets(),
+            fits_cache=tails is not None and tails.can_hold(seam),
+            as_of=cut.as_of if cut is not None else None,
+            present=not seam.as_of and not repeats(target, known.tables, known.wanted),
+            known_at=known.known_at,
+            asked_at=known.known_at if cut is None else None,
+        )
+        return PinnedTable(_relation(schema.columns), facts, table)
+
+    def _seam(
+        self,
+        target: Target,
+        state: TableState,
+        binding: TopicBinding,
+        bounds: LogBounds,
+        known: Known,
+    ) -> Seam:
+        """The seam of now, or of the token."""
+        head = cold_side(state, state.current_snapshot_id)
+        log, deadline = self._connections.log(binding.cluster), known.wanted.deadline
+        earlier = target.virtual or repeat.of_table(known.wanted.token, state)
+        if earlier is not None:
+            own = kept_side(state, earlier.snapshot_id)
+            # what is in the log alone depends on the snapshot: a later one cannot stand in
+            later = () if target.name.variant in {"hot", "seam"} else (head,)
+            sides = (*((own,) if own is not None else ()), *later)
+            seam = repeat.repeat(state, earlier, sides, bounds, cluster=binding.cluster)
+            _check_remembered(log, bounds, earlier, deadline)
+            return dataclasses.replace(seam, as_of=str(target.moment or ""))
+        seam = _seam_of_now(state, head, bounds, log, binding.cluster, deadline)
+        seen = repeat.of_table(known.wanted.after.seen, state)
+        if seen is not None:
+            repeat.check_same_history(state, seen, bounds)
+            require(rolled_back(state, seam, seen))
+            _check_remembered(log, bounds, seen, deadline)
+        return seam
+
+    def _seam_then(
+        self,
+        table: ColdTable,
+        binding: TopicBinding,
+        bounds: LogBounds,
+        moment: datetime.datetime,
+        deadline: Deadline,
+    ) -> Seam:
+        """The seam of a past moment: the snapshot of then, and the log up to then."""
+        state = table.state
+        own = cold_side(state, past.snapshot_at(state, moment))
+        head = cold_side(state, state.current_snapshot_id)
+        after_ms = int(moment.timestamp() * 1000) + 1
+        log = self._connections.log(binding.cluster)
+        ends = log.offsets_at(bounds.topic, bounds.topic_id, bounds.end, after_ms, deadline)
+        trimmed = [
+            OffsetRange(p, own.boundary.next.get(p, 0), kept_from)
+            for p, kept_from in bounds.start.items()
+            if own.boundary.next.get(p, 0) < kept_from
+        ]
+        if trimmed:
+            earlier = table.offsets_at(state.current_snapshot_id, after_ms, trimmed)
+            ends = ends.replace(earlier)
+        return past.travel(
+            state, (own, head), ends, bounds, cluster=binding.cluster, as_of=moment.isoformat(" ")
+        )
+
+    def _pin_topic(self, name: TableName, known: Known) -> PinnedTable:
+        (topic,) = name.path
+        bounds = known.bounds[Topic(name.cluster, topic, READ_COMMITTED)]
+        log, deadline = self._connections.log(name.cluster), known.wanted.deadline
+        earlier = repeat.of_topic(known.wanted.token, name.full)
+        if earlier is not None:
+            _check_remembered(log, bounds, earlier, deadline)
+            seam = repeat.repeat_topic(name.full, earlier, bounds, cluster=name.cluster)
+        else:
+            seam = hot_only(name.full, bounds, cluster=name.cluster)
+            seen = repeat.of_topic(known.wanted.after.seen, name.full)
+            if seen is not None:
+                repeat.check_same_log(seen, bounds)
+                _check_remembered(log, bounds, seen, deadline)
+        facts = TableFacts(
+            "hot",
+            seam,
+            decoder=DecoderSpec(topic, "raw", "fail", columns.TOPIC_FIELDS),
+            known_at=known.known_at,
+            asked_at=known.known_at,
+        )
+        return PinnedTable(_relation(columns.TOPIC_FIELDS), facts)
+
+    def _pin_cold(
+        self, target: Target, table: ColdTable, binding: TopicBinding | None, known: Known
+    ) -> PinnedTable:
+        state, wanted = table.state, known.wanted
+        earlier = seen = None
+        if target.version is None:
+            earlier = repeat.of_table(wanted.token, state)
+            seen = repeat.of_table(wanted.after.seen, state)
+        if earlier is not None:
+            seam = repeat.repeat_cold(state, earlier)
+        else:
+            snapshot_id, schema_id = past.version_of(state, target.version)
+            as_of = str(target.moment) if target.version is not None else ""
+            seam = cold_only(state, snapshot_id, schema_id=schema_id, as_of=as_of)
+        if seen is not None:
+            require(dropped(state, seen.table_uuid))
+            if binding is None:
+                require(rolled_back(state, seam, seen))
+        if target.name.variant in system.TABLE_VARIANTS:
+            relation, rows = system.about_table(target.name, table, seam)
+            return _system(target.name, relation, rows)
+        facts = TableFacts("cold", seam, binding, stored=_stored(state, seam))
+        return PinnedTable(_relation(state.schemas[seam.schema_id].columns), facts, table)
+
+
+# --- Asking a log again --------------------------------------------------------------------------
+
+
+def _seam_of_now(
+    state: TableState,
+    head: ColdSide,
+    bounds: LogBounds,
+    log: HotLog,
+    cluster: str,
+    deadline: Deadline,
+) -> Seam:
+    """The seam of now; asks the log again when its ends are older than the table's last commit."""
+    for newer in (False, True):
+        if newer or head.boundary.isolation != bounds.isolation:
+            bounds = log.bounds([bounds.topic], head.boundary.isolation, deadline)[bounds.topic]
+        seam = now.pin(state, head, bounds, cluster=cluster, bounds_are_newer=newer)
+        if seam is not None:
+            check_not_cut(log, bounds, head.boundary.next, head.boundary.epochs, deadline)
+            return seam
+    raise AssertionError("bounds read after the table always pin it")
+
+
+def _check_remembered(log: HotLog, bounds: LogBounds, earlier: Seam, deadline: Deadline) -> None:
+    """The log must not have lost, and replaced, what an earlier seam stands for.
+
+    Raises:
+        SeamlineError: HISTORY_CHANGED.
+    """
+    if bounds.topic_id != earlier.topic_id:
+        return  # pinning the table says so
+    try:
+        check_not_cut(log, bounds, earlier.end, earlier.end_epochs, deadline)
+    except SeamlineError as error:
+        if error.code is LOG_TRUNCATED:
+            message = f"topic {bounds.topic} lost records a token stands for: {error.message}"
+            raise SeamlineError(HISTORY_CHANGED, message) from error
+        raise
+
+
+# --- What a reference is of ----------------------------------------------------------------------
+
+
+def remembered(
+    name: TableName, tables: Mapping[TableName, ColdTable], seams: Sequence[Seam]
+) -> Seam | None:
+    """What is known among seams of what a name stands for."""
+    table = tables.get(name)
+    if table is None:
+        return repeat.of_topic(seams, name.full)
+    return repeat.of_table(seams, table.state)
+
+
+def repeats(target: Target, tables: Mapping[TableName, ColdTable], wanted: Wanted) -> bool:
+    """Whether a token says which seam of a table is read."""
+    earlier = target.virtual or remembered(target.name, tables, wanted.token)
+    return earlier is not None
+
+
+def topic_of(target: Target, tables: Mapping[TableName, ColdTable]) -> Topic | None:
+    """The topic that must be asked for a target, None when its log is of no interest."""
+    name = target.name
+    if name.cluster and not name.is_system:
+        return Topic(name.cluster, name.path[-1], READ_COMMITTED)
+    table = tables.get(name)
+    is_snapshot = target.virtual is None and isinstance(target.moment, int | str)
+    if table is None or is_snapshot or name.variant in _OF_THE_TABLE:
+        return None
+    binding = TopicBinding.from_properties(table.state.properties)
+    return None if binding is None else Topic(binding.cluster, binding.topic, binding.isolation)
+
+
+def _stored(state: TableState, seam: Seam) -> tuple[Field, ...]:
+    """The columns of the schema that the snapshot was written with."""
+    return () if seam.snapshot_id is None else state.schema_of(seam.snapshot_id).columns
+
+
+def _relation(fields: tuple[Field, ...]) -> Relation:
+    return Relation(fields, columns.METADATA_NAMES & {field.name for field in fields})
+
+
+def _system(name: TableName, relation: Relation, rows: pa.Table) -> PinnedTable:
+    seam = Seam((*name.full[:-1], name.display), "", None, 0)
+    return PinnedTable(relation, TableFacts("system", seam, rows=rows))

@@ -1,0 +1,69 @@
+"""Waiting until a log shows what a statement must see: a write, or what its session has read."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from seamline.connectors.protocols import Deadline, HotLog
+from seamline.errors import WRITE_NOT_VISIBLE, SeamlineError
+from seamline.seam.log import LogBounds
+from seamline.seam.now import invisible
+from seamline.seam.offsets import Offsets
+from seamline.seam.seam import Seam
+
+_LEADER_CHANGE_S = 5.0
+_LAST_MOMENT_S = 0.1
+_PAUSE_S_MIN = 0.002
+_PAUSE_S_MAX = 0.05
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Floor:
+    """How far a topic must be readable.
+
+    Attributes:
+        seen: Seams over it that the session has read.
+        write: Exclusive ends of writes that must be readable, by partition.
+    """
+
+    seen: tuple[Seam, ...] = ()
+    write: Offsets = dataclasses.field(default_factory=Offsets)
+
+    @property
+    def end(self) -> Offsets:
+        """The exclusive ends it must show."""
+        end = self.write
+        for seam in self.seen:
+            end = end.raised(seam.end)
+        return end
+
+
+def wait_until_visible(
+    log: HotLog, bounds: LogBounds, floor: Floor, deadline: Deadline
+) -> LogBounds:
+    """The bounds of a topic, taken once it is readable as far as it must be.
+
+    A session's earlier read was readable then, so it is waited for only as long as a change of
+    leaders takes; a write is waited for until the deadline.
+
+    Raises:
+        SeamlineError: WRITE_NOT_VISIBLE when a write does not become readable; HISTORY_CHANGED
+            when the topic is another one, or lost what the session has read.
+    """
+    waited_s = 0.0
+    pause_s = _PAUSE_S_MIN
+    while True:
+        if any(seam.topic_id != bounds.topic_id for seam in floor.seen):
+            return bounds  # pinning the table tells what happened
+        problem = invisible(bounds, floor.end)
+        if problem is None:
+            return bounds
+        if floor.write and deadline.remaining_s() < _LAST_MOMENT_S:
+            raise SeamlineError(WRITE_NOT_VISIBLE, f"{problem}, after {waited_s:.1f} s")
+        if not floor.write and waited_s > _LEADER_CHANGE_S:
+            return bounds
+        deadline.check()
+        deadline.pause(pause_s)
+        waited_s += pause_s
+        pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
+        bounds = log.bounds([bounds.topic], bounds.isolation, deadline)[bounds.topic]
