@@ -36,6 +36,7 @@ check: $(READY) ## Lint, format, types: what needs no run
 	$(BIN)/python tests/packaging/link_farm.py build/farm
 	MYPYPATH=build/farm:tests $(BIN)/python -m mypy --package seamline
 	MYPYPATH=build/farm:tests $(BIN)/python -m mypy --explicit-package-bases tests
+	MYPYPATH=build/farm:benchmarks $(BIN)/python -m mypy --explicit-package-bases benchmarks
 
 test: $(READY) ## The tests: unit, property, simulation, and integration on real parts
 	$(BIN)/python -m pytest $(TESTS) -m "not prove"

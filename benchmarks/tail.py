@@ -38,13 +38,13 @@ from seamline.gateway.config.config import FILE_NAME, load
 from seamline.gateway.http.server import settle_memory
 from seamline.gateway.query import names
 from seamline.gateway.query.deadline import no_deadline
-from seamline.gateway.query.pinning import Pinned
+from seamline.gateway.query.pin import PinnedTable
 from seamline.gateway.query.service import Service
 from seamline.gateway.query.statements import StatementRequest
 from seamline.gateway.tail.follower import READERS
-from seamline.gateway.tail.lineage import Lineage
-from seamline.gateway.tail.requests import TailRequest
 from seamline.gateway.tail.segments import Segment, build, merge
+from seamline.gateway.tail.source import RowSource
+from seamline.planners.physical import TailRead
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.sql.qualify import TableReference
@@ -137,16 +137,16 @@ def cold(own: Service, repeats: int) -> None:
     profile(own, pinned)
 
 
-def profile(own: Service, pinned: Pinned) -> None:
+def profile(own: Service, pinned: PinnedTable) -> None:
     """Where a follower's time goes, a record: its stages one after the other, in one thread."""
     seam = pinned.facts.seam
-    assert pinned.decoder is not None
-    decoder = Decoder(pinned.decoder)
-    lineage = Lineage(seam.topic_id, seam.isolation, pinned.decoder, seam.schema_id)
+    assert pinned.facts.decoder is not None
+    decoder = Decoder(pinned.facts.decoder)
+    source = RowSource(seam.topic_id, seam.isolation, pinned.facts.decoder, seam.schema_id)
     log = own.connections.log(own.config.default_cluster)
     positions = Offsets(dict.fromkeys(seam.end, 0))
     left = set(seam.end)
-    spent: collections.Counter[str] = collections.Counter()
+    spent: dict[str, float] = collections.defaultdict(float)
     segments: list[Segment] = []
 
     @contextlib.contextmanager
@@ -166,7 +166,7 @@ def profile(own: Service, pinned: Pinned) -> None:
                 decoder._values.decode(batch.values)
             with stage("JSON to columns, and all of a segment"):
                 segments.append(
-                    build(lineage, decoder, batch, OffsetRange(partition, batch.offsets[0], end))
+                    build(source, decoder, batch, OffsetRange(partition, batch.offsets[0], end))
                 )
             if len(segments) == SEGMENTS_MERGED:
                 with stage("merging segments"):
@@ -186,32 +186,26 @@ def profile(own: Service, pinned: Pinned) -> None:
     write("tail_cold_profile", {"records": records, "seconds": dict(spent)}, lines)
 
 
-def _pinned(own: Service) -> list[Pinned]:
+def _pinned(own: Service) -> list[PinnedTable]:
     session = names.session(own.config)
-    reference = TableReference(("bids",))
-    pinner = own._queries._pinner
-    found: list[Pinned] = pinner.pin([reference], session, no_deadline())
-    return found
+    return own._gatherer.pin([TableReference(("bids",))], session, no_deadline())
 
 
-def follow(own: Service, pinned: Pinned) -> int:
+def follow(own: Service, pinned: PinnedTable) -> int:
     """Records that a new follower holds when it has caught up."""
     seam = pinned.facts.seam
-    assert pinned.decoder is not None
-    request = TailRequest(
+    assert pinned.facts.decoder is not None
+    wanted = TailRead(
         seam=seam,
         ranges=seam.hot_ranges,
-        epochs=seam.epochs,
-        decoder=pinned.decoder,
-        wanted=("price",),
-        predicate=None,
+        decoder=pinned.facts.decoder,
+        columns=("price",),
         present=True,
-        pinned_at=time.monotonic(),
-        asked_at=None,
+        known_at=time.monotonic(),
     )
-    tail = own._queries._executor.tails.get(request, no_deadline())
+    tail = own._queries._executor.tails.get(wanted, no_deadline())
     found = tail.records
-    assert tail.source.offsets_read == 0
+    assert tail.origin.offsets_read == 0
     tail.release()
     return found
 

@@ -43,7 +43,7 @@ class Tail:
         size_bytes: Bytes of their values.
         skipped: Bad records left out under the policy `skip`.
         files: Files that hold further rows, with all columns.
-        source: How it was come by.
+        origin: How it was come by.
         release: Lets go of what it keeps alive; rows and files must not be used afterwards.
     """
 
@@ -52,7 +52,7 @@ class Tail:
     size_bytes: int
     skipped: int
     files: tuple[TailFile, ...] = ()
-    source: TailOrigin = TailOrigin()
+    origin: TailOrigin = TailOrigin()
     release: Callable[[], None] = lambda: None
 
 
@@ -101,7 +101,7 @@ def read_tail(
         skipped += decoded.skipped
         batches.append(decoded.rows.select(kept))
     origin = TailOrigin(offsets_read=sum(len(r) for r in ranges))
-    return Tail(table_of(batches, spec, kept), records, size, skipped, source=origin)
+    return Tail(table_of(batches, spec, kept), records, size, skipped, origin=origin)
 
 
 def kept_columns(spec: DecoderSpec, wanted: Collection[str]) -> list[str]:

@@ -167,7 +167,7 @@ def _tail_table(seam: Seam, follower: Follower | None) -> tuple[Relation, pa.Tab
     for p in status(follower):
         end = max(p.end, seam.end.get(p.partition, 0))
         kept = (p.segments, p.segments_on_disk, p.rows, p.memory_bytes, p.disk_bytes)
-        place = (p.held_from, p.position, end, end - p.position)
+        place = (p.cached_from, p.position, end, end - p.position)
         rows.append((p.partition, state, *place, *kept, error))
     return _table(shape, rows)
 

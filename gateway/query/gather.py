@@ -38,7 +38,7 @@ from seamline.gateway.query.pin import (
 )
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.query.visibility import Floor, wait_until_visible
-from seamline.gateway.tail.requests import HeldCut
+from seamline.gateway.tail.requests import CachedEnds
 from seamline.gateway.tail.tails import Tails
 from seamline.planners.logical import LogicalPlan, Scan
 from seamline.planners.route import Limits, may_run_on_duckdb
@@ -189,7 +189,7 @@ class Gatherer:
         topics = {target: topic_of(target, before) for target in targets}
         floors = self._floors(topics, before, wanted)
         known_at = time.monotonic()
-        cuts: dict[Target, HeldCut] = {}
+        cuts: dict[Target, CachedEnds] = {}
         if not wanted.freshness.asks_log:
             present = [t for t in targets if t.version is None and not repeats(t, before, wanted)]
             cuts = self._cuts(present, before, topics, floors, wanted.freshness)
@@ -264,16 +264,16 @@ class Gatherer:
         topics: Mapping[Target, Topic | None],
         floors: Mapping[Topic, Floor],
         freshness: Freshness,
-    ) -> dict[Target, HeldCut]:
+    ) -> dict[Target, CachedEnds]:
         """Ends that need not be asked of the log, for the tables of which enough is held here."""
-        found: dict[Target, HeldCut] = {}
+        found: dict[Target, CachedEnds] = {}
         for target in targets:
             topic = topics[target]
             table = tables.get(target.name)
             decoder = _decoder(table.state) if table is not None else None
             if self._tails is None or table is None or topic is None or decoder is None:
                 continue
-            cut = self._tails.cut(table.state, decoder, freshness.age_s_max)
+            cut = self._tails.cached_ends(table.state, decoder, freshness.age_s_max)
             floor = floors.get(topic, Floor()).end
             if cut is not None and all(cut.bounds.end.get(p, 0) >= o for p, o in floor.items()):
                 found[target] = cut

@@ -26,7 +26,7 @@ from seamline.gateway.query import names
 from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.names import TableName
 from seamline.gateway.query.tokens import NOTHING, After
-from seamline.gateway.tail.requests import HeldCut
+from seamline.gateway.tail.requests import CachedEnds
 from seamline.gateway.tail.tails import Tails
 from seamline.planners.logical import Kind, TableFacts
 from seamline.seam import now, past, repeat
@@ -116,7 +116,7 @@ class Known:
 
     tables: Mapping[TableName, ColdTable]
     bounds: Mapping[Topic, LogBounds]
-    cuts: Mapping[Target, HeldCut]
+    cuts: Mapping[Target, CachedEnds]
     wanted: Wanted
     known_at: float
 
@@ -185,8 +185,8 @@ class TablePinner:
             binding,
             decoder,
             stored=_stored(state, seam),
-            cached=tails.held(seam, decoder) if tails is not None else Offsets(),
-            fits_cache=tails is not None and tails.can_hold(seam),
+            cached=tails.cached(seam, decoder) if tails is not None else Offsets(),
+            fits_cache=tails is not None and tails.fits(seam),
             as_of=cut.as_of if cut is not None else None,
             present=not seam.as_of and not repeats(target, known.tables, known.wanted),
             known_at=known.known_at,

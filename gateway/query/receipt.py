@@ -106,7 +106,7 @@ def _table(
 
 def _origin(tail: Tail) -> dict[str, Any]:
     """How the tail was come by: segments held here, and what was read of the log beside them."""
-    origin = tail.source
+    origin = tail.origin
     return {
         "segments": origin.segments,
         "segments_pruned": origin.pruned,

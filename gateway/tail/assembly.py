@@ -1,4 +1,4 @@
-"""A tail put together from segments that are held and from what was read beside them."""
+"""A tail put together from segments that are cached and from what was read beside them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seamline.connectors.kafka.formats.decoder import bad_record
 from seamline.connectors.kafka.tail import Tail, TailOrigin, kept_columns, table_of
 from seamline.connectors.protocols import TailFile
 from seamline.errors import SeamlineError
-from seamline.gateway.tail.segments import Cut
+from seamline.gateway.tail.segments import Slice
 from seamline.seam.records import DecoderSpec
 from seamline.sql.columns import OFFSET
 from seamline.sql.predicates import Predicate
@@ -44,55 +44,55 @@ def _rows_of(file: TailFile, kept: Sequence[str], schema: pa.Schema) -> pa.Recor
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def first_bad(cuts: Sequence[Cut], spec: DecoderSpec) -> SeamlineError | None:
-    """The error that the first bad record among the cuts is, under the policy `fail`."""
-    for cut in cuts:
-        found = cut.first_bad
+def first_bad(slices: Sequence[Slice], spec: DecoderSpec) -> SeamlineError | None:
+    """The error that the first bad record among the slices is, under the policy `fail`."""
+    for part in slices:
+        found = part.first_bad
         if found is not None:
-            return bad_record(spec.topic, cut.segment.range.partition, *found)
+            return bad_record(spec.topic, part.segment.range.partition, *found)
     return None
 
 
 def assemble(
-    cuts: Sequence[Cut],
+    slices: Sequence[Slice],
     rest: Tail | None,
     spec: DecoderSpec,
     wanted: Sequence[str],
     predicate: Predicate | None,
 ) -> Tail:
-    """A tail of cuts and of what was read from the log beside them.
+    """A tail of slices and of what was read from the log beside them.
 
-    Bad records were looked for in all cuts, and those left out are counted in all; only then are
+    Bad records were looked for in all slices, and those left out are counted in all; only then are
     segments left out that the predicate rules out, so that neither depends on the query.
 
     Args:
-        cuts: Parts of segments; whoever leased them must keep the lease as long as the tail.
+        slices: Parts of segments; whoever has their references must keep them as long as the tail.
         rest: What else belongs to it.
         spec: How records were decoded.
         wanted: Columns to keep.
         predicate: Rows for which it is not true may be left out.
     """
     kept = kept_columns(spec, wanted)
-    used = [c for c in cuts if c.segment.row_count and c.segment.zones.may_match(predicate)]
-    batches = [c.rows.select(kept) for c in used if c.segment.file is None]
+    used = [s for s in slices if s.segment.row_count and s.segment.statistics.may_match(predicate)]
+    batches = [s.rows.select(kept) for s in used if s.segment.file is None]
     files = [
-        TailFile(str(c.segment.file), c.start, c.end_exclusive, c.whole)
-        for c in used
-        if c.segment.file is not None
+        TailFile(str(s.segment.file), s.start, s.end_exclusive, s.whole)
+        for s in used
+        if s.segment.file is not None
     ]
     rows = table_of(batches, spec, kept)
-    skipped = sum(cut.skipped for cut in cuts)
+    skipped = sum(part.skipped for part in slices)
     origin = TailOrigin(
         segments=len(used),
-        pruned=sum(c.segment.row_count > 0 for c in cuts) - len(used),
+        pruned=sum(s.segment.row_count > 0 for s in slices) - len(used),
         spilled=len(files),
-        offsets_read=rest.source.offsets_read if rest is not None else 0,
+        offsets_read=rest.origin.offsets_read if rest is not None else 0,
     )
     return Tail(
         rows=pa.concat_tables([rows, rest.rows]) if rest is not None else rows,
-        records=sum(c.row_count for c in used) + skipped + (rest.records if rest else 0),
-        size_bytes=sum(c.value_bytes for c in used) + (rest.size_bytes if rest else 0),
+        records=sum(s.row_count for s in used) + skipped + (rest.records if rest else 0),
+        size_bytes=sum(s.value_bytes for s in used) + (rest.size_bytes if rest else 0),
         skipped=skipped + (rest.skipped if rest else 0),
         files=tuple(files),
-        source=origin,
+        origin=origin,
     )

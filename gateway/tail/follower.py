@@ -1,27 +1,36 @@
 """One table's tail, followed: consumed in the background from the boundary on, kept as segments.
 
-A statement asks Kafka for its ends, waits here until the positions are there, and takes cuts of
+A statement asks Kafka for its ends, waits here until the positions are there, and takes slices of
 segments; nothing it gets depends on when the follower read them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import logging
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from seamline.connectors.protocols import Deadline, FollowableLog
 from seamline.connectors.supervision import Loop
 from seamline.errors import SeamlineError
 from seamline.gateway.tail import watch
-from seamline.gateway.tail.kept import Kept
-from seamline.gateway.tail.lineage import Subject
+from seamline.gateway.tail.partitions import (
+    CachedPartition,
+    CachedPartitions,
+    CachedSlices,
+    PartitionRead,
+)
 from seamline.gateway.tail.reader import Reader
 from seamline.gateway.tail.retention import Retention
+from seamline.gateway.tail.segments import Segment, merge, mergeable
+from seamline.gateway.tail.source import FollowedTable
 from seamline.gateway.tail.store import SegmentStore
-from seamline.seam.checks import require, shortened
-from seamline.seam.offsets import Offsets
+from seamline.gateway.tail.watermark import Watermark
+from seamline.seam.checks import moved_back, require, shortened
+from seamline.seam.offsets import OffsetRange, Offsets
 
 _LOG = logging.getLogger("seamline.tail")
 
@@ -44,21 +53,27 @@ class State(enum.Enum):
     STOPPED = "stopped"
 
 
-class Follower(Kept):
+class Follower:
     """Follows one table's topic. Safe to share between threads.
 
     Args:
-        subject: What to follow.
+        table: What to follow.
         log: The cluster.
         retention: Where to begin; partitions it does not name begin at 0.
         store: Counts the segments.
         make_room: Called when there is too much in memory; whether there is room again.
         readers: Threads; with 0 nothing happens in the background, and waiting does the work.
+
+    Attributes:
+        table: What is followed.
+        last_used: When a statement last used it, on the monotonic clock.
+        over: Whether it is of no use any more; then nothing is cached.
+        error: Why it is, when it failed.
     """
 
     def __init__(
         self,
-        subject: Subject,
+        table: FollowedTable,
         log: FollowableLog,
         retention: Retention,
         store: SegmentStore,
@@ -66,12 +81,19 @@ class Follower(Kept):
         *,
         readers: int,
     ) -> None:
-        super().__init__(retention, store)
-        self.subject = subject
+        self.table = table
+        self.last_used = time.monotonic()
+        self.over = False
         self.error: SeamlineError | None = None
         self._troubles: dict[int, SeamlineError] = {}
         self._in_background = readers > 0
         self._log = log
+        self._store = store
+        self._retention = retention
+        self._changed = threading.Condition()
+        self._partitions = CachedPartitions(store)
+        self._watermark = Watermark()
+        self._rows_seen = self._bytes_seen = 0
         self._make_room = make_room
         self._looked_at: float | None = None
         self._relieving = 0
@@ -82,10 +104,10 @@ class Follower(Kept):
             reader.read_in_background() for reader in self._readers[:readers]
         ]
 
-    # --- For statements ------------------------------------------------------------------------
+    # --- For statements --------------------------------------------------------------------------
 
     def wait(self, ends: Mapping[int, int], deadline: Deadline) -> bool:
-        """Waits until everything below the ends is held.
+        """Waits until everything below the ends is cached.
 
         Returns:
             Whether it is; False when it will not be soon: full, failed, in trouble or stalled.
@@ -98,7 +120,7 @@ class Follower(Kept):
             with self._changed:
                 self._begin(ends)
                 best, since = -1, time.monotonic()
-                while (reached := self._holdings.reached(ends)) is not None:
+                while (reached := self._partitions.reached(ends)) is not None:
                     deadline.check()
                     now = time.monotonic()
                     if reached > best or self._relieving:
@@ -119,10 +141,10 @@ class Follower(Kept):
         epochs: Mapping[int, int],
         deadline: Deadline,
     ) -> None:
-        """Makes sure that what is held below the ends is of this very topic.
+        """Makes sure that what is cached below the ends is of this very topic.
 
         Args:
-            ends: Exclusive ends, all of them held.
+            ends: Exclusive ends, all of them cached.
             asked_at: A moment after which the topic's id was found to be this one.
             epochs: The leader epochs that the log was found to have then, where known.
             deadline: The statement's.
@@ -134,8 +156,8 @@ class Follower(Kept):
             spoilt = watch.for_statement(self.error)
             if spoilt is not None:
                 raise spoilt
-            self._confirm(self._holdings.quiet_since(asked_at, epochs))
-            confirmed = self._holdings.confirmed()
+            self._confirm(self._partitions.quiet_since(asked_at, epochs))
+            confirmed = self._partitions.confirmed()
             if all(confirmed.get(partition, 0) >= end for partition, end in ends.items()):
                 return
         try:
@@ -147,15 +169,85 @@ class Follower(Kept):
         """Notes the ends that the log was asked for after a moment."""
         with self._changed:
             try:
-                quiet = self._holdings.quiet_since(asked_at, {})
+                quiet = self._partitions.quiet_since(asked_at, {})
                 known = {p: position for p, position in quiet.items() if p in ends}
-                require(shortened(self.subject.topic, ends, known))
+                require(shortened(self.table.topic, ends, known))
             except SeamlineError as error:
                 self.fail(error)
             else:
-                self._horizon.asked(asked_at, ends)
+                self._watermark.asked(asked_at, ends)
 
-    # --- What goes on --------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def keeping(self, boundary: Offsets) -> Iterator[None]:
+        """While it lasts, nothing at or past that boundary is trimmed."""
+        with self._changed:
+            self.last_used = time.monotonic()
+            key = self._retention.keep(boundary)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._retention.forget(key)
+                self.last_used = time.monotonic()
+                self._trim()
+
+    def take(self, ranges: Sequence[OffsetRange]) -> CachedSlices:
+        """Slices of what is cached of the ranges, referenced, and what is not cached."""
+        with self._changed:
+            return self._partitions.take(ranges)
+
+    def advance(self, boundary: Offsets, epochs: Mapping[int, int], asked_at: float) -> bool:
+        """Takes note of the table's boundary: trims below it, and goes on at it where it is ahead.
+
+        Args:
+            boundary: The boundary of the newest snapshot.
+            epochs: Leader epochs there, where known.
+            asked_at: A moment before it was learned.
+
+        Returns:
+            False when it has moved back to before what is cached (the table was rolled back), so
+            that the follower is of no use any more.
+        """
+        with self._changed:
+            self.last_used = time.monotonic()
+            if self._retention.is_newer(asked_at):
+                is_back = moved_back(boundary, self._retention.boundary)
+                if is_back and not self._partitions.reaches_back_to(boundary):
+                    return False
+                self._retention.advance(boundary, epochs, asked_at)
+                self._trim()
+            return True
+
+    def cached_ends(self, age_s_max: float | None) -> tuple[Offsets, float] | None:
+        """Ends below which everything is here, and the moment at which that was all there was.
+
+        Args:
+            age_s_max: How long ago that may be; None for any time.
+
+        Returns:
+            None when it is longer ago, or never was.
+        """
+        with self._changed:
+            complete_at = self._watermark.complete_at
+            if self.over or complete_at is None:
+                return None
+            if age_s_max is not None and time.monotonic() - complete_at > age_s_max:
+                return None
+            self.last_used = time.monotonic()
+            return self._partitions.confirmed(), complete_at
+
+    def missing(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """What is not cached of the ranges."""
+        with self._changed:
+            return self._partitions.slices(ranges)[1]
+
+    def lag(self, ranges: Sequence[OffsetRange]) -> int:
+        """Offsets still to be read before the ranges are cached."""
+        with self._changed:
+            positions = {**self._retention.boundary, **self._partitions.positions()}
+        return sum(max(0, r.end_exclusive - positions.get(r.partition, 0)) for r in ranges)
+
+    # --- What there is ---------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
@@ -167,8 +259,32 @@ class Follower(Kept):
                 return State.RETRYING
             if self._full:
                 return State.FULL
-            is_there = self._holdings.reached(self._horizon.ends) is None
+            is_there = self._partitions.reached(self._watermark.ends) is None
             return State.FOLLOWING if is_there and self._looked_at else State.CATCHING_UP
+
+    @property
+    def partitions(self) -> dict[int, CachedPartition]:
+        """What is cached of each partition."""
+        with self._changed:
+            return self._partitions.snapshot()
+
+    @property
+    def ends(self) -> Offsets:
+        """The log's ends as last learned."""
+        return self._watermark.ends
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a statement is being served."""
+        with self._changed:
+            return self._retention.in_use
+
+    @property
+    def bytes_per_row(self) -> float | None:
+        """Decoded bytes of a row, None before there was one."""
+        return self._bytes_seen / self._rows_seen if self._rows_seen else None
+
+    # --- What goes on ----------------------------------------------------------------------------
 
     def look(self, deadline: Deadline) -> None:
         """Looks at the log: whether it is still the same, where it ends, what partitions it has.
@@ -177,30 +293,30 @@ class Follower(Kept):
             SeamlineError: TOPIC_RECREATED, LOG_TRUNCATED, or what the log answers.
         """
         with self._changed:
-            before, epochs = self._holdings.positions(), self._holdings.epochs()
+            before, epochs = self._partitions.positions(), self._partitions.epochs()
             asked_at = self._looked_at = time.monotonic()
         try:
-            bounds = watch.look(self._log, self.subject, before, epochs, deadline)
+            bounds = watch.look(self._log, self.table, before, epochs, deadline)
         except SeamlineError as error:
             if watch.for_statement(error) is not None:
                 self.fail(error)
             raise
         with self._changed:
             self._begin(bounds.end)
-            self._horizon.asked(asked_at, bounds.end)
-            self._holdings.led_by(before, bounds.leader_epochs)
+            self._watermark.asked(asked_at, bounds.end)
+            self._partitions.led_by(before, bounds.leader_epochs)
             self._confirm(before)
             self._changed.notify_all()
 
     def fail(self, error: SeamlineError) -> None:
-        """Gives up: everything held is let go, and whoever waits is told."""
+        """Gives up: everything cached is let go, and whoever waits is told."""
         with self._changed:
             if self.over:
                 return
             self.error = error
             self._troubles.clear()
             self._end()
-        _LOG.warning("table %s is not followed any more: %s", ".".join(self.subject.table), error)
+        _LOG.warning("table %s is not followed any more: %s", ".".join(self.table.name), error)
 
     def close(self) -> None:
         """Stops, and lets everything go."""
@@ -214,7 +330,7 @@ class Follower(Kept):
         for loop in self._loops:
             loop.join(seconds)
 
-    # --- For its readers -----------------------------------------------------------------------
+    # --- For its readers -------------------------------------------------------------------------
 
     @property
     def look_is_due(self) -> bool:
@@ -259,7 +375,42 @@ class Follower(Kept):
                 self._store.wait_for_change(LOOK_EVERY_S)
         self._full = False
 
-    # --- Inside --------------------------------------------------------------------------------
+    def positions(self, number: int, of: int) -> dict[int, int]:
+        """Where each of a reader's partitions is."""
+        with self._changed:
+            found = self._partitions.positions()
+        return {p: position for p, position in found.items() if p % of == number}
+
+    @property
+    def epochs(self) -> dict[int, int]:
+        """Leader epochs below the positions, where known."""
+        with self._changed:
+            return self._partitions.epochs()
+
+    def publish(self, read: PartitionRead) -> None:
+        """Takes what a reader has read of a partition."""
+        with self._changed:
+            if self.over or not self._partitions.publish(read, time.monotonic()):
+                return  # reading goes on elsewhere by now
+            if read.segment is not None:
+                self._rows_seen += read.segment.row_count
+                self._bytes_seen += read.segment.size_bytes
+            self._changed.notify_all()
+        self._merge(read.covers.partition)
+
+    # --- Spilling --------------------------------------------------------------------------------
+
+    def spillable(self) -> tuple[Segment, ...]:
+        """The largest run of neighbours in memory that no statement reads."""
+        with self._changed:
+            return self._partitions.spillable()
+
+    def replace(self, run: Sequence[Segment], by: Segment) -> bool:
+        """See `CachedPartitions.replace`."""
+        with self._changed:
+            return self._partitions.replace(run, by)
+
+    # --- Inside ----------------------------------------------------------------------------------
 
     def _wait(self, seconds: float) -> bool:
         """Waits for a change. Without threads, makes one; False when there is none to make."""
@@ -271,3 +422,41 @@ class Follower(Kept):
         except SeamlineError as error:
             self.fail(error)
             return False
+
+    def _begin(self, partitions: Mapping[int, int]) -> None:
+        """Begins with partitions that are new here."""
+        retention, now = self._retention, time.monotonic()
+        for partition in partitions:
+            if not self.over and partition not in self._partitions:
+                start, epoch = retention.boundary.get(partition, 0), retention.epochs.get(partition)
+                self._partitions.add(partition, start, epoch, now)
+                self._changed.notify_all()
+
+    def _confirm(self, below: Mapping[int, int]) -> None:
+        self._partitions.confirm(below)
+        self._watermark.confirmed(self._partitions.confirmed())
+
+    def _merge(self, partition: int) -> None:
+        while True:
+            with self._changed:
+                run = mergeable(self._partitions.segments(partition))
+            if not run:
+                return
+            merged = merge(run)
+            self._store.retain([merged])
+            if not self.replace(run, merged):
+                self._store.release([merged])
+                return
+
+    def _end(self) -> None:
+        self.over = True
+        self._partitions.clear()
+        self._changed.notify_all()
+
+    def _trim(self) -> None:
+        self._partitions.trim(self._retention, time.monotonic())
+        self._changed.notify_all()
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from seamline.connectors.protocols import FollowableLog
 from seamline.gateway.tail.follower import READERS, Follower
-from seamline.gateway.tail.lineage import Subject
 from seamline.gateway.tail.retention import Retention
 from seamline.gateway.tail.segments import merge
+from seamline.gateway.tail.source import FollowedTable
 from seamline.gateway.tail.store import SegmentStore, Usage
 from seamline.seam.offsets import Offsets
 
@@ -77,7 +77,7 @@ class Followers:
         self._readers = readers
         self._lock = threading.Lock()
         self._spilling = threading.Lock()
-        self._by_table: dict[tuple[str, ...], Follower] = {}
+        self._by_table: dict[str, Follower] = {}
         self._closed = False
 
     @property
@@ -88,28 +88,28 @@ class Followers:
     def all(self) -> list[Follower]:
         """Every follower, by name of its table."""
         with self._lock:
-            return [follower for _, follower in sorted(self._by_table.items())]
+            return sorted(self._by_table.values(), key=lambda follower: follower.table.name)
 
-    def find(self, table: tuple[str, ...]) -> Follower | None:
+    def find(self, table_uuid: str) -> Follower | None:
         """The follower of a table, if it has one."""
         with self._lock:
-            return self._by_table.get(table)
+            return self._by_table.get(table_uuid)
 
     def follow(
         self,
-        subject: Subject,
+        table: FollowedTable,
         cluster: str,
         boundary: Offsets,
         epochs: Mapping[int, int],
         asked_at: float,
     ) -> Follower | None:
-        """The follower of a subject, started when there is none that is of use.
+        """The follower of a table, started when there is none that is of use.
 
         One of the same table that follows something else (another schema, another topic), has
         failed, or begins past the boundary, makes way for a new one.
 
         Args:
-            subject: What is to be followed.
+            table: What is to be followed.
             cluster: Name of its cluster.
             boundary: The boundary of the table's newest snapshot.
             epochs: Leader epochs there, where known.
@@ -121,28 +121,28 @@ class Followers:
         with self._lock:
             if self._closed:
                 return None
-            found = self._by_table.get(subject.table)
+            found = self._by_table.get(table.uuid)
             if found is not None:
-                is_same = found.subject == subject and not found.over
+                is_same = found.table == table and not found.over
                 if is_same and found.advance(boundary, epochs, asked_at):
                     return found
                 found.close()
             made = Follower(
-                subject,
+                table,
                 self._log_of(cluster),
                 Retention(boundary, epochs, asked_at),
                 self._store,
                 self.make_room,
                 readers=self._readers,
             )
-            self._by_table[subject.table] = made
+            self._by_table[table.uuid] = made
             return made
 
     def stop(self, follower: Follower) -> None:
         """Stops a follower; the next statement that needs one starts another."""
         with self._lock:
-            if self._by_table.get(follower.subject.table) is follower:
-                del self._by_table[follower.subject.table]
+            if self._by_table.get(follower.table.uuid) is follower:
+                del self._by_table[follower.table.uuid]
         follower.close()
 
     def sweep(self) -> None:
@@ -151,7 +151,7 @@ class Followers:
         for follower in self.all():
             idle = now - follower.last_used
             if idle >= self.budget.idle_seconds and not follower.in_use:
-                _LOG.info("table %s: idle, not followed any more", follower.subject.table)
+                _LOG.info("table %s: idle, not followed any more", follower.table.name)
                 self.stop(follower)
 
     def close(self) -> None:
@@ -184,7 +184,7 @@ class Followers:
         while self._spill_one():
             yield
         while self._store.is_over_budget and (unused := self._unused(wanting)) is not None:
-            _LOG.info("table %s: not followed any more, to make room", unused.subject.table)
+            _LOG.info("table %s: not followed any more, to make room", unused.table.name)
             self.stop(unused)
             yield
 

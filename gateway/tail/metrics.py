@@ -33,7 +33,7 @@ def _lines(followers: Followers) -> Iterator[str]:
     partitions: dict[str, list[PartitionStatus]] = {}
     states: dict[str, int] = {}
     for follower in followers.all():
-        table = ".".join(follower.subject.table)
+        table = ".".join(follower.table.name)
         partitions[f'table="{escaped(table)}"'] = status(follower)
         for state in State:
             labels = f'table="{escaped(table)}",state="{state.value}"'

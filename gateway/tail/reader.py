@@ -22,7 +22,7 @@ from seamline.errors import (
     KAFKA_UNAVAILABLE,
     SeamlineError,
 )
-from seamline.gateway.tail.holdings import Read
+from seamline.gateway.tail.partitions import PartitionRead
 from seamline.gateway.tail.segments import build
 from seamline.seam.offsets import OffsetRange, Offsets
 
@@ -54,7 +54,7 @@ class Reader:
         self._log = log
         self._number = number
         self._of = of
-        self._decoder = Decoder(follower.subject.lineage.decoder)
+        self._decoder = Decoder(follower.table.source.decoder)
         self._subscription: Subscription | None = None
         self._positions: dict[int, int] = {}
 
@@ -73,8 +73,8 @@ class Reader:
             return False
         if self._subscription is None or positions != self._positions:
             self._unsubscribe()
-            topic = self._follower.subject.topic
-            isolation = self._follower.subject.lineage.isolation
+            topic = self._follower.table.topic
+            isolation = self._follower.table.source.isolation
             epochs = self._follower.epochs
             self._subscription = self._log.follow(topic, Offsets(positions), isolation, epochs)
             self._positions = positions
@@ -84,14 +84,14 @@ class Reader:
 
     def _publish(self, polled: Polled) -> None:
         batches = {int(batch.partitions[0]): batch for batch in polled.batches}
-        lineage = self._follower.subject.lineage
+        source = self._follower.table.source
         for partition, position in polled.positions.items():
             covers = OffsetRange(partition, self._positions[partition], position)
             segment = None
             if partition in batches:
-                segment = build(lineage, self._decoder, batches[partition], covers)
+                segment = build(source, self._decoder, batches[partition], covers)
             self._positions[partition] = position
-            self._follower.publish(Read(covers, segment, polled.epochs.get(partition)))
+            self._follower.publish(PartitionRead(covers, segment, polled.epochs.get(partition)))
         self._follower.relieve()
 
     def _round(self) -> float | None:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from seamline.connectors.kafka.tail import Tail
 from seamline.connectors.protocols import Deadline, HotLog
-from seamline.gateway.tail.lineage import Lineage, Subject
+from seamline.gateway.tail.source import FollowedTable, RowSource
 from seamline.planners.physical import TailRead
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange
@@ -18,11 +18,11 @@ from seamline.seam.seam import Seam
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HeldCut:
+class CachedEnds:
     """Ends of a topic that were not asked of the log.
 
     Attributes:
-        bounds: What is held here, as the log would say it.
+        bounds: What is cached, as the log would say it.
         as_of: Every record committed before this moment is below the ends.
     """
 
@@ -64,10 +64,10 @@ class TailReader(Protocol):
         """See `read_tail`."""
 
 
-def subject_of(seam: Seam, decoder: DecoderSpec) -> Subject:
+def followed_table(seam: Seam, decoder: DecoderSpec) -> FollowedTable:
     """What a follower that serves a seam follows."""
-    lineage = Lineage(seam.topic_id, seam.isolation, decoder, seam.schema_id)
-    return Subject(seam.table, seam.table_uuid, lineage)
+    source = RowSource(seam.topic_id, seam.isolation, decoder, seam.schema_id)
+    return FollowedTable(seam.table, seam.table_uuid, source)
 
 
 def length_of(ranges: Sequence[OffsetRange]) -> int:
@@ -75,7 +75,7 @@ def length_of(ranges: Sequence[OffsetRange]) -> int:
     return sum(len(r) for r in ranges)
 
 
-def ends_held(ranges: Sequence[OffsetRange], missing: Sequence[OffsetRange]) -> Mapping[int, int]:
+def ends_cached(ranges: Sequence[OffsetRange], missing: Sequence[OffsetRange]) -> Mapping[int, int]:
     """Up to where each partition's rows come from the follower."""
     ends = {r.partition: r.end_exclusive for r in ranges if r not in missing}
     for gap in missing:

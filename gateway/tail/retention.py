@@ -23,35 +23,31 @@ class Retention:
         self.boundary = boundary
         self.epochs = epochs
         self._asked_at = asked_at
-        self._held: dict[object, Offsets] = {}
+        self._in_use_by: dict[object, Offsets] = {}
 
     @property
     def in_use(self) -> bool:
-        """Whether a statement holds a boundary."""
-        return bool(self._held)
+        """Whether a statement needs what lies past a boundary."""
+        return bool(self._in_use_by)
 
     def keep_from(self, partition: int) -> int:
         """The first offset of a partition that must be kept."""
-        boundaries = (self.boundary, *self._held.values())
+        boundaries = (self.boundary, *self._in_use_by.values())
         return min(boundary.get(partition, 0) for boundary in boundaries)
 
-    def hold(self, boundary: Offsets) -> object:
+    def keep(self, boundary: Offsets) -> object:
         """Keeps everything from a boundary on; gives a key to take that back with."""
         key = object()
-        self._held[key] = boundary
+        self._in_use_by[key] = boundary
         return key
 
-    def drop(self, key: object) -> None:
-        """Takes `hold` back."""
-        del self._held[key]
+    def forget(self, key: object) -> None:
+        """Takes `keep` back."""
+        del self._in_use_by[key]
 
     def is_newer(self, asked_at: float) -> bool:
         """Whether a boundary learned after that moment says more than the one known."""
         return asked_at > self._asked_at
-
-    def is_back(self, boundary: Offsets) -> bool:
-        """Whether a boundary lies before the one known."""
-        return any(boundary.get(p, 0) < offset for p, offset in self.boundary.items())
 
     def advance(self, boundary: Offsets, epochs: Mapping[int, int], asked_at: float) -> None:
         """Takes the table's newest boundary."""

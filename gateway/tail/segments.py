@@ -3,8 +3,8 @@
 A segment stands for every record that the isolation shows in [start, end_exclusive) of one
 partition, decoded with all columns by the one decoder. What `read_tail` says of such a range can be
 said from its segment alone: the rows, how many records there were, which were left out, and the
-first bad one. Cutting goes by position and copies nothing; a cut keeps its whole segment alive, so
-whoever holds cuts must hold a lease of their segments (see `store`).
+first bad one. Slicing goes by position and copies nothing; a slice keeps its whole segment alive,
+so whoever has slices must have references to their segments (see `store`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from seamline.connectors.kafka.formats.decoder import Decoder, without
 from seamline.connectors.protocols import RawBatch
-from seamline.gateway.tail.lineage import Lineage
-from seamline.gateway.tail.zones import Zones
+from seamline.gateway.tail.source import RowSource
+from seamline.gateway.tail.statistics import Statistics
 from seamline.seam.offsets import OffsetRange
 from seamline.sql.columns import OFFSET
 
@@ -31,7 +31,7 @@ class Segment:
     """Decoded rows of one range of one partition.
 
     Attributes:
-        lineage: What its rows are decoded from and with.
+        source: What its rows are decoded from and with.
         range: The offsets it stands for; markers and gaps among them have no rows.
         records: Records there were, those left out included.
         value_bytes: Bytes of their values.
@@ -41,10 +41,10 @@ class Segment:
         file: The file, None while they are in memory.
         row_count: How many rows.
         size_bytes: Bytes it takes in memory, or on disk when it is there.
-        zones: Least and greatest values of its columns.
+        statistics: Least and greatest values of its columns.
     """
 
-    lineage: Lineage
+    source: RowSource
     range: OffsetRange
     records: int
     value_bytes: int
@@ -54,13 +54,13 @@ class Segment:
     file: pathlib.Path | None
     row_count: int
     size_bytes: int
-    zones: Zones
+    statistics: Statistics
 
     @property
     def segment_id(self) -> str:
         """Names the rows: two segments of one id hold the same ones, wherever they are kept."""
         r = self.range
-        return f"{self.lineage.digest}-{r.partition}-{r.start}-{r.end_exclusive}"
+        return f"{self.source.digest}-{r.partition}-{r.start}-{r.end_exclusive}"
 
     def load(self) -> pa.RecordBatch:
         """The rows, read from the file when they are there.
@@ -72,7 +72,7 @@ class Segment:
             return self.rows
         table = pq.read_table(self.file, partitioning=None)
         batch = table.combine_chunks().to_batches()
-        schema = self.lineage.decoder.arrow_schema
+        schema = self.source.decoder.arrow_schema
         arrays = batch[0].columns if batch else [pa.nulls(0, field.type) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -89,7 +89,7 @@ class Segment:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Cut:
+class Slice:
     """The part of a segment that lies in a range.
 
     Attributes:
@@ -156,22 +156,22 @@ def _position(offsets: pa.Array, offset: int) -> int:
     )
 
 
-def build(lineage: Lineage, decoder: Decoder, batch: RawBatch, covers: OffsetRange) -> Segment:
+def build(source: RowSource, decoder: Decoder, batch: RawBatch, covers: OffsetRange) -> Segment:
     """Decodes records into a segment.
 
     Args:
-        lineage: What they are.
-        decoder: Made from the lineage's specification.
+        source: What they are.
+        decoder: Made from the source's specification.
         batch: Records of one partition.
         covers: The offsets read to get them.
     """
     rows, bad = decoder.decode_all(batch)
-    policy = lineage.decoder.on_error
+    policy = source.decoder.on_error
     at = sorted((int(batch.offsets[index]), reason) for index, reason in bad.items())
     if policy == "skip" and bad:
         rows = without(rows, bad)
     return Segment(
-        lineage=lineage,
+        source=source,
         range=covers,
         records=len(batch),
         value_bytes=sum(map(len, filter(None, batch.values))),
@@ -181,7 +181,7 @@ def build(lineage: Lineage, decoder: Decoder, batch: RawBatch, covers: OffsetRan
         file=None,
         row_count=rows.num_rows,
         size_bytes=rows.get_total_buffer_size(),
-        zones=Zones(rows),
+        statistics=Statistics(rows),
     )
 
 
@@ -190,7 +190,7 @@ def merge(segments: Sequence[Segment]) -> Segment:
     first, last = segments[0], segments[-1]
     rows = pa.concat_batches([segment.load() for segment in segments])
     return Segment(
-        lineage=first.lineage,
+        source=first.source,
         range=OffsetRange(first.range.partition, first.range.start, last.range.end_exclusive),
         records=sum(segment.records for segment in segments),
         value_bytes=sum(segment.value_bytes for segment in segments),
@@ -200,7 +200,7 @@ def merge(segments: Sequence[Segment]) -> Segment:
         file=None,
         row_count=rows.num_rows,
         size_bytes=rows.get_total_buffer_size(),
-        zones=Zones(rows),
+        statistics=Statistics(rows),
     )
 
 
@@ -233,7 +233,7 @@ def spill(segment: Segment, directory: pathlib.Path) -> Segment:
         rows=None,
         file=path,
         size_bytes=path.stat().st_size,
-        zones=segment.zones.settled(),
+        statistics=segment.statistics.settled(),
     )
 
 

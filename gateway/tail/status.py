@@ -1,4 +1,4 @@
-"""What a follower holds, in numbers: for `t$tail` and the metrics."""
+"""What a follower has cached, in numbers: for `t$tail` and the metrics."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class PartitionStatus:
 
     Attributes:
         partition: Its number.
-        held_from: First offset held.
+        cached_from: First offset cached.
         position: First offset not read yet.
         end: The log's end as last learned.
-        segments: Segments held, those on disk included.
+        segments: Segments cached, those on disk included.
         segments_on_disk: Those on disk.
         rows: Their rows.
         memory_bytes: What they take in memory.
@@ -24,7 +24,7 @@ class PartitionStatus:
     """
 
     partition: int
-    held_from: int
+    cached_from: int
     position: int
     end: int
     segments: int
@@ -43,18 +43,18 @@ def status(follower: Follower) -> list[PartitionStatus]:
     """The partitions of a follower."""
     ends = follower.ends
     found = []
-    for partition, held in follower.held.items():
-        on_disk = [s for s in held.segments if s.file is not None]
-        in_memory = [s for s in held.segments if s.file is None]
+    for partition, cached in follower.partitions.items():
+        on_disk = [s for s in cached.segments if s.file is not None]
+        in_memory = [s for s in cached.segments if s.file is None]
         found.append(
             PartitionStatus(
                 partition=partition,
-                held_from=held.held_from,
-                position=held.position,
-                end=max(held.position, ends.get(partition, 0)),
-                segments=len(held.segments),
+                cached_from=cached.cached_from,
+                position=cached.position,
+                end=max(cached.position, ends.get(partition, 0)),
+                segments=len(cached.segments),
                 segments_on_disk=len(on_disk),
-                rows=sum(s.row_count for s in held.segments),
+                rows=sum(s.row_count for s in cached.segments),
                 memory_bytes=sum(s.size_bytes for s in in_memory),
                 disk_bytes=sum(s.size_bytes for s in on_disk),
             )

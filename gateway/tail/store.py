@@ -1,7 +1,7 @@
 """The segments that a gateway keeps: counted, spilled, and let go when nobody uses them any more.
 
 One budget of memory and one of disk for all tables. A segment counts from when it is kept until
-its last holder has released it: being trimmed away does not free what a statement still reads.
+its last user has released it: being trimmed away does not free what a statement still reads.
 The store says when there is too much in memory; who is to be spilled is decided by `followers`.
 """
 
@@ -68,8 +68,8 @@ class SegmentStore:
         """
         return self.usage.memory_bytes > self.memory_bytes_max * _HIGH_WATER
 
-    def hold(self, segments: Iterable[Segment]) -> None:
-        """Counts a holder of each; the first makes it count against the budget."""
+    def retain(self, segments: Iterable[Segment]) -> None:
+        """Counts a user of each; the first makes it count against the budget."""
         with self._changed:
             for segment in segments:
                 uses = self._uses.get(segment, 0)
@@ -78,14 +78,14 @@ class SegmentStore:
                     self._count(segment, 1)
 
     def release(self, segments: Iterable[Segment]) -> None:
-        """Takes a holder of each away; the last one frees memory or deletes the file."""
+        """Takes a user of each away; the last one frees memory or deletes the file."""
         with self._changed:
             self._release(segments)
             self._release_forgotten()
             self._changed.notify_all()
 
     def _release_forgotten(self) -> None:
-        """Releases leases that were collected as garbage; only counted here, outside of that."""
+        """Releases references that were garbage collected; counted here, not in the collector."""
         while self._forgotten:
             self._release(self._forgotten.popleft())
 
@@ -98,18 +98,18 @@ class SegmentStore:
                 if segment.file is not None:
                     segment.file.unlink(missing_ok=True)
 
-    def is_leased(self, segment: Segment) -> bool:
-        """Whether somebody else than its follower holds it."""
+    def is_shared(self, segment: Segment) -> bool:
+        """Whether somebody else than its follower uses it."""
         with self._changed:
             return self._uses.get(segment, 0) > 1
 
-    def lease(self, segments: Sequence[Segment]) -> Lease:
-        """Holds segments for a statement. They must be held by their follower at the time."""
-        self.hold(segments)
-        return Lease(self, tuple(segments), self._forgotten)
+    def references(self, segments: Sequence[Segment]) -> References:
+        """Retains segments for a statement. They must be retained by their follower at the time."""
+        self.retain(segments)
+        return References(self, tuple(segments), self._forgotten)
 
     def spilled(self, segment: Segment) -> Segment | None:
-        """The segment in a file, held once; None when the disk has no room for it."""
+        """The segment in a file, retained once; None when the disk has no room for it."""
         if self.usage.disk_bytes >= self.disk_bytes_max:
             return None
         try:
@@ -150,8 +150,8 @@ class SegmentStore:
             self._memory += sign * segment.size_bytes
 
 
-class Lease:
-    """Segments held for a statement, until it releases them or forgets the lease."""
+class References:
+    """Segments that a statement uses, until it releases them or forgets these references."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
 """The tails of statements: from the table's follower where it has one, else from the log.
 
 A table is followed from the first statement on that reads its tail as it is now. What its follower
-does not hold of the ranges a statement needs (because they begin before what it holds, because it
+has not cached of the ranges a statement needs (because they begin before what it has, because it
 would be slower to wait than to read, because it is full) is read from the log at the same offsets,
 with the same decoder; so what a statement answers never depends on followers, only its speed does.
 
 A follower is for a table: its present schema, its present topic. Statements about the past, or of
-a token, use what it holds where that is what they need, and start nothing. A topic without a table
+a token, use what it has where that is what they need, and start nothing. A topic without a table
 is not followed: its tail is all of it.
 """
 
@@ -27,13 +27,13 @@ from seamline.gateway.connections import Connections, Sources
 from seamline.gateway.tail.assembly import assemble, first_bad, in_memory
 from seamline.gateway.tail.follower import Follower
 from seamline.gateway.tail.followers import Budget, Followers
-from seamline.gateway.tail.holdings import Taken
+from seamline.gateway.tail.partitions import CachedSlices
 from seamline.gateway.tail.requests import (
-    HeldCut,
+    CachedEnds,
     TailReader,
-    ends_held,
+    ends_cached,
+    followed_table,
     length_of,
-    subject_of,
 )
 from seamline.planners.estimate import BYTES_PER_TAIL_RECORD
 from seamline.planners.physical import TailRead
@@ -90,80 +90,79 @@ class Tails:
 
         Raises:
             SeamlineError: as `read_tail`; READ_CONFLICT or TOPIC_RECREATED when the log turned out
-                to be another; TAIL_TOO_LARGE when it cannot be held here.
+                to be another; TAIL_TOO_LARGE when it does not fit here.
         """
         follower = self.follow(wanted)
         if follower is None or not wanted.ranges:
             return self._read_log(wanted, wanted.ranges, deadline)
-        with follower.holding(wanted.seam.boundary):
+        with follower.keeping(wanted.seam.boundary):
             if wanted.present and wanted.asked_at is not None:
                 ends = {r.partition: r.end_exclusive for r in wanted.seam.hot_ranges}
                 follower.asked(wanted.asked_at, Offsets(ends))
             note = self._wait(follower, wanted, deadline)
-            taken = follower.take(wanted.ranges)
+            found = follower.take(wanted.ranges)
         try:
-            tail = self._put_together(wanted, follower, taken, deadline)
+            tail = self._put_together(wanted, follower, found, deadline)
         except BaseException:
-            taken.lease.release()
+            found.references.release()
             raise
-        origin = dataclasses.replace(tail.source, note=note if taken.missing else "")
-        return dataclasses.replace(tail, source=origin, release=taken.lease.release)
+        origin = dataclasses.replace(tail.origin, note=note if found.missing else "")
+        return dataclasses.replace(tail, origin=origin, release=found.references.release)
 
     def follow(self, wanted: TailRead) -> Follower | None:
-        """The follower that can serve a wanted; started if there should be one.
+        """The follower that can serve a reading; started if there should be one.
 
         None when the table is not to be followed, or is followed as something else.
         """
         seam = wanted.seam
         if self.followers is None or not seam.table_uuid:
             return None
-        subject = subject_of(seam, wanted.decoder)
-        if wanted.present and self.can_hold(seam):
+        table = followed_table(seam, wanted.decoder)
+        if wanted.present and self.fits(seam):
             return self.followers.follow(
-                subject, seam.cluster, seam.boundary, seam.epochs, wanted.known_at
+                table, seam.cluster, seam.boundary, seam.epochs, wanted.known_at
             )
-        found = self.followers.find(seam.table)
-        return found if found is not None and found.subject == subject else None
+        found = self.followers.find(seam.table_uuid)
+        return found if found is not None and found.table == table else None
 
     def follower_of(self, state: TableState) -> Follower | None:
         """The follower a table has now."""
-        found = self.followers.find(state.name) if self.followers is not None else None
-        return found if found is not None and found.subject.table_uuid == state.uuid else None
+        return self.followers.find(state.uuid) if self.followers is not None else None
 
     def _begin(self, wanted: TailRead) -> None:
         """Starts to follow a table that is not followed, for somebody who will ask again."""
         seam = wanted.seam
-        if self.followers is None or self.followers.find(seam.table) or not self.can_hold(seam):
+        if self.followers is None or self.followers.find(seam.table_uuid) or not self.fits(seam):
             return
-        subject = subject_of(seam, wanted.decoder)
-        self.followers.follow(subject, seam.cluster, seam.boundary, seam.epochs, 0.0)
+        table = followed_table(seam, wanted.decoder)
+        self.followers.follow(table, seam.cluster, seam.boundary, seam.epochs, 0.0)
 
-    def can_hold(self, seam: Seam) -> bool:
+    def fits(self, seam: Seam) -> bool:
         """Whether the tail of a seam would fit into the budget, as far as one can tell."""
         if self.followers is None or not seam.table_uuid:
             return False
-        found = self.followers.find(seam.table)
+        found = self.followers.find(seam.table_uuid)
         per_row = (found.bytes_per_row if found is not None else None) or BYTES_PER_TAIL_RECORD
         budget = self.followers.budget
         offsets = sum(len(r) for r in seam.hot_ranges)
         return offsets * per_row <= budget.memory_bytes + budget.disk_bytes
 
-    def held(self, seam: Seam, decoder: DecoderSpec) -> Offsets:
-        """Up to where the tail of a seam is held here already, per partition."""
-        found = self.followers.find(seam.table) if self.followers is not None else None
-        if found is None or found.over or found.subject != subject_of(seam, decoder):
+    def cached(self, seam: Seam, decoder: DecoderSpec) -> Offsets:
+        """Up to where the tail of a seam is cached already, per partition."""
+        found = self.followers.find(seam.table_uuid) if self.followers is not None else None
+        if found is None or found.over or found.table != followed_table(seam, decoder):
             return Offsets()
         return Offsets(
             {
-                partition: held.position
-                for partition, held in found.held.items()
-                if held.held_from <= seam.boundary.get(partition, 0)
+                partition: one.position
+                for partition, one in found.partitions.items()
+                if one.cached_from <= seam.boundary.get(partition, 0)
             }
         )
 
-    def cut(
+    def cached_ends(
         self, state: TableState, decoder: DecoderSpec, age_s_max: float | None
-    ) -> HeldCut | None:
+    ) -> CachedEnds | None:
         """Ends of a table's topic that can be read here at once.
 
         Args:
@@ -172,29 +171,29 @@ class Tails:
             age_s_max: How old they may be; None for any age.
 
         Returns:
-            None when what is held is older or not of the table as it is now.
+            None when what is cached is older or not of the table as it is now.
         """
         found = self.follower_of(state)
-        cut = found.cut(age_s_max) if found is not None else None
-        if found is None or cut is None:
+        known = found.cached_ends(age_s_max) if found is not None else None
+        if found is None or known is None:
             return None
-        lineage = found.subject.lineage
-        if lineage != dataclasses.replace(
-            lineage, decoder=decoder, schema_id=state.current_schema_id
+        source = found.table.source
+        if source != dataclasses.replace(
+            source, decoder=decoder, schema_id=state.current_schema_id
         ):
             return None
-        ends, complete_at = cut
+        ends, complete_at = known
         age = datetime.timedelta(seconds=time.monotonic() - complete_at)
         bounds = LogBounds(
             topic=decoder.topic,
-            topic_id=lineage.topic_id,
+            topic_id=source.topic_id,
             cluster_id="",
-            start=Offsets(),  # what is held needs no log; for what is not, the log is looked at
+            start=Offsets(),  # what is cached needs no log; for what is not, the log is looked at
             end=ends,
             high_watermark=ends,
-            isolation=lineage.isolation,
+            isolation=source.isolation,
         )
-        return HeldCut(bounds, datetime.datetime.now(datetime.UTC) - age)
+        return CachedEnds(bounds, datetime.datetime.now(datetime.UTC) - age)
 
     def _wait(self, follower: Follower, wanted: TailRead, deadline: Deadline) -> str:
         """Waits for the follower if that is worth it; says why it may not have everything."""
@@ -207,23 +206,23 @@ class Tails:
         return f"the follower is {follower.state.value}"
 
     def _put_together(
-        self, wanted: TailRead, follower: Follower, taken: Taken, deadline: Deadline
+        self, wanted: TailRead, follower: Follower, found: CachedSlices, deadline: Deadline
     ) -> Tail:
         rest = None
-        if taken.missing and first_bad(taken.cuts, wanted.decoder) is None:
-            rest = self._read_log(wanted, taken.missing, deadline)
-        self._check(wanted, follower, taken, deadline)
-        return assemble(taken.cuts, rest, wanted.decoder, wanted.columns, wanted.predicate)
+        if found.missing and first_bad(found.slices, wanted.decoder) is None:
+            rest = self._read_log(wanted, found.missing, deadline)
+        self._check(wanted, follower, found, deadline)
+        return assemble(found.slices, rest, wanted.decoder, wanted.columns, wanted.predicate)
 
     def _check(
-        self, wanted: TailRead, follower: Follower, taken: Taken, deadline: Deadline
+        self, wanted: TailRead, follower: Follower, found: CachedSlices, deadline: Deadline
     ) -> None:
-        """What was taken must hold no bad record, and be of this very topic."""
-        bad = first_bad(taken.cuts, wanted.decoder)
+        """What was found must hold no bad record, and be of this very topic."""
+        bad = first_bad(found.slices, wanted.decoder)
         if bad is not None:
             raise bad
-        if taken.cuts:
-            ends = ends_held(wanted.ranges, taken.missing)
+        if found.slices:
+            ends = ends_cached(wanted.ranges, found.missing)
             follower.confirm(ends, wanted.asked_at or 0.0, wanted.seam.end_epochs, deadline)
 
     def _read_log(

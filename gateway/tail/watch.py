@@ -1,13 +1,13 @@
 """Whether rows read in the background are of the very topic that a statement asks for.
 
-Why rows held need no look at the log's start. A read in progress must check afterwards that the
-start of the log has not passed it; rows held were given by the broker for a position that it still
-kept at the time, and the records of an offset never change. What may change is the topic: a
-subscription goes by name, and a topic created again goes on under it. So rows count as this
-topic's only when its id was asked for, and found the same, after they were consumed: by the
-statement that pinned its seam later, by the follower's own look every second, or by one more look
-for this statement. An end that lies before a position says that the log was truncated, and so may
-another leader, who is asked. In all of these cases everything held is thrown away.
+Why cached rows need no look at the log's start. A read in progress must check afterwards that the
+start of the log has not passed it; cached rows were given by the broker for a position that it
+still kept at the time, and the records of an offset never change. What may change is the topic: a
+subscription goes by name, and a topic created again goes on under it. So rows count as this topic's
+only when its id was asked for, and found the same, after they were consumed: by the statement that
+pinned its seam later, by the follower's own look every second, or by one more look for this
+statement. An end that lies before a position says that the log was truncated, and so may another
+leader, who is asked. In all of these cases everything cached is thrown away.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from seamline.connectors.continuity import check_not_cut
 from seamline.connectors.protocols import Deadline, HotLog
 from seamline.errors import LOG_TRUNCATED, READ_CONFLICT, TOPIC_RECREATED, SeamlineError
-from seamline.gateway.tail.lineage import Subject
+from seamline.gateway.tail.source import FollowedTable
 from seamline.seam.checks import recreated, require, shortened
 from seamline.seam.log import LogBounds
 
@@ -26,7 +26,7 @@ _SPOILS = frozenset({TOPIC_RECREATED, LOG_TRUNCATED})
 
 def look(
     log: HotLog,
-    subject: Subject,
+    table: FollowedTable,
     positions: Mapping[int, int],
     epochs: Mapping[int, int],
     deadline: Deadline,
@@ -35,7 +35,7 @@ def look(
 
     Args:
         log: The cluster.
-        subject: What is followed.
+        table: What is followed.
         positions: Where reading was before this call.
         epochs: Leader epochs of the newest records below them, where known.
         deadline: The statement's.
@@ -43,11 +43,11 @@ def look(
     Raises:
         SeamlineError: TOPIC_RECREATED or LOG_TRUNCATED when it is not, or what the log answers.
     """
-    topic = subject.topic
-    bounds = log.bounds([topic], subject.lineage.isolation, deadline)[topic]
+    topic = table.topic
+    bounds = log.bounds([topic], table.source.isolation, deadline)[topic]
     known = {p: position for p, position in positions.items() if p in bounds.end}
     require(
-        recreated(topic, bounds.topic_id, subject.lineage.topic_id),
+        recreated(topic, bounds.topic_id, table.source.topic_id),
         shortened(topic, bounds.end, known),
     )
     check_not_cut(log, bounds, positions, epochs, deadline)

@@ -77,7 +77,7 @@ def direct(stack: Stack, directories: pathlib.Path) -> Iterator[Gateway]:
 def follower_of(gateway: Gateway, name: str) -> Follower:
     followers = gateway.service._followers
     assert followers is not None
-    found = followers.find(("lake", "default", name))
+    found = next((f for f in followers.all() if f.table.name[-1] == name), None)
     assert found is not None
     return found
 
@@ -131,7 +131,7 @@ def test_transactions(stack: Stack, roomy: Gateway, direct: Gateway, name: str) 
         rows, tail = check(sql, roomy, direct)  # it ends in a marker
         assert tail["offsets_read"] == 0
         assert [row[0] for row in sorted(rows)] == seen
-    assert follower_of(roomy, name).held[0].position == 5 * 6
+    assert follower_of(roomy, name).partitions[0].position == 5 * 6
 
 
 @pytest.mark.integration
@@ -147,7 +147,7 @@ def test_every_type_and_bad_records_from_files(
     rows, _ = check(sql, tiny, direct)
     assert len(rows) == 2 * len(RECORDS) + (len(bad) if policy == "null" else 0)
     stack.produce(name, [{"i": number} for number in range(2000)])
-    wait_until(lambda: any(s.file for s in follower_of(tiny, name).held[0].segments))
+    wait_until(lambda: any(s.file for s in follower_of(tiny, name).partitions[0].segments))
     statement = tiny.statement(sql, "duckdb")
     assert tail_of(statement)["segments_on_disk"] > 0
     assert statement.receipt["tables"][0]["skipped_hot"] == (len(bad) if policy == "skip" else 0)
@@ -213,7 +213,7 @@ def test_new_partitions(stack: Stack, roomy: Gateway, direct: Gateway, name: str
     rows, tail = check(sql, roomy, direct)
     assert len(rows) == 200
     assert tail["offsets_read"] == 0
-    assert set(follower_of(roomy, name).held) == {0, 1, 2}
+    assert set(follower_of(roomy, name).partitions) == {0, 1, 2}
 
 
 @pytest.mark.integration
@@ -293,7 +293,7 @@ def test_reads_while_it_is_tiered(stack: Stack, tiny: Gateway, direct: Gateway, 
         # the cut of before, of which the follower holds nothing any more
         again = tiny.rows(sql, "duckdb", token=before.receipt["token"])
         assert sorted(again) == sorted(statement_rows(before))
-    wait_until(lambda: not any(h.segments for h in follower_of(tiny, name).held.values()))
+    wait_until(lambda: not any(h.segments for h in follower_of(tiny, name).partitions.values()))
 
 
 @pytest.mark.integration

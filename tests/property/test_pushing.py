@@ -3,7 +3,7 @@
 Method: for columns of every type, over values at the edges of each, conditions of every form with
 constants of every type, written out and as parameters. Which rows each condition keeps is what
 DuckDB says of it in a select list, where nothing is pushed. What the rule makes of it is then asked
-of everything that prunes: of segments by their zones, of Iceberg's files by their statistics and
+of everything that prunes: of segments by their statistics, of Iceberg's files by theirs and
 by every partition transform there is for the type, of a table whose column was promoted since, and
 of files whose bounds nobody can read.
 """
@@ -35,7 +35,7 @@ from seamline.connectors.iceberg.manifests import live_entries
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.tail_files import TailLayout, plan_files, write_file
 from seamline.connectors.iceberg.types import to_schema
-from seamline.gateway.tail.zones import Zones
+from seamline.gateway.tail.statistics import Statistics
 from seamline.planners.rules.push_predicates import to_predicate
 from seamline.seam.files import ScanRequest
 from seamline.sql import parse, render, types
@@ -158,11 +158,11 @@ def test_fault_03_no_segment_is_left_out_that_holds_a_row_of_the_answer(name: st
     column = COLUMNS[name]
     numbers = range(len(column.values))
     segments = [(n,) for n in numbers] + list(itertools.pairwise(numbers)) + [tuple(numbers)]
-    zones = [(frozenset(s), Zones(column.rows(*s).to_batches()[0])) for s in segments]
+    found = [(frozenset(s), Statistics(column.rows(*s).to_batches()[0])) for s in segments]
     ruled_out = 0
     for pushed, conditions in column.by_predicate.items():
-        for held, zone in zones:
-            if not zone.may_match(pushed):
+        for held, statistics in found:
+            if not statistics.may_match(pushed):
                 for condition in conditions:
                     left_out = held & condition.kept
                     assert not left_out, said(condition, column, left_out)

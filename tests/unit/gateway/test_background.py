@@ -89,7 +89,7 @@ def test_fault_04_a_follower_goes_on_and_nobody_waits_for_it_meanwhile(
     try:
         assert tail.followers is not None
         assert len(tail.rows()) == 5
-        follower = tail.followers.find(("lake", "default", TOPIC))
+        follower = tail.followers.find(f"uuid-{TOPIC}")
         assert follower is not None
         wait_until(lambda: follower.state is State.RETRYING, what="the trouble")
         assert type(make()).__name__ in str(follower.error)

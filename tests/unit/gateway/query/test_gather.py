@@ -51,6 +51,10 @@ class RestlessCatalog:
         """See `Catalog.namespaces`."""
         return self._world.catalog.namespaces()
 
+    def has_namespace(self, namespace: tuple[str, ...]) -> bool:
+        """See `Catalog.has_namespace`."""
+        return self._world.catalog.has_namespace(namespace)
+
     def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
         """See `Catalog.tables`."""
         return self._world.catalog.tables(namespace)

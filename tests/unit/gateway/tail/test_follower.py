@@ -119,7 +119,7 @@ def produce(log: MemoryLog, count: int, partition: int = 0, first: int = 0) -> N
 
 def follower_of(tail: MemoryTail) -> Follower:
     assert tail.followers is not None
-    found = tail.followers.find(("lake", "default", TOPIC))
+    found = tail.followers.find(f"uuid-{TOPIC}")
     assert found is not None
     return found
 
@@ -147,7 +147,7 @@ def test_an_end_that_is_a_marker_is_reached(busy: MemoryTail, log: RestlessLog) 
         log.produce(TOPIC, 0, value(1), transaction=transaction)
         log.end_transaction(TOPIC, transaction, commit=outcome)
     assert ids(busy) == [1]
-    assert follower_of(busy).held[0].position == 4
+    assert follower_of(busy).partitions[0].position == 4
     assert log.reads == 0
 
 
@@ -215,7 +215,7 @@ def test_it_begins_at_the_boundary(tail: MemoryTail, log: RestlessLog) -> None:
     produce(log, 10)
     tail.boundary = Offsets({0: 4, 1: 0})
     assert ids(tail) == [4, 5, 6, 7, 8, 9]
-    assert follower_of(tail).held[0].held_from == 4
+    assert follower_of(tail).partitions[0].cached_from == 4
 
 
 def test_what_was_tiered_is_let_go(tail: MemoryTail, log: RestlessLog) -> None:
@@ -258,7 +258,7 @@ def test_a_statement_that_waits_holds_trimming_back(tail: MemoryTail, log: Restl
     produce(log, 10)
     tail.rows()
     follower = follower_of(tail)
-    with follower.holding(Offsets({0: 0, 1: 0})):
+    with follower.keeping(Offsets({0: 0, 1: 0})):
         tail.boundary = Offsets({0: 10, 1: 0})
         tail.rows()
         assert not follower.missing([OffsetRange(0, 0, 10)])
@@ -408,17 +408,17 @@ def test_a_cut_is_what_the_log_held_when_it_was_last_asked(
     produce(log, 3)
     tail.rows()
     follower = follower_of(tail)
-    cut = follower.cut(None)
+    cut = follower.cached_ends(None)
     assert cut is not None
     assert cut[0][0] == 3
     produce(log, 3, first=3)
-    later = follower.cut(None)
+    later = follower.cached_ends(None)
     assert later is not None
     assert later[0][0] == 3
-    assert follower.cut(1e-9) is None
+    assert follower.cached_ends(1e-9) is None
     tail.rows()
-    assert follower.cut(600.0) is not None
-    newest = follower.cut(600.0)
+    assert follower.cached_ends(600.0) is not None
+    newest = follower.cached_ends(600.0)
     assert newest is not None
     assert newest[0][0] == 6
 
@@ -428,7 +428,7 @@ def test_a_follower_that_never_caught_up_has_no_cut(tail: MemoryTail, log: Restl
     request = tail.request()
     follower = tail.tails.follow(request)
     assert follower is not None
-    assert follower.cut(None) is None
+    assert follower.cached_ends(None) is None
 
 
 def test_it_looks_by_itself(busy: MemoryTail, log: RestlessLog) -> None:
@@ -437,8 +437,10 @@ def test_it_looks_by_itself(busy: MemoryTail, log: RestlessLog) -> None:
     follower = follower_of(busy)
     log.add_partitions(TOPIC)
     produce(log, 5, partition=2)
-    wait_until(lambda: follower.held.get(2) is not None and follower.held[2].position == 5)
-    wait_until(lambda: (cut := follower.cut(None)) is not None and cut[0].get(2) == 5)
+    wait_until(
+        lambda: follower.partitions.get(2) is not None and follower.partitions[2].position == 5
+    )
+    wait_until(lambda: (cut := follower.cached_ends(None)) is not None and cut[0].get(2) == 5)
     log.create_topic(TOPIC, 2)
     wait_until(lambda: follower.state is State.FAILED)
 
@@ -451,7 +453,7 @@ def test_rows_as_they_are_under_read_committed(tail: MemoryTail, log: RestlessLo
     log.produce(TOPIC, 0, value(3), transaction=held_back)
     log.produce(TOPIC, 0, value(4))
     assert ids(tail) == [2]
-    assert follower_of(tail).subject.lineage.isolation == READ_COMMITTED
+    assert follower_of(tail).table.source.isolation == READ_COMMITTED
     log.end_transaction(TOPIC, held_back, commit=True)
     assert ids(tail) == [2, 3, 4]
 

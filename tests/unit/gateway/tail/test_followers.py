@@ -29,7 +29,7 @@ def produce(log: MemoryLog, count: int, partition: int = 0, first: int = 0) -> N
 
 def follower_of(tail: MemoryTail, table: str = TOPIC) -> Follower:
     assert tail.followers is not None
-    found = tail.followers.find(("lake", "default", table))
+    found = tail.followers.find(f"uuid-{table}")
     assert found is not None
     return found
 
@@ -60,7 +60,7 @@ def test_what_does_not_fit_goes_to_disk_and_stays_readable(scratch: pathlib.Path
         produce(tail.log, 20, partition=1, first=first + 1000)
         found = tail.read()
         assert len(rows_of(found)) == 2 * (first + 20)
-        assert found.source.offsets_read == 0
+        assert found.origin.offsets_read == 0
         found.release()
         assert memory_of(tail) <= 4000
     assert found.files
@@ -75,7 +75,7 @@ def test_files_are_pruned(scratch: pathlib.Path) -> None:
         produce(tail.log, 20, first=first)
         tail.rows()
     found = tail.read(tail.request(predicate=Comparison("id", "=", 30)))
-    assert (found.source.segments, found.source.pruned) == (1, 4)
+    assert (found.origin.segments, found.origin.pruned) == (1, 4)
     assert [row["id"] for row in rows_of(found)] == list(range(20, 40))
     assert found.records == 20
     found.release()
@@ -118,7 +118,9 @@ def test_one_budget_for_all_tables(scratch: pathlib.Path) -> None:
     spilled = {
         table
         for table in ("one", "two", "three", "four")
-        if any(s.rows is None for h in follower_of(tail, table).held.values() for s in h.segments)
+        if any(
+            s.rows is None for h in follower_of(tail, table).partitions.values() for s in h.segments
+        )
     }
     assert spilled
     assert spilled != {"one", "two", "three", "four"}
@@ -146,8 +148,8 @@ def test_a_full_follower_says_so_and_the_answer_is_right(scratch: pathlib.Path) 
     produce(tail.log, 1, first=40)
     found = tail.read(tail.request(table="two"))
     assert [row["id"] for row in rows_of(found)] == list(range(41))
-    assert found.source.note == "the follower is full"
-    assert found.source.offsets_read > 0
+    assert found.origin.note == "the follower is full"
+    assert found.origin.offsets_read > 0
     assert follower_of(tail, "two").state is State.FULL
     assert follower_of(tail, "one").state is State.FOLLOWING  # used just now: not stopped for two
     found.release()
@@ -188,7 +190,7 @@ def test_a_tail_that_could_not_be_held_is_not_followed(scratch: pathlib.Path) ->
     assert len(tail.rows()) == 40
     assert tail.followers is not None
     assert tail.followers.all() == []
-    assert not tail.tails.can_hold(tail.request().seam)
+    assert not tail.tails.fits(tail.request().seam)
     tail.close()
 
 
@@ -197,7 +199,7 @@ def test_without_followers_everything_is_read_from_the_log(scratch: pathlib.Path
     produce(tail.log, 40)
     found = tail.read()
     assert len(rows_of(found)) == 40
-    assert found.source.offsets_read == 40
+    assert found.origin.offsets_read == 40
     found.release()
     tail.close()
 
@@ -210,7 +212,7 @@ def test_what_is_idle_stops(scratch: pathlib.Path) -> None:
     ended = []
     sweep(tail)
     ended.append(follower.over)
-    with follower.holding(tail.boundary):
+    with follower.keeping(tail.boundary):
         follower.last_used -= 61.0
         sweep(tail)
         ended.append(follower.over)
@@ -232,13 +234,13 @@ def test_a_selective_statement_does_not_wait_for_a_large_tail(scratch: pathlib.P
     last = tail.request(ranges=[type(request.ranges[0])(0, end - 10, end)])
     found = tail.read(last)
     assert [row["id"] for row in rows_of(found)] == list(range(4990, 5000))
-    assert found.source.offsets_read == 10
-    assert found.source.note == "the follower is still far behind"
+    assert found.origin.offsets_read == 10
+    assert found.origin.note == "the follower is still far behind"
     assert follower_of(tail).state is State.CATCHING_UP
     found.release()
     assert len(tail.rows()) == 5000
     again = tail.read(last)
-    assert again.source.offsets_read == 0
+    assert again.origin.offsets_read == 0
     again.release()
     tail.close()
 
@@ -279,4 +281,4 @@ def test_a_closed_gateway_follows_nothing(scratch: pathlib.Path) -> None:
     tail.close()
     found = tail.read()
     assert len(rows_of(found)) == 10
-    assert found.source.offsets_read == 10
+    assert found.origin.offsets_read == 10

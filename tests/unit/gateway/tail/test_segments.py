@@ -14,16 +14,16 @@ from support.tails import decoder, value
 
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import RawBatch
-from seamline.gateway.tail.lineage import Lineage
 from seamline.gateway.tail.segments import (
     MERGED_BYTES,
-    Cut,
     Segment,
+    Slice,
     build,
     merge,
     mergeable,
     spill,
 )
+from seamline.gateway.tail.source import RowSource
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
@@ -53,12 +53,12 @@ def segment(
     spec: DecoderSpec | None = None,
 ) -> Segment:
     spec = spec or decoder()
-    lineage = Lineage("topic-1", READ_COMMITTED, spec, 0)
+    source = RowSource("topic-1", READ_COMMITTED, spec, 0)
     inside = tuple(offset for offset in OFFSETS if start <= offset < end)
-    return build(lineage, Decoder(spec), batch(inside, bad), OffsetRange(0, start, end))
+    return build(source, Decoder(spec), batch(inside, bad), OffsetRange(0, start, end))
 
 
-def offsets_of(cut: Cut) -> list[int]:
+def offsets_of(cut: Slice) -> list[int]:
     found: list[int] = cut.rows.column(OFFSET).to_pylist()
     return found
 
@@ -70,7 +70,7 @@ def test_a_cut_is_the_rows_of_its_offsets(
     scratch: pathlib.Path, start: int, end: int, on_disk: bool
 ) -> None:
     whole = spill(segment(), scratch) if on_disk else segment()
-    cut = Cut(whole, max(start, 2), max(start, min(end, 18)))
+    cut = Slice(whole, max(start, 2), max(start, min(end, 18)))
     expected = [o for o in OFFSETS if cut.start <= o < cut.end_exclusive]
     assert offsets_of(cut) == expected
     assert cut.row_count == len(expected)
@@ -78,16 +78,16 @@ def test_a_cut_is_the_rows_of_its_offsets(
 
 def test_only_a_cut_of_everything_is_whole() -> None:
     whole = segment()
-    assert Cut(whole, 2, 18).whole
-    assert Cut(whole, 0, 30).whole
-    assert not Cut(whole, 3, 18).whole
-    assert not Cut(whole, 2, 17).whole
+    assert Slice(whole, 2, 18).whole
+    assert Slice(whole, 0, 30).whole
+    assert not Slice(whole, 3, 18).whole
+    assert not Slice(whole, 2, 17).whole
 
 
 def test_cutting_copies_nothing() -> None:
     whole = segment()
     assert whole.rows is not None
-    cut = Cut(whole, 4, 10).rows
+    cut = Slice(whole, 4, 10).rows
     assert cut.column(OFFSET).buffers()[1].address == whole.rows.column(OFFSET).buffers()[1].address
 
 
@@ -95,33 +95,35 @@ def test_cutting_copies_nothing() -> None:
 def test_bad_records_belong_to_their_offset(scratch: pathlib.Path, on_disk: bool) -> None:
     whole = segment(bad=frozenset({7, 15}))
     whole = spill(whole, scratch) if on_disk else whole
-    first = Cut(whole, 2, 18).first_bad
+    first = Slice(whole, 2, 18).first_bad
     assert first is not None
     assert first[0] == 7
     assert first[1].startswith("not JSON")
-    second = Cut(whole, 8, 18).first_bad
+    second = Slice(whole, 8, 18).first_bad
     assert second is not None
     assert second[0] == 15
-    assert Cut(whole, 8, 15).first_bad is None
+    assert Slice(whole, 8, 15).first_bad is None
 
 
 def test_records_left_out_are_counted_where_they_were() -> None:
     whole = segment(bad=frozenset({7, 15}), spec=decoder("skip"))
-    assert [cut.skipped for cut in (Cut(whole, 2, 18), Cut(whole, 8, 18), Cut(whole, 8, 15))] == [
+    assert [
+        cut.skipped for cut in (Slice(whole, 2, 18), Slice(whole, 8, 18), Slice(whole, 8, 15))
+    ] == [
         2,
         1,
         0,
     ]
-    assert offsets_of(Cut(whole, 2, 18)) == [3, 4, 8, 9, 16]
+    assert offsets_of(Slice(whole, 2, 18)) == [3, 4, 8, 9, 16]
     assert whole.records == len(OFFSETS)
 
 
 def test_bad_records_are_rows_of_nulls_under_that_policy() -> None:
     whole = segment(bad=frozenset({7}), spec=decoder("null"))
-    row = Cut(whole, 7, 8).rows.to_pylist()[0]
+    row = Slice(whole, 7, 8).rows.to_pylist()[0]
     assert row["id"] is None
     assert row["_kafka_error"].startswith("not JSON")
-    assert Cut(whole, 2, 18).first_bad is None
+    assert Slice(whole, 2, 18).first_bad is None
 
 
 @pytest.mark.parametrize("policy", ["fail", "null", "skip"])
@@ -148,7 +150,7 @@ def test_a_merged_segment_shares_no_memory_with_its_parts() -> None:
 
 def test_the_id_names_everything_that_makes_the_rows() -> None:
     def digest(topic_id: str, spec: DecoderSpec, schema_id: int = 0) -> str:
-        return Lineage(topic_id, READ_COMMITTED, spec, schema_id).digest
+        return RowSource(topic_id, READ_COMMITTED, spec, schema_id).digest
 
     field = Field("id", types.BIGINT, 1)
     others = [
@@ -187,8 +189,8 @@ def test_every_type_comes_back_from_disk(scratch: pathlib.Path) -> None:
     ]
     spec = DecoderSpec("t", "json", "null", (*columns, *METADATA_FIELDS))
     raw = RawBatch([0] * 3, [0, 1, 2], [1] * 3, [None] * 3, values, [[("h", b"1")], None, None])
-    lineage = Lineage("topic-1", READ_COMMITTED, spec, 0)
-    here = build(lineage, Decoder(spec), raw, OffsetRange(0, 0, 3))
+    source = RowSource("topic-1", READ_COMMITTED, spec, 0)
+    here = build(source, Decoder(spec), raw, OffsetRange(0, 0, 3))
     there = spill(here, scratch)
     assert there.rows is None
     assert there.load().schema.equals(here.load().schema, check_metadata=True)

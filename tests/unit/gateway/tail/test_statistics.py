@@ -1,4 +1,4 @@
-"""Zones: "no row can match" is never said wrongly.
+"""Statistics: "no row can match" is never said wrongly.
 
 Method: for small batches and a grid of predicates, the answer is compared with a look at every
 value; may be too cautious only where the module says so.
@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from seamline.gateway.tail.zones import Zones
+from seamline.gateway.tail.statistics import Statistics
 from seamline.sql.predicates import And, Comparison, In, IsNull, Or, Predicate, StartsWith
 
 
-def zones(values: list[Any], type_: pa.DataType) -> Zones:
-    return Zones(pa.record_batch({"c": pa.array(values, type_)}))
+def statistics(values: list[Any], type_: pa.DataType) -> Statistics:
+    return Statistics(pa.record_batch({"c": pa.array(values, type_)}))
 
 
 def matches(value: Any, predicate: Predicate) -> bool:
@@ -77,7 +77,7 @@ def test_a_match_is_never_ruled_out(
     pairs = [kind((a, b)) for kind in (And, Or) for a, b in itertools.pairwise(leaves)]
     ruled_out = 0
     for values in batches:
-        known = zones(values, type_)
+        known = statistics(values, type_)
         for predicate in [*leaves, *pairs]:
             found = any(matches(value, predicate) for value in values)
             assert known.may_match(predicate) or not found, (values, predicate)
@@ -98,13 +98,13 @@ def test_a_match_is_never_ruled_out(
 def test_nothing_is_said_of_values_that_do_not_compare(
     values: list[Any], type_: pa.DataType
 ) -> None:
-    known = zones(values, type_)
+    known = statistics(values, type_)
     assert known.may_match(Comparison("c", ">", 100.0))
     assert known.may_match(IsNull("c"))
 
 
 def test_literals_of_another_kind_and_unknown_columns_prove_nothing() -> None:
-    known = zones([1, 2], pa.int64())
+    known = statistics([1, 2], pa.int64())
     assert known.may_match(Comparison("c", "=", "text"))
     assert known.may_match(StartsWith("c", "1"))
     assert known.may_match(Comparison("other", "=", 7))

@@ -1,8 +1,8 @@
 """How far a follower is known to be complete, and since when.
 
 The log is asked for its ends at some moments, by statements and by the follower itself. Once
-everything below such ends is held and known to be of the topic, what is held reflects every record
-that was committed before that moment. Its owner has the lock.
+everything below such ends is cached and known to be of the topic, what is cached reflects every
+record that was committed before that moment. Its owner has the lock.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from seamline.seam.offsets import Offsets
 _ASKS_KEPT = 16
 
 
-class Horizon:
+class Watermark:
     """The ends one log was found to have.
 
     Attributes:

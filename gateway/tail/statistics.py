@@ -1,4 +1,4 @@
-"""Zones: least value, greatest value and nulls of the columns of a piece of data, for pruning.
+"""Statistics: least value, greatest value and nulls of the columns of a piece of data, for pruning.
 
 Computed when a predicate first asks for a column, and kept. The answer to "may a row match" is
 never wrongly no: values that do not compare, nested columns and columns that hold NaN (which the
@@ -19,7 +19,7 @@ from seamline.sql.predicates import And, Comparison, In, IsNull, Or, Predicate, 
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Zone:
+class ColumnStatistics:
     """What is known of the values of one column.
 
     Attributes:
@@ -35,8 +35,8 @@ class Zone:
     count: int
 
 
-class Zones:
-    """Zones of the columns of a batch; computed when asked for.
+class Statistics:
+    """Statistics of the columns of a batch; computed when asked for.
 
     Args:
         rows: The batch.
@@ -46,22 +46,24 @@ class Zones:
 
     def __init__(self, rows: pa.RecordBatch) -> None:
         self._rows: pa.RecordBatch | None = rows
-        self._known: dict[str, Zone | None] = {}
+        self._known: dict[str, ColumnStatistics | None] = {}
 
-    def zone(self, column: str) -> Zone | None:
-        """The zone of a column; None when nothing can be said of it."""
-        if column not in self._known:
+    def column(self, name: str) -> ColumnStatistics | None:
+        """The statistics of a column; None when nothing can be said of it."""
+        if name not in self._known:
             rows = self._rows
-            found = rows is not None and column in rows.schema.names
-            self._known[column] = _zone(rows.column(column)) if found and rows is not None else None
-        return self._known[column]
+            is_there = rows is not None and name in rows.schema.names
+            self._known[name] = (
+                _statistics(rows.column(name)) if rows is not None and is_there else None
+            )
+        return self._known[name]
 
-    def settled(self) -> Zones:
-        """The same without the batch, every zone computed."""
+    def settled(self) -> Statistics:
+        """The same without the batch, all of them computed."""
         assert self._rows is not None
         for name in self._rows.schema.names:
-            self.zone(name)
-        other = Zones(self._rows)
+            self.column(name)
+        other = Statistics(self._rows)
         other._rows, other._known = None, dict(self._known)
         return other
 
@@ -74,37 +76,39 @@ class Zones:
                 return all(self.may_match(part) for part in parts)
             case Or(parts):
                 return any(self.may_match(part) for part in parts)
-        zone = self.zone(predicate.column)
-        if zone is None:
+        known = self.column(predicate.column)
+        if known is None:
             return True
         try:
-            return _may(zone, predicate)
+            return _may(known, predicate)
         except TypeError:  # a literal of another kind than the column: nothing to prove
             return True
 
 
-_COMPARISONS: Mapping[str, Callable[[Zone, Any], bool]] = {
-    "=": lambda zone, value: bool(zone.least <= value <= zone.greatest),
-    "<>": lambda zone, value: not zone.least == value == zone.greatest,
-    "<": lambda zone, value: bool(zone.least < value),
-    "<=": lambda zone, value: bool(zone.least <= value),
-    ">": lambda zone, value: bool(zone.greatest > value),
-    ">=": lambda zone, value: bool(zone.greatest >= value),
+_COMPARISONS: Mapping[str, Callable[[ColumnStatistics, Any], bool]] = {
+    "=": lambda known, value: bool(known.least <= value <= known.greatest),
+    "<>": lambda known, value: not known.least == value == known.greatest,
+    "<": lambda known, value: bool(known.least < value),
+    "<=": lambda known, value: bool(known.least <= value),
+    ">": lambda known, value: bool(known.greatest > value),
+    ">=": lambda known, value: bool(known.greatest >= value),
 }
 
 
-def _may(zone: Zone, predicate: Comparison | In | IsNull | StartsWith) -> bool:
+def _may(known: ColumnStatistics, predicate: Comparison | In | IsNull | StartsWith) -> bool:
     if isinstance(predicate, IsNull):
-        return zone.null_count < zone.count if predicate.negated else zone.null_count > 0
-    if zone.null_count == zone.count:
+        return known.null_count < known.count if predicate.negated else known.null_count > 0
+    if known.null_count == known.count:
         return False
     match predicate:
         case Comparison(_, sign, value):
-            return _COMPARISONS[sign](zone, value)
+            return _COMPARISONS[sign](known, value)
         case In(_, values):
-            return any(_COMPARISONS["="](zone, value) for value in values)
+            return any(_COMPARISONS["="](known, value) for value in values)
         case StartsWith(_, prefix):
-            return bool(zone.least[: len(prefix)] <= prefix and operator.ge(zone.greatest, prefix))
+            return bool(
+                known.least[: len(prefix)] <= prefix and operator.ge(known.greatest, prefix)
+            )
 
 
 _COMPARED = (
@@ -120,7 +124,7 @@ _COMPARED = (
 )
 
 
-def _zone(array: pa.Array) -> Zone | None:
+def _statistics(array: pa.Array) -> ColumnStatistics | None:
     if not any(compared(array.type) for compared in _COMPARED):
         return None
     if pa.types.is_floating(array.type) and pc.any(pc.is_nan(array)).as_py():
@@ -130,4 +134,4 @@ def _zone(array: pa.Array) -> Zone | None:
         least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
     except (ValueError, OverflowError):  # a moment that Python's dates cannot say
         return None
-    return Zone(least, greatest, array.null_count, len(array))
+    return ColumnStatistics(least, greatest, array.null_count, len(array))

@@ -9,7 +9,7 @@ from seamline.seam.records import DecoderSpec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Lineage:
+class RowSource:
     """What makes the rows of a range of offsets what they are.
 
     Attributes:
@@ -32,20 +32,20 @@ class Lineage:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Subject:
+class FollowedTable:
     """What is followed.
 
     Attributes:
-        table: Full name of the table.
-        table_uuid: Its id.
-        lineage: The topic, and how it is decoded.
+        name: Full name of the table.
+        uuid: Its id.
+        source: The topic, and how it is decoded.
     """
 
-    table: tuple[str, ...]
-    table_uuid: str
-    lineage: Lineage
+    name: tuple[str, ...]
+    uuid: str
+    source: RowSource
 
     @property
     def topic(self) -> str:
         """Name of the topic."""
-        return self.lineage.decoder.topic
+        return self.source.decoder.topic
