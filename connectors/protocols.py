@@ -14,6 +14,7 @@ from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.table import TableState
 from seamline.seam.tiering import Batch
+from seamline.sql.predicates import Predicate
 from seamline.sql.types import Field
 
 
@@ -328,6 +329,7 @@ class EngineScan:
             here.
         tail: Key into the query's tails, None without a hot side.
         rows: The rows themselves, for tables made of the gateway's own knowledge.
+        predicate: Rows for which it is not true may be left out.
     """
 
     scan_id: str
@@ -341,6 +343,7 @@ class EngineScan:
     file_access: Any = dataclasses.field(default=None, repr=False, compare=False)
     tail: str | None = None
     rows: pa.Table | None = None
+    predicate: Predicate | None = None
 
     def own_name(self, what: str) -> str:
         """A name for something of the scan's; no name in the query begins with the scan's id."""

@@ -72,6 +72,14 @@ def _inline(generator: Any, node: _Inline) -> str:
     return f"({node.args['this']}) AS {generator.sql(exp.to_identifier(node.args['alias']))}"
 
 
+def opaque(column: str) -> str:
+    """A column as DuckDB does not recognise it, so that it is handed no filters; nothing is copied.
+
+    DuckDB hands on not only a query's own filters, but also those that joins make while they run.
+    """
+    return f"struct_extract(struct_pack(v := {column}), 'v')"
+
+
 def _filter_inside(node: exp.Expr) -> exp.Expr:
     """Spark has no FILTER with OVER: rows that fail it are made null, which aggregates skip."""
     if not isinstance(node, exp.Window) or not isinstance(node.this, exp.Filter):

@@ -4,7 +4,7 @@ Files with the same schema of their own are read together. Each wanted column is
 its Iceberg field id, at every level of nesting, so a rename, a reordering, a promotion or a column
 dropped and added again read right whatever names the files hold; a column a file does not have is
 its initial default, or null. Filters need not be repeated here: DuckDB pushes the query's own into
-the files.
+the files. What is in Arrow it filters itself, but for rows looked up by a value.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from seamline.connectors.protocols import EngineScan, TailFile
 from seamline.seam.files import DataFile
 from seamline.sql import columns as names
 from seamline.sql import types
+from seamline.sql.predicates import Comparison, In, Value, conjuncts
+from seamline.sql.render import opaque
 from seamline.sql.types import Array, Field, Map, Row, Type, quoted
 
 ROWS, DELETES = "rows", "deletes"
@@ -43,8 +45,7 @@ def relation_sql(scan: EngineScan, tail_files: Sequence[TailFile] = ()) -> str:
     if scan.cold is not None:
         parts += [_files_sql(scan, files) for files in _groups(scan.cold.files)]
     if scan.tail is not None or scan.rows is not None:
-        rows = quoted(scan.own_name(ROWS))
-        parts.append(f"SELECT {_tail_columns(scan)} FROM {rows}")
+        parts.append(_tail_sql(scan))
         parts += _tail_files_sql(scan, tail_files)
     if not parts:
         parts.append(f"SELECT {_no_columns(scan)} WHERE FALSE")
@@ -89,8 +90,9 @@ def _files_sql(scan: EngineScan, files: Sequence[DataFile]) -> str:
         deletes, file = quoted(scan.own_name(DELETES)), _unused(scan.own_name(_FILE), first)
         options += f", filename = {text(file)}, {POSITION} = true"
         where = (
-            f" WHERE NOT EXISTS (SELECT 1 FROM {deletes} WHERE {deletes}.path = {quoted(file)}"
-            f" AND {deletes}.position = {POSITION})"
+            f" WHERE NOT EXISTS (SELECT 1 FROM"
+            f" (SELECT {_hidden('path')}, {_hidden('position')} FROM {deletes}) AS {deletes}"
+            f" WHERE {deletes}.path = {quoted(file)} AND {deletes}.position = {POSITION})"
         )
     if scan.cold_end is not None:
         where += (" AND " if where else " WHERE ") + _below(scan, stored)
@@ -213,8 +215,9 @@ def _uuid_text(expression: str, field: pa.Field) -> str:
     return f"CAST({expression} AS VARCHAR)"
 
 
-def _tail_columns(scan: EngineScan) -> str:
-    return ", ".join(_tail_column(column) for column in scan.columns) or _nothing(scan)
+def _tail_sql(scan: EngineScan) -> str:
+    chosen = ", ".join(_hidden(column.name.lower()) for column in scan.columns) or _nothing(scan)
+    return f"SELECT {chosen} FROM {quoted(scan.own_name(ROWS))}{_looked_up(scan)}"
 
 
 def _nothing(scan: EngineScan) -> str:
@@ -222,20 +225,40 @@ def _nothing(scan: EngineScan) -> str:
     return f"NULL AS {quoted(scan.own_name(_NOTHING))}"
 
 
-_FILTERED_OTHERWISE_BY_ARROW: tuple[Type, ...] = (*types.FLOATS, types.TIMESTAMP_TZ)
+def _hidden(name: str) -> str:
+    """A column of an Arrow table, for DuckDB to filter itself.
 
-
-def _tail_column(column: Field) -> str:
-    """A column of the tail; an expression where a plain one would be filtered wrongly.
-
-    DuckDB hands filters on plain columns, a join's included, to Arrow. There NaN is not the
-    greatest number, so rows would be lost until they are tiered, and a list of instants asks for
-    a library that is not installed.
+    Arrow cannot apply every filter that DuckDB would hand it (a join's bloom filter), orders NaN
+    otherwise, needs a library for a list of instants that is not installed, and is slower unless
+    few rows are left.
     """
-    name = quoted(column.name.lower())
-    if any(types.contains(column.type, kind) for kind in _FILTERED_OTHERWISE_BY_ARROW):
-        return f"CASE WHEN {name} IS NULL THEN NULL ELSE {name} END AS {name}"
-    return name
+    return f"{opaque(quoted(name))} AS {quoted(name)}"
+
+
+def _looked_up(scan: EngineScan) -> str:
+    """The filter that Arrow is handed: values of a column that few rows have.
+
+    It finds them before DuckDB makes its own form of every text of the other columns.
+    """
+    of_type = {column.name: column.type for column in scan.columns}
+    rows = quoted(scan.own_name(ROWS))
+    found = [
+        f"{rows}.{quoted(part.column.lower())} IN ({', '.join(map(literal, values))})"
+        for part in conjuncts(scan.predicate)
+        if isinstance(part, Comparison | In)
+        and of_type.get(part.column) in _LOOKED_UP
+        and (values := _values(part))
+    ]
+    return f" WHERE {' AND '.join(found)}" if found else ""
+
+
+_LOOKED_UP: tuple[Type, ...] = (*types.INTEGERS, types.VARCHAR)
+
+
+def _values(part: Comparison | In) -> tuple[Value, ...]:
+    if isinstance(part, In):
+        return part.values
+    return (part.value,) if part.operator == "=" else ()
 
 
 def _tail_files_sql(scan: EngineScan, files: Sequence[TailFile]) -> Iterator[str]:

@@ -1,13 +1,12 @@
 """Goal: a row is filtered alike whether it is still in the log or in a file.
 
-Method: the same rows once as a decoded tail and once as a Parquet file, asked the same questions
+Method: the same rows in every place, as a decoded tail and as files, asked the same questions
 through the real engine: every comparison with every value at the edges of a type, lists, joins and
 subqueries, which DuckDB turns into filters of its own.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import decimal
 import itertools
@@ -16,17 +15,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from support.engine_tables import PLACES, Storage, answer, arrow_schema, bound
 
 from seamline.connectors.duckdb.engine import DuckDBEngine
-from seamline.connectors.protocols import EngineQuery, EngineScan, NoDeadline
-from seamline.seam.files import ColdPlan, DataFile
-from seamline.sql import parse, types
-from seamline.sql.qualify import BoundQuery, Relation, qualify, references
-from seamline.sql.types import BIGINT, Field, arrow_field
+from seamline.sql import types
+from seamline.sql.types import BIGINT, Field
 
-NOW = datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC)
 MOMENTS = [datetime.datetime(year, 1, 2, 3) for year in (1000, 2024, 9999)]
 NAN, INFINITY = float("nan"), float("inf")
 FLOATS = [1.5, NAN, INFINITY, -INFINITY, 0.0, -0.0]
@@ -71,28 +66,6 @@ def conditions(literals: list[str]) -> Iterator[str]:
     yield "c >= (SELECT min(c) FROM t WHERE n <> 1)"
 
 
-def query(sql: str, fields: tuple[Field, ...]) -> BoundQuery:
-    parsed = parse.parse(sql)
-    assert isinstance(parsed, parse.Query)
-    tables = [Relation(fields)] * len(references(parsed.tree))
-    return qualify(parsed.tree, tables, now=NOW)
-
-
-def answer(engine: DuckDBEngine, bound: BoundQuery, source: EngineScan, tail: pa.Table) -> Any:
-    schema = pa.schema([(c.name, types.to_arrow(c.type)) for c in bound.output])
-    scans = tuple(
-        dataclasses.replace(source, scan_id=scan.scan_id, columns=scan.columns)
-        for scan in bound.scans
-    )
-    stream = engine.run(EngineQuery(bound.tree, schema, scans, {"0": tail}), NoDeadline())
-    try:
-        return sorted(
-            row for b in stream.batches for row in zip(*b.to_pydict().values(), strict=True)
-        )
-    finally:
-        stream.close()
-
-
 @pytest.mark.parametrize("name", VALUES)
 def test_hot_and_cold_rows_pass_the_same_filters(
     name: str, engine: DuckDBEngine, tmp_path: pathlib.Path
@@ -105,17 +78,15 @@ def test_hot_and_cold_rows_pass_the_same_filters(
     )
     values, literals = VALUES[name]
     rows = [{"n": n, "c": v, "r": {"c": v}} for n, v in enumerate([*values, None])]
-    table = pa.Table.from_pylist(rows, schema=pa.schema([arrow_field(f) for f in fields]))
-    pq.write_table(table, tmp_path / "f.parquet")
-    size = (tmp_path / "f.parquet").stat().st_size
-    physical = pq.read_schema(tmp_path / "f.parquet")
-    file = DataFile(str(tmp_path / "f.parquet"), "PARQUET", size, len(rows), physical=physical)
-    cold = EngineScan("", ("t",), (), cold=ColdPlan(1, (file,), 1, len(rows)))
-    hot = EngineScan("", ("t",), (), tail="0")
+    table = pa.Table.from_pylist(rows, schema=arrow_schema(fields))
+    storage = Storage(tmp_path)
     asked = [f"SELECT n, {n} AS m FROM t WHERE {w}" for n, w in enumerate(conditions(literals))]
     asked += [
         "SELECT a.n, b.n AS m FROM t a JOIN t b ON a.c = b.c WHERE b.n > 0",
         f"SELECT a.n, b.n AS m FROM t a JOIN t b ON a.c = b.c AND a.c >= {literals[0]}",
     ]
-    bound = query(" UNION ALL ".join(asked), fields)
-    assert answer(engine, bound, hot, table) == answer(engine, bound, cold, table)
+    query, names = bound(" UNION ALL ".join(asked), {"t": fields})
+    hot, *others = (
+        answer(engine, query, names, {"t": storage.stored(table, place)}) for place in PLACES
+    )
+    assert all(other == hot for other in others)
