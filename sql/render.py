@@ -72,6 +72,16 @@ def _inline(generator: Any, node: _Inline) -> str:
     return f"({node.args['this']}) AS {generator.sql(exp.to_identifier(node.args['alias']))}"
 
 
+class _Opaque(exp.Expression):
+    """A column that DuckDB shall not recognise as one."""
+
+    arg_types = {"this": True}  # noqa: RUF012
+
+
+def _opaque(generator: Any, node: _Opaque) -> str:
+    return opaque(generator.sql(node, "this"))
+
+
 def opaque(column: str) -> str:
     """A column as DuckDB does not recognise it, so that it is handed no filters; nothing is copied.
 
@@ -104,6 +114,7 @@ _OURS: dict[Any, Any] = {
     exp.IgnoreNulls: _over,
     exp.RespectNulls: _over,
     _Inline: _inline,
+    _Opaque: _opaque,
 }
 
 
@@ -148,7 +159,37 @@ def to_duckdb(tree: exp.Expr, relations: Mapping[str, str] | None = None) -> str
             return _Inline(this=relations[node.name], alias=node.alias_or_name)
         return node
 
-    return tree.transform(replace).sql(dialect=_SeamlineDuckDB, identify=True)
+    guarded = _guard_limits(tree.copy())
+    return guarded.transform(replace, copy=False).sql(dialect=_SeamlineDuckDB, identify=True)
+
+
+def _guard_limits(tree: exp.Expr) -> exp.Expr:
+    """Hides the columns of what a LIMIT chooses from the joins around it.
+
+    DuckDB hands what a join looks for on to the rows below the LIMIT, so others are chosen.
+    """
+    limited = [node for node in tree.find_all(exp.Query) if _is_joined_and_limited(node)]
+    for node in limited:
+        names = node.named_selects
+        columns = [exp.to_identifier(f"c{number}") for number in range(len(names))]
+        chosen = [
+            exp.alias_(_Opaque(this=exp.column(column.copy(), "_limited")), exp.to_identifier(name))
+            for column, name in zip(columns, names, strict=True)
+        ]
+        shell = exp.select(*chosen)
+        node.replace(shell)
+        alias = exp.TableAlias(this=exp.to_identifier("_limited"), columns=columns)
+        shell.set("from_", exp.From(this=exp.Subquery(this=node, alias=alias)))
+    return tree
+
+
+def _is_joined_and_limited(node: exp.Query) -> bool:
+    if not node.args.get("limit") and not node.args.get("offset"):
+        return False
+    around = node.parent
+    while isinstance(around, exp.Subquery):
+        around = around.parent
+    return isinstance(around, exp.From | exp.Join | exp.CTE | exp.In | exp.SetOperation)
 
 
 def to_spark(tree: exp.Expr) -> str:
