@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from seamline.errors import SNAPSHOT_GONE, SeamlineError
 from seamline.sql.types import Field, Row
 
 
@@ -81,8 +82,17 @@ class TableState:
             snapshot_id = snapshot.parent_id
 
     def schema_of(self, snapshot_id: int) -> TableSchema:
-        """The schema a snapshot was written with."""
-        schema_id = self.snapshots[snapshot_id].schema_id
+        """The schema a snapshot was written with.
+
+        Raises:
+            SeamlineError: SNAPSHOT_GONE, the table does not keep the snapshot.
+        """
+        snapshot = self.snapshots.get(snapshot_id)
+        if snapshot is None:
+            raise SeamlineError(
+                SNAPSHOT_GONE, f"snapshot {snapshot_id} of {self.display_name} is not kept"
+            )
+        schema_id = snapshot.schema_id
         return self.schemas[self.current_schema_id if schema_id is None else schema_id]
 
     @property

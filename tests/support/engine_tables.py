@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from seamline.connectors.duckdb.engine import DuckDBEngine
 from seamline.connectors.protocols import EngineQuery, EngineScan, NoDeadline, SpilledTail, TailFile
-from seamline.planners.logical import LogicalPlan, Scan, ScanFacts
+from seamline.planners.logical import LogicalPlan, Scan, TableFacts
 from seamline.planners.rules.push_predicates import push_predicates
 from seamline.seam.files import ColdPlan, DataFile, DeleteFile
 from seamline.sql import columns, parse, render, types
@@ -27,7 +27,7 @@ from seamline.sql.types import Field, arrow_field
 from support import plans
 
 NOW = datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC)
-_FACTS = ScanFacts("system", plans.TABLES["bids"].seam)
+_FACTS = TableFacts("system", plans.TABLES["bids"].seam)
 PLACES = ("hot", "cold", "both", "spilled", "deleted", "known")
 
 
