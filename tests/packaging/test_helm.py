@@ -11,7 +11,6 @@ import itertools
 import json
 import pathlib
 import re
-import tomllib
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from support.sources import PARTS
 
 from seamline.gateway.config.config import Config, load
 from seamline.version import VERSION
@@ -231,8 +231,7 @@ def test_the_image_is_built_from_files_that_are_there() -> None:
     ]
     assert copied
     assert not [source for source in copied if not (root / source).exists()]
-    packages = {name.split(".")[1] for name in _packages() if name.count(".")} | {"client"}
-    assert packages <= set(copied)
+    assert set(PARTS) <= set(copied)
 
 
 def test_the_image_runs_as_the_user_that_pods_run_as() -> None:
@@ -241,9 +240,3 @@ def test_the_image_runs_as_the_user_that_pods_run_as() -> None:
     users = re.findall(r"^USER (\d+)", recipe, re.MULTILINE)
     assert re.findall(r"runAsUser: (\d+)", pod) == users
     assert len(users) == 1
-
-
-def _packages() -> list[str]:
-    project = tomllib.loads((_HELM.parent / "pyproject.toml").read_text(encoding="utf-8"))
-    found: list[str] = project["tool"]["setuptools"]["packages"]
-    return found
