@@ -17,7 +17,7 @@ import pyarrow as pa
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import seamline
-from seamline.gateway.config.config import load
+from seamline.gateway.config.load import load
 from seamline.gateway.connections import Connections
 from seamline.gateway.dev.demo import bids
 from seamline.gateway.dev.demo.bids import BidProducer

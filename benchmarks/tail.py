@@ -34,7 +34,8 @@ import seamline
 from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.subscription import MESSAGES_MAX
-from seamline.gateway.config.config import FILE_NAME, load
+from seamline.gateway.config.files import FILE_NAME
+from seamline.gateway.config.load import load
 from seamline.gateway.http.server import settle_memory
 from seamline.gateway.query import names
 from seamline.gateway.query.deadline import no_deadline
@@ -95,9 +96,11 @@ def service(directory: pathlib.Path, memory_bytes: int) -> Iterator[Service]:
     """A gateway in this process, over the stack in a folder."""
     with tempfile.TemporaryDirectory(prefix="seamline-bench-") as state:
         config = load(directory / FILE_NAME, environment={}).config
-        tail = dataclasses.replace(config.tail, memory_bytes=memory_bytes)
-        limits = dataclasses.replace(config.limits, duckdb_tail_rows_max=2**60)
-        own = Service(dataclasses.replace(config, state_directory=state, tail=tail, limits=limits))
+        tail = config.tail.model_copy(update={"memory_bytes": memory_bytes})
+        limits = config.limits.model_copy(update={"duckdb_tail_rows_max": 2**60})
+        own = Service(
+            config.model_copy(update={"state_directory": state, "tail": tail, "limits": limits})
+        )
         settle_memory()
         try:
             yield own

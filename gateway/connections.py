@@ -14,7 +14,7 @@ from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.log import KafkaLog
 from seamline.connectors.protocols import Catalog, HotLog
 from seamline.errors import CATALOG_NOT_FOUND, INVALID_CONFIG, SeamlineError
-from seamline.gateway.config.config import Config
+from seamline.gateway.config.model import Config
 
 T = TypeVar("T")
 

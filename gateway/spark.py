@@ -10,7 +10,7 @@ from seamline.connectors.jvm import jars
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.settings import SparkSettings
-from seamline.gateway.config.config import Config
+from seamline.gateway.config.model import Config
 
 _LOG = logging.getLogger("seamline.spark")
 _TAIL_PARTITIONS = 8

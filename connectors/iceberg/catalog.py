@@ -26,8 +26,9 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import SetPropertiesUpdate
 
+from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import moments, namespaces, views
-from seamline.connectors.iceberg.catalog_config import CatalogConfig, open_catalog
+from seamline.connectors.iceberg.catalog_config import open_catalog
 from seamline.connectors.iceberg.errors import catalog_errors, metadata_errors, storage_errors
 from seamline.connectors.iceberg.files import FileReader
 from seamline.connectors.iceberg.marks import prepare_mark

@@ -1,12 +1,10 @@
-"""PyIceberg's catalogs as the configuration names them, and the SQL one made fit for many loads."""
+"""PyIceberg's catalogs as the configuration names them, the SQL one made fit for many loads."""
 
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
 import threading
-from collections.abc import Mapping
 from typing import Any
 
 from pyiceberg.catalog import Catalog as PyCatalog
@@ -20,36 +18,11 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.typedef import IcebergBaseModel
 from requests import Session
 
+from seamline.connectors.config import CatalogConfig
+
 METADATA_CACHED_MAX = 256
 REST_TIMEOUT_S = (10.0, 60.0)
 """For connecting to a REST catalog, and for every wait for a part of its answer."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class CatalogConfig:
-    """How to reach a catalog.
-
-    Attributes:
-        name: What the configuration and statements call it.
-        type: PyIceberg's catalog type: `sql`, `rest`, `hive`, `glue`, …
-        uri: Where it is; for those that have an address.
-        warehouse: Where tables are put; a REST catalog may have names for its warehouses.
-        properties: Further PyIceberg properties.
-        spark: Further properties of the same catalog in Spark, without their prefix.
-    """
-
-    name: str
-    type: str
-    uri: str = ""
-    warehouse: str = ""
-    properties: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
-    spark: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
-
-    @property
-    def address(self) -> dict[str, str]:
-        """What is said of where it is, in the words of PyIceberg and of Spark."""
-        both = {"uri": self.uri, "warehouse": self.warehouse}
-        return {name: value for name, value in both.items() if value}
 
 
 class _CachingSqlCatalog(SqlCatalog):

@@ -8,14 +8,14 @@ they are assigned partitions and offsets, read, and go back to the pool.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from seamline.connectors.config import ClusterConfig
 from seamline.errors import (
     DEADLINE_EXCEEDED,
     KAFKA_UNAVAILABLE,
@@ -29,33 +29,6 @@ from seamline.seam.log import READ_COMMITTED
 
 POOL_SIZE_MAX = 16
 _QUEUE_KILOBYTES_MAX = 2048
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ClusterConfig:
-    """How to reach a cluster.
-
-    Attributes:
-        name: What the configuration and table properties call it.
-        bootstrap_servers: host:port, comma-separated.
-        properties: Further librdkafka properties (security and the like), from the gateway's
-            configuration only.
-        java_properties: The same for Kafka's Java client, which Spark uses.
-    """
-
-    name: str
-    bootstrap_servers: str
-    properties: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
-    java_properties: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
-
-    def client_properties(self) -> dict[str, Any]:
-        """Properties every client of the cluster needs."""
-        return {
-            "bootstrap.servers": self.bootstrap_servers,
-            "log_level": 0,
-            "reconnect.backoff.max.ms": 1000,
-            **self.properties,
-        }
 
 
 class Cluster:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from seamline.connectors import supervision
 from seamline.connectors.arrow import conform
-from seamline.connectors.kafka.cluster import ClusterConfig
+from seamline.connectors.config import ClusterConfig
 from seamline.connectors.protocols import (
     Deadline,
     EngineQuery,

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 
-from seamline.connectors.iceberg.catalog_config import CatalogConfig
+from seamline.connectors.config import CatalogConfig
 from seamline.errors import INVALID_CONFIG, SeamlineError
 
 SESSION: Mapping[str, str] = {

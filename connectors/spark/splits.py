@@ -19,10 +19,11 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from seamline.connectors.config import ClusterConfig
 from seamline.connectors.continuity import check_read
 from seamline.connectors.duckdb.engine import read_scan
 from seamline.connectors.iceberg.catalog import table_of_file
-from seamline.connectors.kafka.cluster import Cluster, ClusterConfig
+from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.log import KafkaLog
 from seamline.connectors.protocols import EngineScan, NoDeadline
@@ -172,7 +173,11 @@ class Table:
         body = self.body
         if not body["topic"]:
             return []
-        cluster = ClusterConfig("source", body["bootstrap_servers"], {**self.options.kafka})
+        cluster = ClusterConfig(
+            name="source",
+            bootstrap_servers=body["bootstrap_servers"],
+            properties=self.options.kafka,
+        )
         spec = DecoderSpec(body["topic"], body["format"], body["on_error"], self.columns)
         topic, topic_id, isolation = body["topic"], body["topic_id"], body["isolation"]
         return [

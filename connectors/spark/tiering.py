@@ -18,9 +18,9 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+from seamline.connectors.config import ClusterConfig
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
-from seamline.connectors.kafka.cluster import ClusterConfig
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import Deadline, HotLog
 from seamline.connectors.spark.errors import named_error

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from seamline.gateway.config.config import local_state_directory
+from seamline.gateway.config.files import local_state_directory
 from seamline.gateway.dev.demo.scenario import Demo
 
 

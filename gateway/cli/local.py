@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from seamline.connectors.kafka.cluster import named_error
 from seamline.errors import LOCAL_STACK_DOWN, SeamlineError
-from seamline.gateway.config.config import local_state_directory
+from seamline.gateway.config.files import local_state_directory
 from seamline.gateway.dev.local.stack import LocalStack, StackStatus
 
 NOT_RUNNING = 3

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import click
 
 from seamline.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError
-from seamline.gateway.config.config import Loaded, find_file, load
+from seamline.gateway.config.files import find_file
+from seamline.gateway.config.load import Loaded, load
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.names import TableName

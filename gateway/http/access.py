@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Sequence
 
 from seamline.errors import INVALID_CONFIG, PERMISSION_DENIED, UNAUTHENTICATED, SeamlineError
-from seamline.gateway.config.config import AccessToken, Config
+from seamline.gateway.config.model import AccessToken, Config
 
 ANONYMOUS = "anonymous"
 

@@ -23,7 +23,7 @@ from gunicorn.workers.gthread import ThreadWorker
 from seamline.connectors import supervision
 from seamline.connectors.files import exclusive, named_write_errors
 from seamline.errors import INVALID_CONFIG, PORT_TAKEN, STATE_DIRECTORY_TAKEN, SeamlineError
-from seamline.gateway.config.config import Config
+from seamline.gateway.config.model import Config
 from seamline.gateway.http import access
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pyiceberg.io import FileIO, load_file_io
 
 from seamline.connectors.duckdb.storage import local_path
 from seamline.errors import INVALID_CONFIG, SeamlineError
-from seamline.gateway.config.config import Config
+from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.iceberg_rest.table import LiveTable
 

@@ -23,7 +23,7 @@ from seamline.connectors.iceberg.metadata_files import MetadataFiles
 from seamline.connectors.protocols import Deadline
 from seamline.connectors.supervision import Loop
 from seamline.errors import SNAPSHOT_GONE, SeamlineError
-from seamline.gateway.config.config import Config
+from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.iceberg_rest import snapshots as records
 from seamline.gateway.iceberg_rest import tail_store

@@ -27,7 +27,7 @@ from seamline.errors import (
     TABLE_NOT_FOUND,
     SeamlineError,
 )
-from seamline.gateway.config.config import Config
+from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Sources
 
 VARIANTS = ("cold", "hot", "seam", "snapshots", "files", "tail")

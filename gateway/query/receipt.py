@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamline.connectors.kafka.tail import Tail
-from seamline.gateway.config.config import Config
+from seamline.gateway.config.model import Config
 from seamline.gateway.query.freshness import Freshness
 from seamline.gateway.query.leases import Held, Pin
 from seamline.gateway.query.pin import PinnedTable

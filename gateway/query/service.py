@@ -36,7 +36,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.commands.dispatch import Commands, Rows
-from seamline.gateway.config.config import Config
+from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.iceberg_rest.catalog import LiveCatalog
 from seamline.gateway.iceberg_rest.holds import SessionTokens

@@ -22,7 +22,7 @@ from seamline.connectors.continuity import check_read
 from seamline.connectors.kafka.tail import Tail, read_tail
 from seamline.connectors.protocols import Deadline
 from seamline.errors import TAIL_TOO_LARGE, SeamlineError
-from seamline.gateway.config.config import Config
+from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections, Sources
 from seamline.gateway.tail.assembly import assemble, first_bad, in_memory
 from seamline.gateway.tail.follower import Follower

@@ -33,8 +33,9 @@ from seamline.connectors.jvm.java import find_java
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.settings import environment as spark_environment
-from seamline.gateway.config import config
-from seamline.gateway.config.config import Config
+from seamline.gateway.config.files import FILE_NAME
+from seamline.gateway.config.load import load
+from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.dev.local import settings, storage
 from seamline.gateway.dev.local.catalog import prepare_catalog
@@ -77,7 +78,7 @@ class ChaosStack:
         self.direct_servers = f"{HOST}:{self._ports['direct']}"
         self.proxied_servers = f"{HOST}:{self._ports['proxy']}"
         self.url = f"http://{HOST}:{self._ports['gateway']}"
-        self.config_file = directory / config.FILE_NAME
+        self.config_file = directory / FILE_NAME
         self._prepare_folder()
         self._spark_servers = {name: self._spark_server(name) for name in ("spark", "other spark")}
         self.spark_url = self._spark_servers["spark"]._address
@@ -171,7 +172,7 @@ class ChaosStack:
             f"{cluster}.properties.log_level": "0",
             "spark.remote": self.spark_url,
         }
-        return config.load(self.config_file, environment={}, flags=flags).config
+        return load(self.config_file, environment={}, flags=flags).config
 
     def _process(
         self,
@@ -243,7 +244,7 @@ class ChaosStack:
 
     def _spark_server(self, name: str) -> ConnectServer:
         flags = {"spark.master": "local[2]", "spark.driver_memory": "1g"}
-        local = config.load(self.config_file, environment={}, flags=flags).config
+        local = load(self.config_file, environment={}, flags=flags).config
         made = dataclasses.replace(spark_settings(local), directory=self.directory / name)
         server = ConnectServer(made)
         server._port = self._ports[name]  # the same at every start, as a cluster's is

@@ -19,7 +19,8 @@ from support.gateway import Gateway
 from support.stack import Stack
 from support.waiting import wait_until
 
-from seamline.connectors.kafka.cluster import Cluster, ClusterConfig
+from seamline.connectors.config import ClusterConfig
+from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.log import KafkaLog
 from seamline.errors import LOG_TRUNCATED, SeamlineError
 from seamline.gateway.dev.local.stack import LocalStack
@@ -50,7 +51,7 @@ def test_leaders_are_looked_up_after_a_restart(tmp_path: pathlib.Path) -> None:
     stack = LocalStack(tmp_path)
     servers = stack.up(lambda _: None).bootstrap_servers
     assert servers is not None
-    cluster = Cluster(ClusterConfig("local", servers))
+    cluster = Cluster(ClusterConfig(name="local", bootstrap_servers=servers))
     try:
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
         admin.create_topics([NewTopic("t", 3)])["t"].result(30)

@@ -32,7 +32,7 @@ from support.stack import Stack
 import seamline
 from seamline.dbapi.errors import class_of
 from seamline.errors import ERRORS, INTERNAL_ERROR
-from seamline.gateway.config.config import AccessToken, AuthConfig
+from seamline.gateway.config.model import AccessToken, AuthConfig
 
 pytestmark = pytest.mark.integration
 
@@ -352,8 +352,8 @@ def test_the_gateway_is_down(dead_port: int) -> None:
 def guarded(stack: Stack, tmp_path: pathlib.Path) -> Iterator[Gateway]:
     """A gateway that knows one credential."""
     plain = stack.configured({**stack.flags, "state_directory": str(tmp_path / "state")})
-    known = AccessToken("somebody", hashlib.sha256(SECRET.encode()).hexdigest())
-    running = Gateway(dataclasses.replace(plain, auth=AuthConfig((known,))))
+    known = AccessToken(name="somebody", sha256=hashlib.sha256(SECRET.encode()).hexdigest())
+    running = Gateway(plain.model_copy(update={"auth": AuthConfig(tokens=(known,))}))
     try:
         yield running
     finally:

@@ -24,8 +24,8 @@ from support.waiting import wait_until
 
 from seamline.errors import TAIL_TOO_LARGE, TOPIC_RECREATED, SeamlineError
 from seamline.gateway.commands import tables
-from seamline.gateway.config import config
-from seamline.gateway.config.config import Config
+from seamline.gateway.config.load import load
+from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.dev.local.stack import LocalStack
 from seamline.gateway.query import names
@@ -301,7 +301,7 @@ def test_a_broker_that_restarts(scratch: pathlib.Path, name: str) -> None:
     local = LocalStack(scratch / "stack")
     local.up(lambda _: None)
     try:
-        configuration = config.load(local.status().config_file, environment={}).config
+        configuration = load(local.status().config_file, environment={}).config
         gateway = Gateway(configuration)
         try:
             _read_around_a_restart(local, configuration, gateway, name)

@@ -13,7 +13,8 @@ from multiprocessing.connection import Connection
 import pytest
 from support.stack import Stack
 
-from seamline.connectors.kafka.cluster import Cluster, ClusterConfig
+from seamline.connectors.config import ClusterConfig
+from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.log import KafkaLog
 from seamline.gateway.query.deadline import StatementDeadline
 from seamline.seam.log import READ_COMMITTED

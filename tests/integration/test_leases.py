@@ -8,7 +8,6 @@ lease back, are there as well.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import pathlib
 import threading
@@ -117,17 +116,13 @@ def reader(stack: Stack, tmp_path: pathlib.Path) -> Iterator[Gateway]:
     """A gateway whose catalog takes no commits from it."""
     lake = stack.config.catalogs["lake"]
     path = stack.directory / "catalog.db"
-    read_only = dataclasses.replace(
-        lake,
-        uri=f"sqlite:///file:{path}?mode=ro&uri=true",
-        properties={**lake.properties, "init_catalog_tables": "false"},
-    )
+    changed = {
+        "uri": f"sqlite:///file:{path}?mode=ro&uri=true",
+        "properties": {**lake.properties, "init_catalog_tables": "false"},
+    }
+    catalogs = {**stack.config.catalogs, "lake": lake.model_copy(update=changed)}
     gateway = Gateway(
-        dataclasses.replace(
-            stack.config,
-            catalogs={**stack.config.catalogs, "lake": read_only},
-            state_directory=str(tmp_path),
-        )
+        stack.config.model_copy(update={"catalogs": catalogs, "state_directory": str(tmp_path)})
     )
     yield gateway
     gateway.close()

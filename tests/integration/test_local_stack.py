@@ -35,7 +35,8 @@ from seamline.errors import (
     PORT_TAKEN,
     SeamlineError,
 )
-from seamline.gateway.config.config import Config, load
+from seamline.gateway.config.load import load
+from seamline.gateway.config.model import Config
 from seamline.gateway.dev.local import state
 from seamline.gateway.dev.local.broker import Broker
 from seamline.gateway.dev.local.ports import Ports

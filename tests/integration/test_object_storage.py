@@ -7,7 +7,6 @@ Method: SeaweedFS from its wheel on loopback; rows are put into the table as a f
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 from collections.abc import Iterator
 
@@ -38,8 +37,8 @@ def remote(stack: Stack, s3: ObjectStorage, tmp_path: pathlib.Path) -> Iterator[
         "catalogs.lake.warehouse": f"s3://{BUCKET}/{tmp_path.name}",
     }
     config = stack.configured(flags)
-    lake = dataclasses.replace(config.catalogs["lake"], properties=s3.properties)
-    running = Gateway(dataclasses.replace(config, catalogs={"lake": lake}))
+    lake = config.catalogs["lake"].model_copy(update={"properties": s3.properties})
+    running = Gateway(config.model_copy(update={"catalogs": {"lake": lake}}))
     try:
         yield running
     finally:

@@ -19,8 +19,8 @@ from support.live import FILES, LiveReaders, watched
 from support.rest_catalog import rest_catalog
 from support.stack import Stack
 
+from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg.catalog import IcebergCatalog
-from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.connectors.iceberg.commits import create_tag, set_properties
 from seamline.errors import CATALOG_UNAVAILABLE, COMMIT_CONFLICT, SNAPSHOT_GONE, SeamlineError
 
@@ -32,7 +32,7 @@ def rest(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sta
     """The stack's cluster over that catalog."""
     directory = tmp_path_factory.mktemp("rest")
     with rest_catalog(directory) as url:
-        catalog = CatalogConfig("lake", "rest", url)
+        catalog = CatalogConfig(name="lake", type="rest", uri=url)
         with stack.over(catalog, directory) as other:
             yield other
 
@@ -163,7 +163,7 @@ def test_a_snapshot_that_expired_gets_no_tag(rest: Stack, name: str) -> None:
 
 def test_a_catalog_that_is_gone_is_named(tmp_path: pathlib.Path, name: str) -> None:
     with rest_catalog(tmp_path) as url:
-        catalog = IcebergCatalog(CatalogConfig("lake", "rest", url))
+        catalog = IcebergCatalog(CatalogConfig(name="lake", type="rest", uri=url))
         catalog.pyiceberg.create_namespace("default")
         catalog.pyiceberg.create_table(("default", name), Schema())
         table = catalog.load(("default", name))
@@ -174,5 +174,5 @@ def test_a_catalog_that_is_gone_is_named(tmp_path: pathlib.Path, name: str) -> N
         set_properties(table, {"a": "b"})
     assert caught.value.code is CATALOG_UNAVAILABLE
     with pytest.raises(SeamlineError) as caught:
-        IcebergCatalog(CatalogConfig("lake", "rest", url)).tables(("default",))
+        IcebergCatalog(CatalogConfig(name="lake", type="rest", uri=url)).tables(("default",))
     assert caught.value.code is CATALOG_UNAVAILABLE

@@ -20,7 +20,8 @@ from support.waiting import wait_until
 
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.settings import environment
-from seamline.gateway.config import config
+from seamline.gateway.config.files import FILE_NAME
+from seamline.gateway.config.load import load
 from seamline.gateway.connections import Connections
 from seamline.gateway.spark import settings
 from seamline.gateway.tiering.application import SparkTables, start_spark
@@ -60,13 +61,13 @@ def spark_server(server: ConnectServer, folder: pathlib.Path) -> Iterator[None]:
 @pytest.mark.integration
 @pytest.mark.spark
 def test_a_new_session_follows_a_restart(stack: Stack, scratch: pathlib.Path) -> None:
-    file = stack.directory / config.FILE_NAME
+    file = stack.directory / FILE_NAME
     flags = {"spark.driver_memory": "700m", "state_directory": str(scratch)}
-    plain = config.load(file, environment={}, flags=flags).config
+    plain = load(file, environment={}, flags=flags).config
     server = ConnectServer(settings(plain))
     server._port = free_port()  # the same at every start, as a cluster's is
     flags["spark.remote"] = server._address
-    connections = Connections(config.load(file, environment={}, flags=flags).config)
+    connections = Connections(load(file, environment={}, flags=flags).config)
     with spark_server(server, scratch / "first"):
         tables = SparkTables(connections, start_spark(connections))
         old = tables._session()

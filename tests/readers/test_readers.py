@@ -26,7 +26,7 @@ from support.stack import Stack
 from readers.catalogue import LIVE, LOCAL, OBJECTS, PLANNED, READERS, Reader
 from readers.environments import Python
 from readers.running import CannotReadError, RunningReader
-from seamline.connectors.iceberg.catalog_config import CatalogConfig
+from seamline.connectors.config import CatalogConfig
 from seamline.connectors.jvm.jars import JarSet, cache_directory, fetch, spark_jars
 from seamline.spark.catalog import EXTENSIONS, configuration
 
@@ -134,12 +134,12 @@ def _elsewhere(stack: Stack, directory: pathlib.Path) -> Iterator[tuple[Stack, d
     folder.mkdir()
     with object_storage(folder) as objects:
         catalog = CatalogConfig(
-            "lake",
-            "sql",
-            f"sqlite:///{directory}/catalog.db",
-            f"s3://{BUCKET}/warehouse",
-            objects.properties,
-            {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"},
+            name="lake",
+            type="sql",
+            uri=f"sqlite:///{directory}/catalog.db",
+            warehouse=f"s3://{BUCKET}/warehouse",
+            properties=objects.properties,
+            spark={"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"},
         )
         with stack.over(catalog, directory, jar) as other:
             yield other, objects.properties

@@ -7,7 +7,6 @@ must still get the cut it began with, and its plans.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import pathlib
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from support import offline
 from support.gateway import Gateway
 from werkzeug.test import TestResponse
 
-from seamline.gateway.config.config import AccessToken, AuthConfig, IcebergConfig
+from seamline.gateway.config.model import AccessToken, AuthConfig, IcebergConfig
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64())})
 FILES = "/iceberg/v1/lake/namespaces/sales/tables"
@@ -33,11 +32,15 @@ class Catalog:
     def __init__(self, folder: pathlib.Path) -> None:
         config = offline.config(folder)
         tokens = tuple(
-            AccessToken(n, hashlib.sha256(n.encode()).hexdigest()) for n in ("ada", "bob")
+            AccessToken(name=n, sha256=hashlib.sha256(n.encode()).hexdigest())
+            for n in ("ada", "bob")
         )
         self.gateway = Gateway(
-            dataclasses.replace(
-                config, auth=AuthConfig(tokens), iceberg=IcebergConfig(hold_seconds=3600)
+            config.model_copy(
+                update={
+                    "auth": AuthConfig(tokens=tokens),
+                    "iceberg": IcebergConfig(hold_seconds=3600),
+                }
             )
         )
         self.client = self.gateway.app.test_client()

@@ -27,6 +27,7 @@ from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.settings import SESSION
 from seamline.errors import ErrorKind, SeamlineError
+from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.spark import settings
 from seamline.gateway.tiering.application import start_spark
@@ -60,16 +61,19 @@ PLACES: Mapping[str, str] = {
 }
 
 
+def with_spark(config: Config, **settings: object) -> Config:
+    """The configuration, with other settings of Spark."""
+    return config.model_copy(update={"spark": config.spark.model_copy(update=settings)})
+
+
 @pytest.fixture(scope="module")
 def eager(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A gateway whose Spark is somebody else's, and replaces whatever it is not told to leave."""
     config = stack.configured({**stack.flags, "state_directory": str(tmp_path_factory.mktemp("s"))})
-    alone = dataclasses.replace(
-        config, spark=dataclasses.replace(config.spark, remote=None, conf={SWITCH: "true"})
-    )
+    alone = with_spark(config, remote=None, conf={SWITCH: "true"})
     with contextlib.closing(ConnectServer(settings(alone))) as server:
-        spark = dataclasses.replace(config.spark, remote=server.url())
-        with contextlib.closing(Gateway(dataclasses.replace(config, spark=spark))) as gateway:
+        other = with_spark(config, remote=server.url())
+        with contextlib.closing(Gateway(other)) as gateway:
             yield gateway
 
 

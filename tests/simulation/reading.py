@@ -16,8 +16,7 @@ import pyarrow as pa
 from fakes.memory import Row
 from sqlglot import exp
 
-from seamline.connectors.iceberg.catalog_config import CatalogConfig
-from seamline.connectors.kafka.cluster import ClusterConfig
+from seamline.connectors.config import CatalogConfig, ClusterConfig
 from seamline.connectors.kafka.tail import Tail
 from seamline.connectors.protocols import (
     Catalog,
@@ -27,7 +26,7 @@ from seamline.connectors.protocols import (
     NoDeadline,
     ResultStream,
 )
-from seamline.gateway.config.config import Config
+from seamline.gateway.config.model import Config
 from seamline.gateway.query import names
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.loaded import LoadedTables, Tables
@@ -44,8 +43,8 @@ from seamline.sql.qualify import BoundQuery, Relation, qualify
 from simulation.world import CATALOG, CLUSTER
 
 CONFIG = Config(
-    catalogs={CATALOG: CatalogConfig(CATALOG, "memory")},
-    clusters={CLUSTER: ClusterConfig(CLUSTER, "")},
+    catalogs={CATALOG: CatalogConfig(name=CATALOG, type="memory")},
+    clusters={CLUSTER: ClusterConfig(name=CLUSTER, bootstrap_servers="nowhere")},
     default_catalog=CATALOG,
     default_cluster=CLUSTER,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import pathlib
 import threading
@@ -14,7 +13,7 @@ from werkzeug.serving import make_server
 
 import seamline
 from seamline.dbapi.values import arrow_converter
-from seamline.gateway.config.config import Config
+from seamline.gateway.config.model import Config
 from seamline.gateway.http.app import create_app
 from seamline.gateway.query.service import Service
 from seamline.gateway.query.spool import read_chunk
@@ -46,14 +45,12 @@ class Gateway:
         config = self.service.config
         state = pathlib.Path(config.state_directory)
         secret = config.tokens.secret or kept_secret(state / "token-secret")
-        return Gateway(
-            dataclasses.replace(
-                config,
-                state_directory=str(state / "direct"),
-                tail=dataclasses.replace(config.tail, follow=False),
-                tokens=dataclasses.replace(config.tokens, secret=secret),
-            )
-        )
+        changed = {
+            "state_directory": str(state / "direct"),
+            "tail": config.tail.model_copy(update={"follow": False}),
+            "tokens": config.tokens.model_copy(update={"secret": secret}),
+        }
+        return Gateway(config.model_copy(update=changed))
 
     # --- In this process -----------------------------------------------------------------------
 

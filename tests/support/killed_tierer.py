@@ -10,7 +10,8 @@ import signal
 import sys
 
 from seamline.connectors.spark.tiering import SparkTierTable
-from seamline.gateway.config import config
+from seamline.gateway.config.files import find_file
+from seamline.gateway.config.load import load
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.deadline import no_deadline
@@ -21,7 +22,7 @@ from support.tierers import At, Interrupted
 
 def main(table: str, step: str) -> None:
     """Tiers until it is killed."""
-    loaded = config.load(config.find_file(None, os.environ), environment=os.environ).config
+    loaded = load(find_file(None, os.environ), environment=os.environ).config
     connections = Connections(loaded)
     name = names.resolve((table,), names.session(loaded), connections)
     inner = SparkTierTable(

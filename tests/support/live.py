@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import decimal
 import functools
@@ -46,11 +45,11 @@ class LiveReaders:
         **settings: Any,
     ) -> None:
         self.stack = stack
-        config = dataclasses.replace(
-            stack.config,
-            state_directory=str(directory),
-            iceberg=dataclasses.replace(stack.config.iceberg, **settings),
-        )
+        changed = {
+            "state_directory": str(directory),
+            "iceberg": stack.config.iceberg.model_copy(update=settings),
+        }
+        config = stack.config.model_copy(update=changed)
         self.gateway = Gateway(config, clock)
         self.watch = Watch(self.gateway.app)
 

@@ -14,7 +14,7 @@ from seamline.connectors.protocols import (
     ResultStream,
     Subscription,
 )
-from seamline.gateway.config.config import Config
+from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets

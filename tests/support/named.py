@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from fakes.memory import ManualClock, MemoryCatalog, MemoryLog, MemoryTable
 
-from seamline.connectors.iceberg.catalog_config import CatalogConfig
-from seamline.connectors.kafka.cluster import ClusterConfig
-from seamline.gateway.config.config import Config
+from seamline.connectors.config import CatalogConfig, ClusterConfig
+from seamline.gateway.config.model import Config
 from seamline.seam.table import TableSchema
 from seamline.sql.types import BIGINT, Field
 
@@ -40,8 +39,10 @@ class NamedSources:
                 table = MemoryTable((name, *identifier), SCHEMA, {}, self._clock, log)
                 self._catalogs[name].add(table)
         self._config = Config(
-            catalogs={name: CatalogConfig(name, "memory") for name in catalogs},
-            clusters={name: ClusterConfig(name, "") for name in clusters},
+            catalogs={name: CatalogConfig(name=name, type="memory") for name in catalogs},
+            clusters={
+                name: ClusterConfig(name=name, bootstrap_servers="nowhere:1") for name in clusters
+            },
             default_catalog=next(iter(catalogs)),
             default_cluster=next(iter(clusters)),
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pathlib
 
-from seamline.gateway.config.config import FILE_NAME, Config, load
+from seamline.gateway.config.files import FILE_NAME
+from seamline.gateway.config.load import load
+from seamline.gateway.config.model import Config
 
 _TEXT = """
 catalogs:

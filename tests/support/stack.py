@@ -18,13 +18,15 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import commits
-from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.connectors.spark.maintenance import Maintained, maintain
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.gateway.commands import tables
-from seamline.gateway.config import config
+from seamline.gateway.config.files import FILE_NAME, FILE_VARIABLE
+from seamline.gateway.config.load import ENVIRONMENT_PREFIX, load
+from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.dev.local import settings as settings_file
 from seamline.gateway.dev.local.stack import LocalStack
@@ -55,7 +57,7 @@ class Stack:
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
-        self.file = directory / config.FILE_NAME
+        self.file = directory / FILE_NAME
         directory.mkdir(exist_ok=True)
         self.file.write_text(_file(directory), encoding="utf-8")
         self._local = LocalStack(directory)
@@ -72,6 +74,7 @@ class Stack:
             "state_directory": str(self.directory / "gateway"),
             "limits.duckdb_threads": "2",
         }
+        self.file = self.directory / FILE_NAME
         plain = self.configured(flags)
         # one Spark for everything in this process: a classic session and a Connect one do not mix
         self._server = ConnectServer(settings(plain))
@@ -102,13 +105,13 @@ class Stack:
         other = copy.copy(self)
         other.__dict__.pop("spark", None)
         own = {"state_directory": str(directory / "gateway"), "spark.master": "local[2]"}
-        alone = dataclasses.replace(self.configured(own), catalogs={catalog.name: catalog})
+        alone = self.configured(own).model_copy(update={"catalogs": {catalog.name: catalog}})
         started = settings(alone)
         started = dataclasses.replace(started, jars=(*started.jars, *jars))
         with contextlib.closing(ConnectServer(started)) as server:
             other.spark_url = server.url()
-            spark = dataclasses.replace(alone.spark, remote=other.spark_url)
-            other.config = dataclasses.replace(alone, spark=spark)
+            spark = alone.spark.model_copy(update={"remote": other.spark_url})
+            other.config = alone.model_copy(update={"spark": spark})
             with contextlib.closing(Connections(other.config)) as other.connections:
                 yield other
 
@@ -125,20 +128,20 @@ class Stack:
             path.unlink()
         self._local.up(lambda _: None)
 
-    def configured(self, flags: Mapping[str, str]) -> config.Config:
+    def configured(self, flags: Mapping[str, str]) -> Config:
         """The stack's configuration with other values, by dotted path."""
-        return config.load(self.file, environment={}, flags=flags).config
+        return load(self.file, environment={}, flags=flags).config
 
     @property
     def environment(self) -> dict[str, str]:
         """The environment of commands that use this stack, and its Spark."""
         settings = {
-            f"{config.ENVIRONMENT_PREFIX}{path.upper().replace('.', '__')}": value
+            f"{ENVIRONMENT_PREFIX}{path.upper().replace('.', '__')}": value
             for path, value in self.flags.items()
         }
         # the Spark session of this process leaves its mark in its environment
         plain = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
-        return {**plain, config.FILE_VARIABLE: str(self.file), **settings}
+        return {**plain, FILE_VARIABLE: str(self.file), **settings}
 
     # --- Topics --------------------------------------------------------------------------------
 

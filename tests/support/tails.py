@@ -15,7 +15,7 @@ from fakes.memory import MemoryLog
 
 from seamline.connectors.kafka.tail import Tail, read_tail
 from seamline.connectors.protocols import Catalog, NoDeadline
-from seamline.gateway.config.config import Config
+from seamline.gateway.config.model import Config
 from seamline.gateway.tail.followers import Budget, Followers
 from seamline.gateway.tail.tails import Tails
 from seamline.planners.physical import TailRead

@@ -6,19 +6,16 @@ Method: the pages are rendered from the tables in code and compared; `make golde
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
+import json
 import pathlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from seamline import errors
-from seamline.connectors.iceberg.catalog_config import CatalogConfig
-from seamline.connectors.kafka.cluster import ClusterConfig
-from seamline.gateway.config import config
+from seamline.gateway.config.model import Config
 from seamline.sql import functions
 
 PAGES = pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -58,37 +55,43 @@ def configuration_page() -> Iterator[str]:
     yield (
         "One YAML file. A flag (`--set path=value`) wins over the environment "
         "(`SEAMLINE_HTTP__PORT` sets `http.port`), which wins over the file, which wins over the "
-        "default. `seamline config show` prints each value and where it came from."
+        "default. Sizes may have a unit (`64KiB`, `256MiB`, `1GiB`), and times, too (`30s`, `10m`, "
+        "`12h`, `7d`). `seamline config show` prints each value and where it came from."
     )
-    groups: dict[str, Any] = {
-        "": config.Config,
-        "catalogs.NAME": CatalogConfig,
-        "clusters.NAME": ClusterConfig,
-        **{
-            field.name: type(field.default)
-            for field in dataclasses.fields(config.Config)
-            if dataclasses.is_dataclass(field.default)
-        },
-        "auth.tokens[]": config.AccessToken,
-    }
-    for path, kind in groups.items():
+    for path, settings in groups():
         yield f"\n## {f'`{path}`' if path else 'Top level'}\n"
         yield "| setting | default | what it is |\n|---|---|---|"
-        texts = attributes(kind)
-        for field in dataclasses.fields(kind):
-            is_its_key = field.name == "name" and "NAME" in path
-            if is_its_key or dataclasses.is_dataclass(field.default):
-                continue
-            default = "" if field.default is dataclasses.MISSING else f"`{field.default}`"
-            yield f"| `{field.name}` | {default} | {texts.get(field.name, '')} |"
+        for name, setting in settings.items():
+            if "$ref" not in setting:
+                what = re.sub(r"\s+", " ", setting["description"])
+                yield f"| `{name}` | {default_text(name, setting.get('default', {}))} | {what} |"
 
 
-def attributes(kind: type) -> dict[str, str]:
-    """The descriptions of a dataclass's fields in its docstring."""
-    text = inspect.cleandoc(kind.__doc__ or "")
-    section = text.partition("Attributes:\n")[2]
-    pairs = re.findall(r"^    (\w+): (.*(?:\n        .*)*)", section, re.MULTILINE)
-    return {name: re.sub(r"\s+", " ", description) for name, description in pairs}
+def groups() -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(path, its settings) of every group, by level."""
+    schema = Config.model_json_schema()
+    level = {"": schema}
+    while level:
+        yield from ((path, group["properties"]) for path, group in level.items())
+        below = {
+            f"{path}.{name}{suffix}".lstrip("."): found["$ref"].rpartition("/")[2]
+            for path, group in level.items()
+            for name, setting in group["properties"].items()
+            for suffix, found in (
+                ("", setting),
+                (".NAME", setting.get("additionalProperties", {})),
+                ("[]", setting.get("items", {})),
+            )
+            if "$ref" in found
+        }
+        level = {path: schema["$defs"][name] for path, name in below.items()}
+
+
+def default_text(name: str, default: object) -> str:
+    """A default as a file would have it; nothing where there is none."""
+    if isinstance(default, int) and "bytes" in name:
+        return f"`{default >> 20}MiB`"
+    return "" if default in ({}, [], "", None) else f"`{json.dumps(default).strip(chr(34))}`"
 
 
 @pytest.mark.parametrize("page", [functions_page, errors_page, configuration_page])
@@ -103,18 +106,10 @@ def test_page_is_what_the_code_says(
 
 
 def test_every_setting_is_described() -> None:
-    for kind in (CatalogConfig, ClusterConfig, config.Config, *GROUPS):
-        missing = {f.name for f in dataclasses.fields(kind)} - set(attributes(kind))
-        assert not missing, (kind, missing)
-
-
-GROUPS = (
-    config.HttpConfig,
-    config.IcebergConfig,
-    config.AccessToken,
-    config.AuthConfig,
-    config.LimitsConfig,
-    config.TailConfig,
-    config.SparkConfig,
-    config.TokensConfig,
-)
+    missing = [
+        f"{path}.{name}"
+        for path, settings in groups()
+        for name, setting in settings.items()
+        if not setting.get("description")
+    ]
+    assert not missing

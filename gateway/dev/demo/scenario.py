@@ -24,7 +24,8 @@ import seamline
 from seamline.connectors.supervision import Loop
 from seamline.errors import LOCAL_STACK_FAILED, SeamlineError
 from seamline.gateway.commands import tables
-from seamline.gateway.config import config
+from seamline.gateway.config.files import FILE_NAME
+from seamline.gateway.config.load import load
 from seamline.gateway.connections import Connections
 from seamline.gateway.dev.demo import bids
 from seamline.gateway.dev.demo.bids import BidProducer
@@ -126,13 +127,13 @@ class Demo:
 
     def _prepare(self) -> str:
         """Stack, topics, tables, gateway, tiering; gives the gateway's address."""
-        if (self._directory / config.FILE_NAME).exists():
+        if (self._directory / FILE_NAME).exists():
             self._stack.down(self._say)
         shutil.rmtree(self._directory, ignore_errors=True)
         status = self._stack.up(self._say)
         assert status.bootstrap_servers is not None
         self._say(f"Kafka on {status.bootstrap_servers}, everything under {self._directory}")
-        connections = Connections(config.load(status.config_file, environment={}).config)
+        connections = Connections(load(status.config_file, environment={}).config)
         _create_topics(status.bootstrap_servers)
         _produce_auctions(status.bootstrap_servers)
         self._producer = BidProducer(status.bootstrap_servers, "bids")
@@ -172,7 +173,7 @@ class Demo:
         log = (self._directory / f"{arguments[0]}.log").open("ab")
         process = subprocess.Popen(
             [sys.executable, "-m", "seamline.cli", *arguments],
-            env={**os.environ, "SEAMLINE_CONFIG": str(self._directory / config.FILE_NAME)},
+            env={**os.environ, "SEAMLINE_CONFIG": str(self._directory / FILE_NAME)},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -277,7 +278,7 @@ class Demo:
     # --- Ending --------------------------------------------------------------------------------
 
     def _explain_how_to_connect(self, url: str) -> None:
-        file = self._directory / config.FILE_NAME
+        file = self._directory / FILE_NAME
         self._say(
             f"\nleft running. Try:\n"
             f"  seamline query --url {url} 'SELECT channel, count(*) FROM bids GROUP BY channel'\n"

@@ -14,9 +14,10 @@ import time
 
 from confluent_kafka import KafkaException
 
+from seamline.connectors.config import ClusterConfig
 from seamline.connectors.files import disk_full
 from seamline.connectors.jvm.java import Java
-from seamline.connectors.kafka.cluster import Cluster, ClusterConfig
+from seamline.connectors.kafka.cluster import Cluster
 from seamline.errors import LOCAL_STACK_FAILED, SeamlineError
 from seamline.gateway.dev.local import storage
 from seamline.gateway.dev.local.broker_log import start_failure
@@ -138,7 +139,11 @@ class Broker:
 
     def _client(self, ports: Ports) -> Cluster:
         return Cluster(
-            ClusterConfig("local", ports.bootstrap_servers, {"reconnect.backoff.max.ms": "100"})
+            ClusterConfig(
+                name="local",
+                bootstrap_servers=ports.bootstrap_servers,
+                properties={"reconnect.backoff.max.ms": "100"},
+            )
         )
 
     def _require_space(self) -> None:

@@ -9,8 +9,8 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg.catalog import IcebergCatalog
-from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.errors import CATALOG_UNAVAILABLE, SeamlineError
 
 

@@ -11,7 +11,7 @@ import re
 
 import yaml
 
-from seamline.connectors.iceberg.catalog_config import CatalogConfig
+from seamline.connectors.config import CatalogConfig
 from seamline.errors import INVALID_CONFIG, SeamlineError
 from seamline.gateway.dev.local.ports import HOST
 

@@ -24,7 +24,7 @@ from seamline.errors import (
     PORT_TAKEN,
     SeamlineError,
 )
-from seamline.gateway.config.config import FILE_NAME
+from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.dev.local import ports, settings, state
 from seamline.gateway.dev.local.broker import FREE_BYTES_MIN, Broker
 from seamline.gateway.dev.local.broker_log import start_failure

@@ -5,18 +5,16 @@ Method: every row of the table is sent through each of its forms.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pickle
 import re
-import typing
 
 import pytest
 from support.sources import ROOT
 
 from seamline.cli import _COMMANDS
 from seamline.errors import ERRORS, INTERNAL_ERROR, ErrorKind, Location, SeamlineError
-from seamline.gateway.config import config
+from seamline.gateway.config.model import Config
 
 RANGES = dict(zip(ErrorKind, range(10_000, 50_000, 10_000), strict=True))
 
@@ -84,8 +82,11 @@ def test_hints_send_nobody_to_what_is_not_there() -> None:
     pages = set(re.findall(r"docs/\w+\.md", hints))
     assert pages
     assert all((ROOT / page).is_file() for page in pages)
-    groups = typing.get_type_hints(config.Config)
+    groups = {
+        name: getattr(field.annotation, "model_fields", {})
+        for name, field in Config.model_fields.items()
+    }
     settings = [(g, s) for g, s in re.findall(r"(?<![/\w])(\w+)\.(\w+)", hints) if g in groups]
     assert settings
     for group, setting in settings:
-        assert setting in {field.name for field in dataclasses.fields(groups[group])}
+        assert setting in groups[group]

@@ -18,9 +18,9 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.types import LongType, NestedField
 from support.references import retain, retention
 
+from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
-from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.seam.boundary import TAG, Boundary
 from seamline.seam.offsets import Offsets
 
@@ -41,7 +41,8 @@ BOUNDARY = Boundary(
 def catalog(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> IcebergCatalog:
     """A catalog with one table of two snapshots, a tag of ours, and a branch made for a batch."""
     uri, warehouse = f"sqlite:///{tmp_path}/catalog.db", (tmp_path / "warehouse").as_uri()
-    made = IcebergCatalog(CatalogConfig("lake", "sql", uri, warehouse))
+    config = CatalogConfig(name="lake", type="sql", uri=uri, warehouse=warehouse)
+    made = IcebergCatalog(config)
     table = made.create(
         NAME,
         Schema(NestedField(1, "id", LongType())),

@@ -14,15 +14,15 @@ from contextlib import contextmanager
 
 import pytest
 
+from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import catalog_config
 from seamline.connectors.iceberg.catalog import IcebergCatalog
-from seamline.connectors.iceberg.catalog_config import CatalogConfig
 from seamline.errors import CATALOG_ACCESS_DENIED, CATALOG_UNAVAILABLE, SeamlineError
 
 
 def failure(url: str) -> SeamlineError:
     with pytest.raises(SeamlineError) as caught:
-        IcebergCatalog(CatalogConfig("lake", "rest", url)).tables(("default",))
+        IcebergCatalog(CatalogConfig(name="lake", type="rest", uri=url)).tables(("default",))
     return caught.value
 
 

@@ -6,7 +6,8 @@ import socket
 
 import pytest
 
-from seamline.connectors.kafka.cluster import Cluster, ClusterConfig
+from seamline.connectors.config import ClusterConfig
+from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.log import KafkaLog
 from seamline.errors import DEADLINE_EXCEEDED, KAFKA_UNAVAILABLE, SeamlineError
 from seamline.gateway.query.deadline import StatementDeadline
@@ -17,7 +18,9 @@ def test_an_admin_client_that_was_asked_in_vain_is_let_go() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        cluster = Cluster(ClusterConfig("silent", f"127.0.0.1:{silent.getsockname()[1]}"))
+        cluster = Cluster(
+            ClusterConfig(name="silent", bootstrap_servers=f"127.0.0.1:{silent.getsockname()[1]}")
+        )
         before = cluster.admin
         with pytest.raises(SeamlineError) as caught:
             KafkaLog(cluster).bounds(["t"], READ_COMMITTED, StatementDeadline(0.3))

@@ -22,7 +22,7 @@ from seamline.cli import root
 from seamline.connectors.protocols import Catalog, HotLog, NoDeadline
 from seamline.errors import CATALOG_UNAVAILABLE, INVALID_CONFIG, SeamlineError
 from seamline.gateway.commands import listings
-from seamline.gateway.config.config import Config
+from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.gather import Gatherer

@@ -13,7 +13,8 @@ import pytest
 from support import offline
 
 from seamline.errors import INVALID_CONFIG, SeamlineError
-from seamline.gateway.config.config import FILE_VARIABLE, Loaded, describe, find_file, load
+from seamline.gateway.config.files import FILE_VARIABLE, find_file
+from seamline.gateway.config.load import Loaded, describe, load
 
 
 def loaded(
@@ -89,13 +90,13 @@ def test_numbers_have_units(tmp_path: pathlib.Path, text: str, number: int) -> N
         ("htpp: {}\n", "htpp is not a setting"),
         ("http: {prot: 1}\n", "http.prot is not a setting; known here: host, port"),
         ("http: {port: x}\n", "http.port 'x' is not a whole number"),
-        ("http: {port: 1.5}\n", "http.port 1.5 is not a whole number"),
-        ("http: {port: true}\n", "http.port True is not a whole number"),
-        ("http: 1\n", "http must hold keys and values"),
+        ("http: {port: 1.5}\n", "http.port '1.5' is not a whole number"),
+        ("http: {port: true}\n", "http.port 'true' is not a whole number"),
+        ("http: 1\n", "http '1' must hold keys and values"),
         ("spark: {packages: maybe}\n", "spark.packages 'maybe' is not true or false"),
         ("auth: {tokens: x}\n", "auth.tokens must be a list"),
-        ("auth: {tokens: [{name: a}]}\n", "auth.tokens[0].sha256 is missing"),
-        ("auth: {tokens: [{name: a, sha256: plain}]}\n", "the sha256 of 'a' has not 64 hex"),
+        ("auth: {tokens: [{name: a}]}\n", "auth.tokens.0.sha256 is missing"),
+        ("auth: {tokens: [{name: a, sha256: plain}]}\n", "auth.tokens.0.sha256 should match"),
         ("catalogs: {lake: {type: rest}}\n", "catalogs.lake.uri is missing; type rest needs it"),
         (
             "catalogs: {lake: {type: sql, uri: 'sqlite:///x'}}\n",

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import pytest
 
 from seamline.errors import INVALID_CONFIG, SeamlineError
-from seamline.gateway.config.config import Loaded, describe, load
+from seamline.gateway.config.load import Loaded, describe, load
 
 _FILE = """
 catalogs:

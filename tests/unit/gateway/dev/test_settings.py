@@ -10,10 +10,10 @@ import pathlib
 import pytest
 from sqlalchemy.engine import make_url
 
-from seamline.connectors.iceberg.catalog_config import CatalogConfig
+from seamline.connectors.config import CatalogConfig
 from seamline.connectors.spark.settings import catalog_conf, jdbc_uri
 from seamline.errors import INVALID_CONFIG, SeamlineError
-from seamline.gateway.config.config import load
+from seamline.gateway.config.load import load
 from seamline.gateway.dev.local.settings import catalog_config, new_text, updated_text
 
 EDITED = """\
@@ -53,7 +53,13 @@ def test_a_catalog_reached_by_rest_is_the_same_in_spark() -> None:
         "s3.region": "eu-west-1",
         "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
     }
-    catalog = CatalogConfig("lake", "rest", "https://catalog.example", "main", properties)
+    catalog = CatalogConfig(
+        name="lake",
+        type="rest",
+        uri="https://catalog.example",
+        warehouse="main",
+        properties=properties,
+    )
     prefix = "spark.sql.catalog.lake"
     conf = catalog_conf(catalog)
     assert conf.pop(prefix) == "org.apache.iceberg.spark.SparkCatalog"
@@ -68,7 +74,7 @@ def test_a_catalog_reached_by_rest_is_the_same_in_spark() -> None:
         "s3.region": "eu-west-1",
         "client.region": "eu-west-1",
     }
-    nameless = CatalogConfig("lake", "rest", "https://catalog.example")
+    nameless = CatalogConfig(name="lake", type="rest", uri="https://catalog.example")
     assert f"{prefix}.warehouse" not in catalog_conf(nameless)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import flask.testing
 import pytest
 
-from seamline.gateway.config.config import load
+from seamline.gateway.config.load import load
 from seamline.gateway.http.app import create_app
 from seamline.gateway.query.service import Service
 from seamline.gateway.query.statements import Statement, StatementRequest

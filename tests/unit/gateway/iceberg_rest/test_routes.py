@@ -8,7 +8,6 @@ application is checked against the specification's models while real requests ar
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import pathlib
@@ -25,7 +24,7 @@ from support.gateway import Gateway
 from support.rest_answers import Watch
 from werkzeug.test import TestResponse
 
-from seamline.gateway.config.config import AccessToken, AuthConfig
+from seamline.gateway.config.model import AccessToken, AuthConfig
 from seamline.gateway.iceberg_rest.routes import SESSIONS_HEADER
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "text": [f"t{i % 3}" for i in range(10)]})
@@ -37,8 +36,10 @@ class Catalog:
 
     def __init__(self, folder: pathlib.Path, *tokens: str) -> None:
         config = offline.config(folder)
-        known = tuple(AccessToken(t, hashlib.sha256(t.encode()).hexdigest()) for t in tokens)
-        self.gateway = Gateway(dataclasses.replace(config, auth=AuthConfig(known)))
+        known = tuple(
+            AccessToken(name=t, sha256=hashlib.sha256(t.encode()).hexdigest()) for t in tokens
+        )
+        self.gateway = Gateway(config.model_copy(update={"auth": AuthConfig(tokens=known)}))
         self.watch = Watch(self.gateway.app)
         self.client = self.gateway.app.test_client()
         lake = config.catalogs["lake"]

@@ -10,7 +10,7 @@ import pathlib
 import pytest
 import urllib3
 
-from seamline.gateway.config.config import load
+from seamline.gateway.config.load import load
 from seamline.gateway.connections import Connections
 from seamline.gateway.tiering.application import Progress, SparkTables, TieringApplication
 from seamline.gateway.tiering.server import serve_metrics

@@ -1,0 +1,91 @@
+"""How catalogs and clusters are reached, and what a group of settings is.
+
+Values only: nothing here connects, so whoever only reads the configuration loads no client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
+
+Text = Annotated[str, Field(min_length=1)]
+
+_NEEDED = {"sql": ("uri", "warehouse"), "rest": ("uri",)}
+"""What a catalog of a type cannot do without."""
+
+
+class Settings(BaseModel):
+    """A group of settings: frozen, and closed to what it does not declare."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True
+    )
+
+
+def refused(problem: str, *path: str, value: str | None = None) -> ValidationError:
+    """What a validator raises about a value that lies further down.
+
+    Args:
+        problem: What is wrong with it.
+        path: The keys that lead to it.
+        value: The value, where it helps to see it.
+    """
+    error = PydanticCustomError("refused", "{problem}", {"problem": problem})
+    return ValidationError.from_exception_data("", [{"type": error, "loc": path, "input": value}])
+
+
+class CatalogConfig(Settings):
+    """How to reach a catalog."""
+
+    name: SkipJsonSchema[str] = Field(exclude=True)
+    """What the configuration and statements call it: its key there."""
+    type: Text
+    """PyIceberg's catalog type: `sql`, `rest`, `hive`, `glue`, …"""
+    uri: str = ""
+    """Where it is; for those that have an address."""
+    warehouse: str = ""
+    """Where tables are put; a REST catalog may have names for its warehouses."""
+    properties: Mapping[str, str] = {}
+    """Further PyIceberg properties."""
+    spark: Mapping[str, str] = {}
+    """Further properties of the same catalog in Spark, without their prefix."""
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        for key in _NEEDED.get(self.type, ()):
+            if key not in self.address:
+                raise refused(f"is missing; type {self.type} needs it", key)
+        return self
+
+    @property
+    def address(self) -> dict[str, str]:
+        """What is said of where it is, in the words of PyIceberg and of Spark."""
+        both = {"uri": self.uri, "warehouse": self.warehouse}
+        return {name: value for name, value in both.items() if value}
+
+
+class ClusterConfig(Settings):
+    """How to reach a cluster."""
+
+    name: SkipJsonSchema[str] = Field(exclude=True)
+    """What the configuration and table properties call it: its key there."""
+    bootstrap_servers: Text
+    """host:port, comma-separated."""
+    properties: Mapping[str, str] = {}
+    """Further librdkafka properties (security and the like), from the gateway's configuration
+    only."""
+    java_properties: Mapping[str, str] = {}
+    """The same for Kafka's Java client, which Spark uses."""
+
+    def client_properties(self) -> dict[str, Any]:
+        """Properties every client of the cluster needs."""
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            "log_level": 0,
+            "reconnect.backoff.max.ms": 1000,
+            **self.properties,
+        }

@@ -1,0 +1,233 @@
+"""The configuration as it was told: by a flag, else a variable, else the file, else the default.
+
+Unknown keys are errors, and all that is wrong is said at once, each with its path and who said it.
+Secrets print as `******`; the file can take them from elsewhere (see `references`). `seamline
+config show` prints each value and where it came from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import pathlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from seamline.errors import INVALID_CONFIG, SeamlineError
+from seamline.gateway.config import references
+from seamline.gateway.config.files import FILE_VARIABLE, HOME_VARIABLE
+from seamline.gateway.config.model import Config
+from seamline.gateway.config.secrets import HIDDEN, is_secret, masked
+
+ENVIRONMENT_PREFIX = "SEAMLINE_"
+_NOT_SETTINGS = frozenset({FILE_VARIABLE, HOME_VARIABLE, "SEAMLINE_URL", "SEAMLINE_TOKEN"})
+
+_PROBLEMS = {
+    "bool_parsing": "is not true or false",
+    "extra_forbidden": "is not a setting; known here: ",
+    "int_parsing": "is not a whole number",
+    "dict_type": "must hold keys and values",
+    "missing": "is missing",
+    "model_type": "must hold keys and values",
+    "string_type": "must be a text",
+    "tuple_type": "must be a list",
+}
+"""What Pydantic says in Python's words; all else is said in its own."""
+_SUBJECT = re.compile("^(Input|String|Value) (?=should)")
+_UNFILLED = "default_factory_not_called"
+"""Of a default that depends on a wrong value: no problem of its own."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration and where its values came from.
+
+    Attributes:
+        config: The values.
+        sources: By dotted path, for what is not a default.
+        secrets: Paths of values that were taken from elsewhere, and are not shown.
+    """
+
+    config: Config
+    sources: Mapping[str, str]
+    secrets: frozenset[str] = frozenset()
+
+
+def load(
+    file: pathlib.Path | None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Reads the configuration.
+
+    Args:
+        file: A YAML file, or None.
+        environment: Variables; `SEAMLINE_HTTP__PORT` sets `http.port`.
+        flags: Values by dotted path, as given on the command line.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG, naming the path of each wrong value, what is wrong with it
+            and where it came from.
+    """
+    environment = os.environ if environment is None else environment
+    if file is None:
+        raise SeamlineError(
+            INVALID_CONFIG,
+            "there is no configuration file",
+            hint="Start the local stack with `seamline local up`, or write seamline.yaml and pass "
+            "--config.",
+        )
+    told = _Told.by_file(file, environment)
+    for name, value in sorted(environment.items()):
+        path = _path_of_variable(name)
+        if path is not None:
+            told.set(path, value, name)
+    for path, value in (flags or {}).items():
+        told.set(path, value, "flag")
+    told.tree.setdefault("state_directory", str(file.resolve().parent / ".seamline-gateway"))
+    try:
+        config = Config.model_validate(told.tree)
+    except ValidationError as error:
+        problems = [told.problem(found) for found in error.errors() if found["type"] != _UNFILLED]
+        raise SeamlineError(
+            INVALID_CONFIG,
+            "\n".join(problems),
+            hint="Correct it where it came from; docs/reference/configuration.md has all settings.",
+        ) from error
+    return Loaded(config, told.sources, frozenset(told.secrets))
+
+
+def describe(loaded: Loaded) -> Iterator[tuple[str, str, str]]:
+    """(path, value, source) of every value, secrets hidden."""
+    for path, name, value in _leaves(loaded.config.model_dump()):
+        shown = masked(str(value))
+        if isinstance(value, str) and value and (path in loaded.secrets or is_secret(name)):
+            shown = HIDDEN
+        yield path, shown, loaded.sources.get(path, "default")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Told:
+    """What has been told so far, by whom, and what of it was taken from elsewhere."""
+
+    tree: dict[str, Any]
+    sources: dict[str, str]
+    secrets: set[str]
+
+    @classmethod
+    def by_file(cls, file: pathlib.Path, environment: Mapping[str, str]) -> _Told:
+        """What the file tells."""
+        tree, referred = references.resolve(_read(file), environment)
+        sources = {path: str(file) for path, _, _ in _leaves(tree)}
+        sources.update({path: f"{file}, {names}" for path, names in referred.items()})
+        return cls(tree, {"": str(file), **sources}, set(referred))
+
+    def set(self, path: str, value: str, source: str) -> None:
+        """Puts a value over what was told before."""
+        *groups, last = _keys(path)
+        node = self.tree
+        for key in groups:
+            node = node.setdefault(key, {})
+            if not isinstance(node, dict):
+                raise SeamlineError(
+                    INVALID_CONFIG,
+                    f"{path} cannot be set ({source}): {key} is a value, not a group",
+                    hint="Correct one of them.",
+                )
+        node[last] = value
+        self.sources[path] = source
+        self.secrets.discard(path)
+
+    def problem(self, error: ErrorDetails) -> str:
+        """What is wrong with one value, which is shown unless it is a secret."""
+        *groups, name = map(str, error["loc"])
+        path, value = ".".join([*groups, name]), error["input"]
+        text = _PROBLEMS.get(error["type"], _SUBJECT.sub("", error["msg"]))
+        if error["type"] == "extra_forbidden":
+            text += ", ".join(_declared(groups)["properties"])
+        elif isinstance(value, str) and value and not (path in self.secrets or is_secret(name)):
+            text = f"{masked(repr(value))} {text}"
+        return f"{path} {text} ({self._source(path)})"
+
+    def _source(self, path: str) -> str:
+        """Who told the value, else a part of it, else the group that it is missing in."""
+        parts = [told for told in self.sources if f"{told}.".startswith(f"{path}.")]
+        return self.sources[min(parts)] if parts else self._source(path.rpartition(".")[0])
+
+
+# --- The file ------------------------------------------------------------------------------------
+
+
+class _Texts(yaml.SafeLoader):
+    """YAML whose values are texts as they are written, like those of variables and flags."""
+
+
+_KEPT = {"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"}
+_Texts.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag in _KEPT]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _read(file: pathlib.Path) -> dict[str, Any]:
+    try:
+        tree = yaml.load(file.read_text(encoding="utf-8"), _Texts)  # noqa: S506 - a safe loader
+    except (OSError, UnicodeDecodeError) as error:
+        raise SeamlineError(INVALID_CONFIG, f"{file} cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise SeamlineError(INVALID_CONFIG, f"{file} is not YAML: {error}") from error
+    if not isinstance(tree, dict | None):
+        raise SeamlineError(INVALID_CONFIG, f"{file} must hold keys and values")
+    return tree or {}
+
+
+# --- Paths ---------------------------------------------------------------------------------------
+
+
+def _leaves(value: Any, path: str = "", name: str = "") -> Iterator[tuple[str, str, Any]]:
+    """(path, its last name, value); the name of a property has dots of its own."""
+    if isinstance(value, list | tuple) and value:
+        value = dict(enumerate(value))
+    if not isinstance(value, Mapping):
+        yield path, name, value
+        return
+    for key, item in value.items():
+        yield from _leaves(item, f"{path}.{key}" if path else str(key), str(key))
+
+
+def _path_of_variable(name: str) -> str | None:
+    if not name.startswith(ENVIRONMENT_PREFIX) or name in _NOT_SETTINGS:
+        return None
+    path = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+    return path if path.split(".")[0] in Config.model_fields else None
+
+
+def _keys(path: str) -> list[str]:
+    """The keys that a dotted path leads by; the name of a property has dots of its own."""
+    keys = path.split(".")
+    for depth in range(1, len(keys)):
+        if _declared(keys[:depth]).get("additionalProperties") == {"type": "string"}:
+            return [*keys[:depth], ".".join(keys[depth:])]
+    return keys
+
+
+@functools.cache
+def _schema() -> Mapping[str, Any]:
+    return Config.model_json_schema()
+
+
+def _declared(keys: Sequence[str]) -> Mapping[str, Any]:
+    """The JSON schema of what keys lead to; empty where nothing is declared."""
+    node = schema = _schema()
+    for key in keys:
+        declared = node.get("properties", {}).get(key)
+        node = declared or node.get("additionalProperties") or node.get("items") or {}
+        node = schema["$defs"].get(node.get("$ref", "").rpartition("/")[2], node)
+    return node

@@ -1,0 +1,215 @@
+"""The gateway's configuration: one frozen tree of typed values, and all that is said of each.
+
+What stands here is what is checked, what is the default and what the reference page prints. Units
+are in the names. Every value can be written as a text, as variables and flags are: sizes as 256MiB,
+times as 10m.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    model_validator,
+)
+
+from seamline.connectors.config import CatalogConfig, ClusterConfig, Settings, Text, refused
+
+# --- Numbers -------------------------------------------------------------------------------------
+
+
+def _in_units(**units: int) -> BeforeValidator:
+    """Takes a number with a unit, too."""
+
+    def multiplied(value: object) -> object:
+        match = re.fullmatch(r"(\d[\d_]*) *([A-Za-z]+)", str(value))
+        if match is None:
+            return value
+        if match[2] not in units:
+            raise refused(f"has none of the units {', '.join(units)}", value=match[0])
+        return int(match[1].replace("_", "")) * units[match[2]]
+
+    return BeforeValidator(multiplied)
+
+
+Port = Annotated[NonNegativeInt, Field(le=65535)]
+Bytes = Annotated[NonNegativeInt, _in_units(KiB=1 << 10, MiB=1 << 20, GiB=1 << 30)]
+Seconds = Annotated[NonNegativeInt, _in_units(s=1, m=60, h=3600, d=24 * 3600)]
+PositiveSeconds = Annotated[Seconds, Field(gt=0)]
+
+
+# --- Groups --------------------------------------------------------------------------------------
+
+
+class HttpConfig(Settings):
+    """Where the gateway listens."""
+
+    host: Text = "127.0.0.1"
+    """Address; anything but loopback needs `auth`."""
+    port: Port = 8474
+    """Port; 0 takes a free one."""
+    threads: PositiveInt = 32
+    """Requests served at once."""
+    request_bytes_max: Bytes = 1 << 20
+    """Largest request body."""
+    drain_seconds_max: Seconds = 60
+    """When SIGTERM ends the gateway, how long statements that it has accepted may still run and be
+    fetched; new ones are refused meanwhile."""
+
+
+class AccessToken(Settings):
+    """A bearer token of one principal, kept as its SHA-256 only."""
+
+    name: Text
+    """The principal."""
+    sha256: Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")]
+    """Hexadecimal SHA-256 of the token."""
+
+
+class AuthConfig(Settings):
+    """Who may use the gateway; without tokens anybody who reaches it."""
+
+    tokens: tuple[AccessToken, ...] = ()
+    """The bearer tokens it takes."""
+
+
+class LimitsConfig(Settings):
+    """What one gateway, and one statement in it, may use."""
+
+    statement_seconds_max: PositiveSeconds = 600
+    """Longest run of a statement, and the default deadline."""
+    statements_running_max: PositiveInt = 16
+    """Statements that run at once; more wait."""
+    statements_queued_max: NonNegativeInt = 256
+    """Statements that may wait; more are refused."""
+    memory_bytes: Bytes = 512 << 20
+    """Memory of one statement in DuckDB before it spills."""
+    spill_bytes: Bytes = 10 << 30
+    """Disk that one statement may spill."""
+    result_bytes: Bytes = 4 << 30
+    """Size of one result."""
+    result_seconds: PositiveSeconds = 600
+    """How long a finished result nobody fetches is kept."""
+    duckdb_threads: NonNegativeInt = 0
+    """Threads of one statement in DuckDB; 0 means all cores."""
+    duckdb_cold_bytes_max: Bytes = 4 << 30
+    """A scan of more bytes of files goes to Spark."""
+    duckdb_tail_rows_max: NonNegativeInt = 5_000_000
+    """A longer tail goes to Spark."""
+
+
+class TailConfig(Settings):
+    """The tails kept here so that statements need not read them from Kafka again."""
+
+    follow: bool = True
+    """Whether tables are followed; without, every statement reads its tail itself."""
+    memory_bytes: Bytes = 512 << 20
+    """Memory for decoded rows, of all tables together; a part of it is left to what is being read,
+    merged and written."""
+    disk_bytes: Bytes = 10 << 30
+    """Files of what does not stay in memory, of all tables together."""
+    idle_seconds: PositiveSeconds = 600
+    """A table that no statement reads for so long is not followed any more."""
+
+
+class SparkConfig(Settings):
+    """Spark, for large scans and for tiering."""
+
+    remote: Text | None = None
+    """A Spark Connect address (`sc://host:port`, with `/;use_ssl=true;token=…` where it wants a
+    token); without it, a local server is started when needed."""
+    master: Text = "local[*]"
+    """Master of what is started here: the local server, and tiering."""
+    driver_memory: Text = "2g"
+    """Its memory, as Spark writes it."""
+    packages: bool = False
+    """Resolve Spark's jars with Maven coordinates instead of the local cache."""
+    conf: Mapping[str, str] = {}
+    """Further Spark settings."""
+
+
+class TokensConfig(Settings):
+    """Tokens that repeat a read."""
+
+    secret: Text | None = None
+    """Signs them; gateways that share a secret accept each other's. Without it, one is kept under
+    `state_directory`."""
+    age_seconds_max: PositiveSeconds = 7 * 24 * 3600
+    """Older ones are refused."""
+
+
+class IcebergConfig(Settings):
+    """The Iceberg REST catalog, through which any engine reads the live tables."""
+
+    location: Text | None = None
+    """Where the files of tails are put, as the engines reach it; by default under
+    `state_directory`, which is right only where the engines share this machine's disk."""
+    hold_seconds: Seconds = 5
+    """How long a statement that asks for a table again gets the same cut."""
+    lease_seconds: PositiveSeconds = 3600
+    """How long a virtual snapshot can be read after it was last given out."""
+    tail_offsets_max: PositiveInt = 20_000_000
+    """A longer tail is not written."""
+
+
+# --- The tree ------------------------------------------------------------------------------------
+
+
+def _named(entries: Any) -> Any:
+    """Tells each entry its name, which is its key."""
+    if not isinstance(entries, Mapping):
+        return entries
+    for key, entry in entries.items():
+        if isinstance(entry, Mapping) and "name" in entry:
+            raise refused("is not a setting; the key above it is the name", key, "name")
+    return {k: {**e, "name": k} if isinstance(e, Mapping) else e for k, e in entries.items()}
+
+
+class Config(Settings):
+    """The whole tree."""
+
+    catalogs: Annotated[Mapping[str, CatalogConfig], BeforeValidator(_named), Field(min_length=1)]
+    """Iceberg catalogs, by the name they have in SQL."""
+    clusters: Annotated[Mapping[str, ClusterConfig], BeforeValidator(_named), Field(min_length=1)]
+    """Kafka clusters, by the name tables and SQL call them."""
+    default_catalog: str = Field(default_factory=lambda found: next(iter(found["catalogs"])))
+    """Catalog of names that leave it out; the first one, unless another is named."""
+    default_cluster: str = Field(default_factory=lambda found: next(iter(found["clusters"])))
+    """Cluster of tables that name none; the first one, unless another is named."""
+    default_schema: Text = "default"
+    """Schema of names that leave it out."""
+    state_directory: Text = ""
+    """Where the gateway keeps results, spills and its secret; by default `.seamline-gateway` beside
+    the file."""
+    http: HttpConfig = HttpConfig()
+    """Where it listens."""
+    auth: AuthConfig = AuthConfig()
+    """Who may use it."""
+    limits: LimitsConfig = LimitsConfig()
+    """What it may use."""
+    tail: TailConfig = TailConfig()
+    """What it keeps of the log."""
+    spark: SparkConfig = SparkConfig()
+    """Its Spark."""
+    tokens: TokensConfig = TokensConfig()
+    """How it signs."""
+    iceberg: IcebergConfig = IcebergConfig()
+    """Its Iceberg catalog of live tables."""
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> Self:
+        for kind, known in (("catalog", self.catalogs), ("cluster", self.clusters)):
+            name = getattr(self, f"default_{kind}")
+            if name not in known:
+                raise refused(f"is not under {kind}s", f"default_{kind}", value=name)
+        catalogs = {name.lower() for name in self.catalogs}
+        for name in self.clusters:
+            if name.lower() in catalogs:
+                raise refused("is called like a catalog; rename one of them", "clusters", name)
+        return self

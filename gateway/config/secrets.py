@@ -1,0 +1,30 @@
+"""What of a configuration is secret, and how values are shown without it."""
+
+from __future__ import annotations
+
+import re
+
+HIDDEN = "******"
+
+_NAME = re.compile(
+    r"secret|password|passphrase|token|credential|sasl\.jaas|sha256|(access|account|api)[-_.]?key"
+    r"|connection-string|\.pem$|keystore\.key",
+    re.IGNORECASE,
+)
+_PARTS = (
+    re.compile(r"(?<=://)(?P<kept>[^/@\s:]*:)[^@\s]+(?=@)"),
+    re.compile(r"(?P<kept>\b(?:\w*(?:password|secret|token|key|sig))=)[^&;\s]+", re.IGNORECASE),
+)
+"""What is secret inside of an address: the password of its user, and parameters."""
+
+
+def is_secret(name: str) -> bool:
+    """Whether what a setting or a property of that name holds is secret."""
+    return _NAME.search(name) is not None
+
+
+def masked(text: str) -> str:
+    """The text without the secrets that stand within it."""
+    for part in _PARTS:
+        text = part.sub(rf"\g<kept>{HIDDEN}", text)
+    return text
