@@ -40,11 +40,11 @@ from seamline.gateway.http.server import settle_memory
 from seamline.gateway.query import names
 from seamline.gateway.query.deadline import no_deadline
 from seamline.gateway.query.pin import PinnedTable
-from seamline.gateway.query.service import Service
 from seamline.gateway.query.statements import StatementRequest
 from seamline.gateway.tail.follower import READERS
 from seamline.gateway.tail.segments import Segment, build, merge
 from seamline.gateway.tail.source import RowSource
+from seamline.gateway.wiring import Gateway
 from seamline.planners.physical import TailRead
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.offsets import OffsetRange, Offsets
@@ -92,13 +92,13 @@ def main() -> None:
 
 
 @contextlib.contextmanager
-def service(directory: pathlib.Path, memory_bytes: int) -> Iterator[Service]:
+def service(directory: pathlib.Path, memory_bytes: int) -> Iterator[Gateway]:
     """A gateway in this process, over the stack in a folder."""
     with tempfile.TemporaryDirectory(prefix="seamline-bench-") as state:
         config = load(directory / FILE_NAME, environment={}).config
         tail = config.tail.model_copy(update={"memory_bytes": memory_bytes})
         limits = config.limits.model_copy(update={"duckdb_tail_rows_max": 2**60})
-        own = Service(
+        own = Gateway(
             config.model_copy(update={"state_directory": state, "tail": tail, "limits": limits})
         )
         settle_memory()
@@ -111,7 +111,7 @@ def service(directory: pathlib.Path, memory_bytes: int) -> Iterator[Service]:
 # --- A cold follower -----------------------------------------------------------------------------
 
 
-def cold(own: Service, repeats: int) -> None:
+def cold(own: Gateway, repeats: int) -> None:
     """Log to Arrow, against dropping."""
     (pinned,) = _pinned(own)
     ends = pinned.facts.seam.end
@@ -140,7 +140,7 @@ def cold(own: Service, repeats: int) -> None:
     profile(own, pinned)
 
 
-def profile(own: Service, pinned: PinnedTable) -> None:
+def profile(own: Gateway, pinned: PinnedTable) -> None:
     """Where a follower's time goes, a record: its stages one after the other, in one thread."""
     seam = pinned.facts.seam
     assert pinned.facts.decoder is not None
@@ -189,12 +189,12 @@ def profile(own: Service, pinned: PinnedTable) -> None:
     write("tail_cold_profile", {"records": records, "seconds": dict(spent)}, lines)
 
 
-def _pinned(own: Service) -> list[PinnedTable]:
+def _pinned(own: Gateway) -> list[PinnedTable]:
     session = names.session(own.config)
-    return own._gatherer.pin([TableReference(("bids",))], session, no_deadline())
+    return own.queries._gatherer.pin([TableReference(("bids",))], session, no_deadline())
 
 
-def follow(own: Service, pinned: PinnedTable) -> int:
+def follow(own: Gateway, pinned: PinnedTable) -> int:
     """Records that a new follower holds when it has caught up."""
     seam = pinned.facts.seam
     assert pinned.facts.decoder is not None
@@ -206,18 +206,18 @@ def follow(own: Service, pinned: PinnedTable) -> int:
         present=True,
         known_at=time.monotonic(),
     )
-    tail = own._queries._executor.tails.get(wanted, no_deadline())
+    tail = own.queries._executor.tails.get(wanted, no_deadline())
     found = tail.records
     assert tail.origin.offsets_read == 0
     tail.release()
     return found
 
 
-def forget(own: Service) -> None:
+def forget(own: Gateway) -> None:
     """Stops every follower, so that the next statement finds none."""
-    assert own._followers is not None
-    for follower in own._followers.all():
-        own._followers.stop(follower)
+    assert own.followers is not None
+    for follower in own.followers.all():
+        own.followers.stop(follower)
         follower.join(10.0)
 
 
@@ -248,7 +248,7 @@ def drop(cluster: Cluster, ends: dict[int, int], threads: int) -> int:
 # --- The next statement ---------------------------------------------------------------------------
 
 
-def again(running: Stand, own: Service, repeats: int) -> None:
+def again(running: Stand, own: Gateway, repeats: int) -> None:
     """A statement after 1 % more has arrived, against the first one."""
     first: list[tuple[float, float]] = []
     second: list[tuple[float, float]] = []
@@ -278,10 +278,10 @@ def again(running: Stand, own: Service, repeats: int) -> None:
     write("tail_again", body, head + line)
 
 
-def _query(running: Stand, own: Service) -> tuple[float, float]:
+def _query(running: Stand, own: Gateway) -> tuple[float, float]:
     """Seconds that a statement takes, after making sure of its answer."""
     started, cpu = time.perf_counter(), time.process_time()
-    statement = own.submit(StatementRequest(SQL, engine="duckdb"), "benchmark")
+    statement = own.service.submit(StatementRequest(SQL, engine="duckdb"), "benchmark")
     statement.wait(600)
     found = time.perf_counter() - started, time.process_time() - cpu
     assert statement.error is None, statement.error

@@ -1,4 +1,4 @@
-"""The Flask application: routes, access and errors, over a service.
+"""The Flask application: routes, access and errors.
 
 Every answer that is not a success has the body `{"error": {code, kind, message, hint, …}}`, but for
 the Iceberg REST catalog's, whose errors have the form of its specification.
@@ -7,6 +7,7 @@ the Iceberg REST catalog's, whose errors have the form of its specification.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import flask
 from werkzeug.exceptions import HTTPException
@@ -21,9 +22,13 @@ from seamline.errors import (
     ErrorCode,
     SeamlineError,
 )
-from seamline.gateway.http import access, seams, statements
+from seamline.gateway.config.model import Config
+from seamline.gateway.http import access, statements
+from seamline.gateway.http import seams as seam_routes
 from seamline.gateway.iceberg_rest import routes as iceberg
+from seamline.gateway.iceberg_rest.catalog import IcebergRest
 from seamline.gateway.iceberg_rest.errors import error_response
+from seamline.gateway.query.seams import Seams
 from seamline.gateway.query.service import Service
 from seamline.version import VERSION
 
@@ -36,34 +41,60 @@ _STATUS_CODES: dict[int, ErrorCode] = {
 }
 
 
-def create_app(service: Service) -> flask.Flask:
-    """The application over a running service."""
+def create_app(
+    config: Config,
+    service: Service,
+    seams: Seams,
+    rest: IcebergRest,
+    metrics_text: Callable[[], str],
+) -> flask.Flask:
+    """The application over a running gateway's parts.
+
+    Args:
+        config: The configuration.
+        service: Runs statements.
+        seams: Pins tables for readers elsewhere.
+        rest: The Iceberg REST catalog.
+        metrics_text: Every metric, in Prometheus' text format.
+    """
     app = flask.Flask("seamline", static_folder=None)
     app.json.sort_keys = False  # type: ignore[attr-defined]
-    app.config["MAX_CONTENT_LENGTH"] = service.config.http.request_bytes_max
+    app.config["MAX_CONTENT_LENGTH"] = config.http.request_bytes_max
+    _add_access(app, config, rest)
+    _add_errors(app)
+    _add_probes(app, service, metrics_text)
+    app.register_blueprint(statements.blueprint(service))
+    app.register_blueprint(seam_routes.blueprint(seams))
+    for root in (iceberg.FILES, iceberg.PLANNED):
+        app.register_blueprint(iceberg.blueprint(rest, root))
+    return app
 
+
+def _add_access(app: flask.Flask, config: Config, rest: IcebergRest) -> None:
     @app.before_request
-    def _authenticate() -> None:
+    def authenticate() -> None:
         path = flask.request.path
         if iceberg.serves(path):
-            flask.g.asker = iceberg.authenticate(service)
+            flask.g.asker = iceberg.authenticate(rest)
         elif path not in _OPEN_PATHS:
             flask.g.principal = access.principal(
-                service.config, flask.request.headers.get("Authorization"), flask.request.host
+                config, flask.request.headers.get("Authorization"), flask.request.host
             )
 
     @app.after_request
-    def _headers(answer: flask.Response) -> flask.Response:
+    def add_headers(answer: flask.Response) -> flask.Response:
         answer.headers["X-Content-Type-Options"] = "nosniff"
         answer.headers.setdefault("Cache-Control", "no-store")
         return answer
 
+
+def _add_errors(app: flask.Flask) -> None:
     @app.errorhandler(SeamlineError)
-    def _named(error: SeamlineError) -> flask.Response:
+    def named(error: SeamlineError) -> flask.Response:
         return _error(error)
 
     @app.errorhandler(HTTPException)
-    def _http(error: HTTPException) -> flask.Response:
+    def http(error: HTTPException) -> flask.Response:
         code = _STATUS_CODES.get(error.code or 500, INVALID_REQUEST)
         answer = _error(
             SeamlineError(code, f"{flask.request.method} {flask.request.path}: {error.name}")
@@ -73,16 +104,18 @@ def create_app(service: Service) -> flask.Flask:
         return answer
 
     @app.errorhandler(Exception)
-    def _unexpected(error: Exception) -> flask.Response:
+    def unexpected(error: Exception) -> flask.Response:
         _LOG.error("request failed", exc_info=error)
         return _error(SeamlineError(INTERNAL_ERROR, f"{type(error).__name__}"))
 
+
+def _add_probes(app: flask.Flask, service: Service, metrics_text: Callable[[], str]) -> None:
     @app.get("/healthz")
-    def _health() -> flask.Response:
+    def health() -> flask.Response:
         return flask.jsonify({"status": "ok"})
 
     @app.get("/readyz")
-    def _ready() -> flask.Response:
+    def ready() -> flask.Response:
         # Says nothing of Kafka and catalogs: when one is away, it is so for every gateway, and a
         # named error helps more than no gateway at all.
         if not service.accepts_statements:
@@ -90,18 +123,12 @@ def create_app(service: Service) -> flask.Flask:
         return flask.jsonify({"status": "ok"})
 
     @app.get("/api/v1/info")
-    def _info() -> flask.Response:
+    def info() -> flask.Response:
         return flask.jsonify({"product": "seamline", "version": VERSION})
 
     @app.get("/metrics")
-    def _metrics() -> flask.Response:
-        return flask.Response(service.metrics_text(), mimetype="text/plain")
-
-    app.register_blueprint(statements.blueprint(service))
-    app.register_blueprint(seams.blueprint(service))
-    for root in (iceberg.FILES, iceberg.PLANNED):
-        app.register_blueprint(iceberg.blueprint(service, root))
-    return app
+    def metrics() -> flask.Response:
+        return flask.Response(metrics_text(), mimetype="text/plain")
 
 
 def _error(error: SeamlineError) -> flask.Response:

@@ -11,22 +11,22 @@ import flask
 
 from seamline.errors import INVALID_REQUEST, SeamlineError
 from seamline.gateway.http.statements import body_of
-from seamline.gateway.query.service import Service
+from seamline.gateway.query.seams import Seams
 
 _FIELDS = {"table": (str,), "token": (str,), "catalog": (str,), "schema": (str,)}
 
 
-def blueprint(service: Service) -> flask.Blueprint:
-    """The route, over a service."""
+def blueprint(seams: Seams) -> flask.Blueprint:
+    """The route."""
     routes = flask.Blueprint("seams", __name__, url_prefix="/api/v1/seams")
 
     @routes.post("")
-    def place() -> flask.Response:
+    def pin() -> flask.Response:
         body = body_of(_FIELDS)
         if "table" not in body:
             raise SeamlineError(INVALID_REQUEST, "the field table is missing")
         return flask.jsonify(
-            service.place_seam(
+            seams.pin(
                 body["table"],
                 flask.g.principal,
                 catalog=body.get("catalog"),

@@ -29,7 +29,7 @@ from seamline.gateway.http import access
 if TYPE_CHECKING:
     import flask
 
-    from seamline.gateway.query.service import Service
+    from seamline.gateway.wiring import Gateway
 
 _ANSWERS_S = 15
 _CLOSE_S = 5
@@ -62,7 +62,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._service: Service | None = None
+        self._gateway: Gateway | None = None
         super().__init__()
 
     def load_config(self) -> None:
@@ -91,28 +91,27 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
 
         DuckDB imported before the fork and used after it crashes the worker when that exits.
         """
-        from seamline.gateway.http.app import create_app
-        from seamline.gateway.query.service import Service
+        from seamline.gateway.wiring import Gateway
 
-        self._service = Service(self._config)
-        app = create_app(self._service)
+        self._gateway = Gateway(self._config)
+        app = self._gateway.app()
         settle_memory()
         return app
 
     def drain(self) -> None:
         """Waits for the statements of the worker that calls it; new ones are refused."""
-        if self._service is not None:
-            self._service.drain(self._config.http.drain_seconds_max)
+        if self._gateway is not None:
+            self._gateway.service.drain(self._config.http.drain_seconds_max)
 
     def _close(self, _: Any, __: Any) -> None:
-        if self._service is not None:
-            self._service.close()
+        if self._gateway is not None:
+            self._gateway.close()
 
 
 def settle_memory() -> None:
     """Suits the memory of the rest of the process to followers.
 
-    Ten thousand messages at a time come and go by their counts. To the collector of cycles they
+    Ten thousand messages at a time come and go by their counts. To the garbage collector they
     look like what stays: it would walk all that the process holds every few polls. And what was
     decoded comes and goes by megabytes, which Arrow's own allocators keep where the system's gives
     it back; `ARROW_DEFAULT_MEMORY_POOL` decides when it is set.

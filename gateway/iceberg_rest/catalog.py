@@ -8,15 +8,20 @@ statement began with, for the same moment; otherwise every load is fresh.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 
 from seamline.connectors.protocols import Deadline
 from seamline.errors import SeamlineError
+from seamline.gateway.config.model import Config
+from seamline.gateway.connections import Connections
 from seamline.gateway.iceberg_rest.documents import Document
 from seamline.gateway.iceberg_rest.holds import Holds, SessionTokens, TableSession, new_session_id
+from seamline.gateway.iceberg_rest.planning import Planning
 from seamline.gateway.iceberg_rest.table import LiveTable
 from seamline.gateway.iceberg_rest.tables import LiveTables
+from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.names import TableName
 from seamline.gateway.query.queries import ATTEMPTS_MAX, may_have_gone_stale
 
@@ -77,6 +82,31 @@ class Loaded:
     def etag(self) -> str:
         """The tag of the answer: what it says, and the session it came with."""
         return f"{self.document.etag}.{self.session_id}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IcebergRest:
+    """What the routes of the Iceberg REST catalog are made of.
+
+    Attributes:
+        config: The configuration.
+        connections: The catalogs behind it.
+        live: Loads tables.
+        planning: Plans scans of them.
+        sessions: Reads the tokens of sessions.
+    """
+
+    config: Config
+    connections: Connections
+    live: LiveCatalog
+    planning: Planning
+    sessions: SessionTokens
+
+    def deadline(self) -> contextlib.closing[StatementDeadline]:
+        """The deadline of a request that is answered at once; closed at the end of a `with`."""
+        return contextlib.closing(
+            StatementDeadline(float(self.config.limits.statement_seconds_max))
+        )
 
 
 class LiveCatalog:

@@ -32,7 +32,7 @@ from seamline.errors import (
     TABLE_NOT_FOUND,
     SeamlineError,
 )
-from seamline.gateway.iceberg_rest.catalog import Asker
+from seamline.gateway.iceberg_rest.catalog import Asker, IcebergRest
 from seamline.gateway.iceberg_rest.errors import error_body
 from seamline.gateway.iceberg_rest.planning import Plan
 from seamline.gateway.iceberg_rest.requests import body, missing, table_name
@@ -40,7 +40,6 @@ from seamline.gateway.iceberg_rest.scan_plans import ScanPlan, ScanRequest, plan
 from seamline.gateway.iceberg_rest.table import LiveTable
 from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.names import TableName
-from seamline.gateway.query.service import Service
 
 _TABLE = "/<prefix>/namespaces/<namespace>/tables/<table>"
 _FIELDS: Mapping[str, type | tuple[type, ...]] = {
@@ -56,7 +55,7 @@ _FIELDS: Mapping[str, type | tuple[type, ...]] = {
 }
 
 
-def add_routes(routes: flask.Blueprint, service: Service) -> None:
+def add_routes(routes: flask.Blueprint, rest: IcebergRest) -> None:
     """Adds the routes to those of the catalog."""
 
     @routes.post(f"{_TABLE}/plan")
@@ -64,30 +63,30 @@ def add_routes(routes: flask.Blueprint, service: Service) -> None:
         name = table_name(prefix, namespace, table)
         asked, asker = _asked(), flask.g.asker
         with missing(TABLE_NOT_FOUND):
-            made = service.planning.submit(
+            made = rest.planning.submit(
                 asker.principal,
                 name.full,
-                lambda deadline: _plan(service, name, asked, asker, deadline),
+                lambda deadline: _plan(rest, name, asked, asker, deadline),
             )
         return flask.jsonify({**_result(made), "plan-id": made.plan_id})
 
     @routes.get(f"{_TABLE}/plan/<plan_id>")
     def fetch(prefix: str, namespace: str, table: str, plan_id: str) -> flask.Response:
         name = table_name(prefix, namespace, table)
-        found = service.planning.find(plan_id, flask.g.asker.principal, name.full)
+        found = rest.planning.find(plan_id, flask.g.asker.principal, name.full)
         return flask.jsonify(_result(found))
 
     @routes.delete(f"{_TABLE}/plan/<plan_id>")
     def cancel(prefix: str, namespace: str, table: str, plan_id: str) -> flask.Response:
         name = table_name(prefix, namespace, table)
-        service.planning.cancel(service.planning.find(plan_id, flask.g.asker.principal, name.full))
+        rest.planning.cancel(rest.planning.find(plan_id, flask.g.asker.principal, name.full))
         return flask.Response(status=204)
 
     @routes.post(f"{_TABLE}/tasks")
     def tasks(prefix: str, namespace: str, table: str) -> flask.Response:
         name = table_name(prefix, namespace, table)
         plan_id, _, number = str(body().get("plan-task", "")).rpartition(".")
-        found = service.planning.find(plan_id, flask.g.asker.principal, name.full)
+        found = rest.planning.find(plan_id, flask.g.asker.principal, name.full)
         if found.canceled or not found.done or not number.isdigit():
             raise SeamlineError(PLAN_NOT_FOUND, f"there is no page {number} of plan {plan_id}")
         return flask.jsonify(_tasks(found.result.result(), found.page(int(number))))
@@ -117,9 +116,9 @@ def _asked() -> Json:
 
 
 def _plan(
-    service: Service, name: TableName, asked: Json, asker: Asker, deadline: StatementDeadline
+    rest: IcebergRest, name: TableName, asked: Json, asker: Asker, deadline: StatementDeadline
 ) -> ScanPlan:
-    live, snapshot_id = _snapshot(service, name, asked, asker, deadline)
+    live, snapshot_id = _snapshot(rest, name, asked, asker, deadline)
     request = ScanRequest(
         live=live,
         snapshot_id=snapshot_id,
@@ -130,19 +129,19 @@ def _plan(
         rows_wanted=asked.get("min-rows-requested"),
         stats_fields=tuple(asked.get("stats-fields", ())),
     )
-    return plan_scan(service.live.tables, request, deadline)
+    return plan_scan(rest.live.tables, request, deadline)
 
 
 def _snapshot(
-    service: Service, name: TableName, asked: Json, asker: Asker, deadline: StatementDeadline
+    rest: IcebergRest, name: TableName, asked: Json, asker: Asker, deadline: StatementDeadline
 ) -> tuple[LiveTable, int | None]:
     """The table and the snapshot of it that is read."""
     wanted = asked.get("snapshot-id")
     if wanted is None:
-        live = service.live.current(name, asker, deadline)
+        live = rest.live.current(name, asker, deadline)
         own = live.cold.state.current_snapshot_id
         return live, live.tail.snapshot_id if live.tail is not None else own
-    live = service.live.tables.pin_again(name, wanted) or service.live.tables.load(name)
+    live = rest.live.tables.pin_again(name, wanted) or rest.live.tables.load(name)
     is_virtual = live.tail is not None
     if not is_virtual and wanted not in live.cold.state.snapshots:
         raise SeamlineError(SNAPSHOT_GONE, f"{name.display} has no snapshot {wanted}")

@@ -29,10 +29,9 @@ from seamline.errors import (
 )
 from seamline.gateway.http import access
 from seamline.gateway.iceberg_rest import plan_routes as iceberg_plans
-from seamline.gateway.iceberg_rest.catalog import Asker, Load, Loaded
+from seamline.gateway.iceberg_rest.catalog import Asker, IcebergRest, Load, Loaded
 from seamline.gateway.iceberg_rest.requests import body, missing, namespace_path, table_name
 from seamline.gateway.query.names import TableName
-from seamline.gateway.query.service import Service
 
 _UNREADABLE = frozenset({COLD_FILE_INVALID, NOT_SUPPORTED, STORAGE_UNAVAILABLE})
 FILES = "/iceberg"
@@ -68,16 +67,16 @@ def serves(path: str) -> bool:
     return any(path == root or path.startswith(f"{root}/") for root in (FILES, PLANNED))
 
 
-def authenticate(service: Service) -> Asker:
+def authenticate(rest: IcebergRest) -> Asker:
     """Who sends the current request.
 
     Raises:
         SeamlineError: UNAUTHENTICATED, PERMISSION_DENIED.
     """
-    headers, config = flask.request.headers, service.config
+    headers, config = flask.request.headers, rest.config
     header = headers.get("Authorization")
     knows_sessions = SESSIONS_HEADER in headers
-    session = service.sessions.read((header or "").partition(" ")[2].strip())
+    session = rest.sessions.read((header or "").partition(" ")[2].strip())
     if session is not None and "/tables/" not in flask.request.path:
         raise SeamlineError(UNAUTHENTICATED, "a table's session is good for that table only")
     if session is None or not config.auth.tokens:
@@ -88,21 +87,21 @@ def authenticate(service: Service) -> Asker:
     return Asker(session.principal, session, knows_sessions)
 
 
-def blueprint(service: Service, root: str) -> flask.Blueprint:
-    """The routes under one of the two roots, over a service."""
+def blueprint(rest: IcebergRest, root: str) -> flask.Blueprint:
+    """The routes under one of the two roots, over a rest."""
     routes = flask.Blueprint(root.strip("/"), __name__, url_prefix=f"{root}/v1")
     planned = root == PLANNED
 
     @routes.get("/config")
     def config() -> flask.Response:
-        name = flask.request.args.get("warehouse") or service.config.default_catalog
-        return _json(_config(service, name, planned=planned))
+        name = flask.request.args.get("warehouse") or rest.config.default_catalog
+        return _json(_config(rest, name, planned=planned))
 
-    _add_namespaces(routes, service)
-    _add_tables(routes, service, planned=planned)
-    _add_views(routes, service)
+    _add_namespaces(routes, rest)
+    _add_tables(routes, rest, planned=planned)
+    _add_views(routes, rest)
     if planned:
-        iceberg_plans.add_routes(routes, service)
+        iceberg_plans.add_routes(routes, rest)
 
     @routes.route("/<path:anything>", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
     def refused(anything: str) -> flask.Response:
@@ -116,26 +115,26 @@ def blueprint(service: Service, root: str) -> flask.Blueprint:
     return routes
 
 
-def _add_namespaces(routes: flask.Blueprint, service: Service) -> None:
+def _add_namespaces(routes: flask.Blueprint, rest: IcebergRest) -> None:
     @routes.get("/<prefix>/namespaces")
     def namespaces(prefix: str) -> flask.Response:
         parent = namespace_path(flask.request.args.get("parent", ""))
-        found = service.connections.catalog(prefix).child_namespaces(parent)
+        found = rest.connections.catalog(prefix).child_namespaces(parent)
         return _json(_page("namespaces", [list(namespace) for namespace in found]))
 
     @routes.get("/<prefix>/namespaces/<namespace>")
     def namespace(prefix: str, namespace: str) -> flask.Response:
         path = namespace_path(namespace)
-        properties = service.connections.catalog(prefix).namespace_properties(path)
+        properties = rest.connections.catalog(prefix).namespace_properties(path)
         if flask.request.method == "HEAD":
             return flask.Response(status=204)
         return _json({"namespace": list(path), "properties": properties})
 
 
-def _add_tables(routes: flask.Blueprint, service: Service, *, planned: bool) -> None:
+def _add_tables(routes: flask.Blueprint, rest: IcebergRest, *, planned: bool) -> None:
     @routes.get("/<prefix>/namespaces/<namespace>/tables")
     def tables(prefix: str, namespace: str) -> flask.Response:
-        found = service.connections.catalog(prefix).tables(namespace_path(namespace))
+        found = rest.connections.catalog(prefix).tables(namespace_path(namespace))
         return _json(_page("identifiers", [_identifier(name) for name in found]))
 
     @routes.get("/<prefix>/namespaces/<namespace>/tables/<table>")
@@ -143,28 +142,28 @@ def _add_tables(routes: flask.Blueprint, service: Service, *, planned: bool) -> 
         name = table_name(prefix, namespace, table)
         with missing(TABLE_NOT_FOUND):
             if flask.request.method == "HEAD":
-                return _exists(service, name)
-            return _load(service, name, planned=planned)
+                return _exists(rest, name)
+            return _load(rest, name, planned=planned)
 
     @routes.post("/<prefix>/namespaces/<namespace>/tables/<table>/metrics")
     def metrics(prefix: str, namespace: str, table: str) -> flask.Response:
         with missing(TABLE_NOT_FOUND):
             path = table_name(prefix, namespace, table).path
-            service.connections.catalog(prefix).load(path)
+            rest.connections.catalog(prefix).load(path)
         body()
         return flask.Response(status=204)
 
 
-def _add_views(routes: flask.Blueprint, service: Service) -> None:
+def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
     @routes.get("/<prefix>/namespaces/<namespace>/views")
     def views(prefix: str, namespace: str) -> flask.Response:
-        found = _with_views(service, prefix).views(namespace_path(namespace))
+        found = _with_views(rest, prefix).views(namespace_path(namespace))
         return _json(_page("identifiers", [_identifier(name) for name in found]))
 
     @routes.get("/<prefix>/namespaces/<namespace>/views/<view>")
     def view(prefix: str, namespace: str, view: str) -> flask.Response:
         with missing(VIEW_NOT_FOUND):
-            text = _with_views(service, prefix).view((*namespace_path(namespace), view))
+            text = _with_views(rest, prefix).view((*namespace_path(namespace), view))
         if flask.request.method == "HEAD":
             return flask.Response(status=204)
         return flask.Response(text, mimetype="application/json")
@@ -173,14 +172,14 @@ def _add_views(routes: flask.Blueprint, service: Service) -> None:
 # --- Answers -------------------------------------------------------------------------------------
 
 
-def _config(service: Service, name: str, *, planned: bool) -> dict[str, Any]:
-    catalog = service.connections.catalog(name)
+def _config(rest: IcebergRest, name: str, *, planned: bool) -> dict[str, Any]:
+    catalog = rest.connections.catalog(name)
     endpoints = [
         *ENDPOINTS,
         *(VIEW_ENDPOINTS if catalog.has_views else ()),
         *(PLAN_ENDPOINTS if planned else ()),
     ]
-    defaults = {PROBE_PROPERTY: service.live.tables.storage.probe(name)}
+    defaults = {PROBE_PROPERTY: rest.live.tables.storage.probe(name)}
     if planned:
         defaults["scan-planning-mode"] = "server"
     return {
@@ -190,17 +189,17 @@ def _config(service: Service, name: str, *, planned: bool) -> dict[str, Any]:
     }
 
 
-def _exists(service: Service, name: TableName) -> flask.Response:
+def _exists(rest: IcebergRest, name: TableName) -> flask.Response:
     """A table that cannot be read is there all the same."""
     try:
-        service.connections.catalog(name.catalog).load(name.path)
+        rest.connections.catalog(name.catalog).load(name.path)
     except SeamlineError as error:
         if error.code not in _UNREADABLE:
             raise
     return flask.Response(status=204)
 
 
-def _load(service: Service, name: TableName, *, planned: bool) -> flask.Response:
+def _load(rest: IcebergRest, name: TableName, *, planned: bool) -> flask.Response:
     mode = flask.request.args.get("snapshots")
     if mode not in {None, "all", "refs"}:
         raise SeamlineError(INVALID_REQUEST, f"snapshots is all or refs, not {mode}")
@@ -213,8 +212,8 @@ def _load(service: Service, name: TableName, *, planned: bool) -> flask.Response
         only_referenced=mode == "refs",
         known=known,
     )
-    with service.request_deadline() as deadline:
-        loaded = service.live.load(request, deadline)
+    with rest.deadline() as deadline:
+        loaded = rest.live.load(request, deadline)
     if loaded.etag == known:
         answer = flask.Response(status=304)
     else:
@@ -253,8 +252,8 @@ def _identifier(name: Sequence[str]) -> dict[str, Any]:
     return {"namespace": list(name[:-1]), "name": name[-1]}
 
 
-def _with_views(service: Service, prefix: str) -> IcebergCatalog:
-    catalog = service.connections.catalog(prefix)
+def _with_views(rest: IcebergRest, prefix: str) -> IcebergCatalog:
+    catalog = rest.connections.catalog(prefix)
     if not catalog.has_views:
         raise SeamlineError(NOT_SUPPORTED, f"catalog {prefix} has no views")
     return catalog

@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import io
 import pathlib
+import secrets
+import shutil
 import threading
 from collections.abc import Iterator
 
@@ -28,6 +30,33 @@ CHUNK_BYTES = 4 << 20
 CHUNK_ROWS = 65_536
 MEMORY_BYTES = 16 << 20
 _NO_SPACE = 28
+
+
+class SpoolDirectory:
+    """Where the results of one gateway are kept; empty when it starts. Safe to share.
+
+    Args:
+        directory: The folder; whatever it holds is removed.
+        size_bytes_max: Size of one result.
+    """
+
+    def __init__(self, directory: pathlib.Path, *, size_bytes_max: int) -> None:
+        self._directory = directory
+        self._size_bytes_max = size_bytes_max
+        self.clear()
+
+    def open(self, schema: pa.Schema, name: str) -> ResultSpool:
+        """A result of that name."""
+        path = self._directory / f"{name}.arrow"
+        return ResultSpool(schema, path, size_bytes_max=self._size_bytes_max)
+
+    def open_unnamed(self, schema: pa.Schema) -> ResultSpool:
+        """Where rows are held back before they are a result."""
+        return self.open(schema, f"{secrets.token_urlsafe(18)}.held")
+
+    def clear(self) -> None:
+        """Removes everything."""
+        shutil.rmtree(self._directory, ignore_errors=True)
 
 
 class ResultSpool:

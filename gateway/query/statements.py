@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import pathlib
 import secrets
 import threading
 import time
@@ -67,9 +66,7 @@ class StatementRequest:
 class Statement:
     """One statement and everything that is known of it. Safe to read from any thread."""
 
-    def __init__(
-        self, request: StatementRequest, principal: str, timeout_s: float, spool: pathlib.Path
-    ) -> None:
+    def __init__(self, request: StatementRequest, principal: str, timeout_s: float) -> None:
         self.statement_id = secrets.token_urlsafe(18)
         self.request = request
         self.principal = principal
@@ -83,7 +80,6 @@ class Statement:
         self.error: SeamlineError | None = None
         self.truncated = False
         self.handed_over = False
-        self.spool_path = spool / f"{self.statement_id}.arrow"
         self._spool: ResultSpool | None = None
         self._state = State.PENDING
         self._changed = threading.Condition()

@@ -75,7 +75,7 @@ def direct(stack: Stack, directories: pathlib.Path) -> Iterator[Gateway]:
 
 
 def follower_of(gateway: Gateway, name: str) -> Follower:
-    followers = gateway.service._followers
+    followers = gateway.parts.followers
     assert followers is not None
     found = next((f for f in followers.all() if f.table.name[-1] == name), None)
     assert found is not None
@@ -179,7 +179,7 @@ def test_much_more_than_fits_into_memory(
     stack.create_topic(name, 3)
     stack.create_table(name, COLUMNS)
     sql = f"SELECT text, count(*), sum(id) FROM {name} GROUP BY text"
-    followers = tiny.service._followers
+    followers = tiny.parts.followers
     assert followers is not None
     for first in range(0, 30_000, 10_000):
         stack.produce(name, rows_of(range(first, first + 10_000), "some text "))
@@ -379,7 +379,7 @@ def test_what_turns_out_too_large_goes_to_spark_at_the_same_offsets(
     stack: Stack, directories: pathlib.Path, name: str
 ) -> None:
     gateway = gateway_of(stack, directories / "unfollowed", tail__follow="false")
-    gateway.service._queries._executor.tails._size_bytes_max = 1000
+    gateway.parts.queries._executor.tails._size_bytes_max = 1000
     try:
         stack.create_topic(name, 1)
         stack.create_table(name, COLUMNS)

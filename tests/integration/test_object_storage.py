@@ -49,7 +49,7 @@ def test_a_table_on_s3(stack: Stack, remote: Gateway, name: str) -> None:
     stack.create_topic(name, 1)
     stack.produce(name, [{"id": i, "text": "hot"} for i in range(5)])
     remote.rows(f"CREATE TABLE {name} (id bigint, text varchar) WITH (topic = '{name}')")
-    table = remote.service.connections.catalog("lake").load(("default", name)).iceberg
+    table = remote.parts.connections.catalog("lake").load(("default", name)).iceberg
     schema = table.schema().as_arrow()
     table.append(pa.Table.from_pylist([{"id": i, "text": "a"} for i in range(100, 200)], schema))
     table.append(pa.Table.from_pylist([{"id": i, "text": "b"} for i in range(200, 210)], schema))

@@ -128,7 +128,7 @@ def test_the_data_source_gives_names_as_they_are(stack: Stack, eager: Gateway, n
     stack.create_topic(name, 1)
     stack.create_table(name, f'id bigint, "{text}" varchar')
     stack.produce(name, [{"id": i, text: text} for i in range(3)])
-    remote = eager.service.config.spark.remote
+    remote = eager.config.spark.remote
     assert remote is not None
     spark = connect(remote)
     try:
@@ -144,7 +144,7 @@ def test_the_data_source_gives_names_as_they_are(stack: Stack, eager: Gateway, n
 @pytest.mark.integration
 @pytest.mark.spark
 def test_fault_28_tiering_and_maintenance_replace_nothing(eager: Gateway) -> None:
-    with contextlib.closing(Connections(eager.service.config)) as connections:
+    with contextlib.closing(Connections(eager.config)) as connections:
         spark = start_spark(connections)
         try:
             for text in REPLACED:
@@ -159,9 +159,7 @@ def test_fault_28_every_spark_of_ours_is_told_to_replace_nothing(
 ) -> None:
     """A session, a server and a pipeline that are started here, and what is printed for others."""
     assert SESSION[SWITCH] == "false"
-    ours = dataclasses.replace(
-        settings(offline_gateway.service.config), jars=(), directory=tmp_path
-    )
+    ours = dataclasses.replace(settings(offline_gateway.config), jars=(), directory=tmp_path)
     assert ours.static_conf()[SWITCH] == "false"
     assert configuration("http://127.0.0.1:1")[SWITCH] == "false"
     for form in ("defaults", "shell", "json"):

@@ -13,9 +13,8 @@ from werkzeug.serving import make_server
 
 import seamline
 from seamline.dbapi.values import arrow_converter
+from seamline.gateway import wiring
 from seamline.gateway.config.model import Config
-from seamline.gateway.http.app import create_app
-from seamline.gateway.query.service import Service
 from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.query.statements import State, Statement, StatementRequest
 from seamline.gateway.query.tokens import kept_secret
@@ -24,11 +23,13 @@ from support.waiting import wait_until
 
 
 class Gateway:
-    """A service, and an HTTP server over it that starts when first asked for."""
+    """A gateway, and an HTTP server over it that starts when first asked for."""
 
     def __init__(self, config: Config, clock: Callable[[], float] = time.time) -> None:
-        self.service = Service(config, clock)
-        self.app = create_app(self.service)
+        self.parts = wiring.Gateway(config, clock)
+        self.config = config
+        self.service = self.parts.service
+        self.app = self.parts.app()
 
     def close(self) -> None:
         """Ends both."""
@@ -37,12 +38,12 @@ class Gateway:
             self._server.server_close()
         if "direct" in self.__dict__:
             self.direct.close()
-        self.service.close()
+        self.parts.close()
 
     @functools.cached_property
     def direct(self) -> Gateway:
         """A gateway that follows no table and knows the tokens of this one."""
-        config = self.service.config
+        config = self.config
         state = pathlib.Path(config.state_directory)
         secret = config.tokens.secret or kept_secret(state / "token-secret")
         changed = {

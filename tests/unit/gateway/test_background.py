@@ -174,7 +174,7 @@ def gateway(tmp_path: pathlib.Path) -> Iterator[Gateway]:
 def test_fault_04_files_that_cannot_be_removed_keep_no_other(
     gateway: Gateway, tmp_path: pathlib.Path
 ) -> None:
-    tables = gateway.service.live.tables
+    tables = gateway.parts.iceberg.live.tables
     good = [tmp_path / "good" / name for name in ("a", "b")]
     for path in good:
         path.parent.mkdir(exist_ok=True)
@@ -194,7 +194,9 @@ def test_fault_04_files_that_cannot_be_removed_keep_no_other(
 def test_fault_04_a_result_that_cannot_be_released_keeps_no_other(
     tmp_path: pathlib.Path,
 ) -> None:
-    running = Gateway(offline.config(tmp_path, limits__result_seconds="0"))
+    config = offline.config(tmp_path)
+    limits = config.limits.model_copy(update={"result_seconds": 0})
+    running = Gateway(config.model_copy(update={"limits": limits}))
     try:
         service = running.service
         statements = [running.statement("SELECT 1") for _ in range(3)]
@@ -202,7 +204,7 @@ def test_fault_04_a_result_that_cannot_be_released_keeps_no_other(
         assert broken is not None
         broken._file = (tmp_path / "open").open("wb")
         broken._path = tmp_path  # which is a folder, and cannot be unlinked
-        service._sweep()
+        service.sweep()
         assert service.statements("tests") == []
         assert [s.state for s in (statements[0], statements[2])] == [Ended.CLOSED] * 2
     finally:

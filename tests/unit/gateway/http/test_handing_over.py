@@ -14,9 +14,9 @@ import flask.testing
 import pytest
 
 from seamline.gateway.config.load import load
-from seamline.gateway.http.app import create_app
 from seamline.gateway.query.service import Service
 from seamline.gateway.query.statements import Statement, StatementRequest
+from seamline.gateway.wiring import Gateway
 
 _API = "/api/v1/statements"
 _LOCAL = {"Host": "127.0.0.1"}
@@ -25,20 +25,25 @@ _LARGE = "WITH d(x) AS (VALUES 0,1,2,3,4,5,6,7,8,9) SELECT a.x FROM d a, d b, d 
 
 
 @pytest.fixture
-def service(scratch: pathlib.Path) -> Iterator[Service]:
+def gateway(scratch: pathlib.Path) -> Iterator[Gateway]:
     file = scratch / "seamline.yaml"
     file.write_text(
         "catalogs: {lake: {type: sql, uri: 'sqlite://', warehouse: 'file:///nowhere'}}\n"
         "clusters: {main: {bootstrap_servers: '127.0.0.1:1'}}\n"
     )
-    running = Service(load(file, environment={}).config)
+    running = Gateway(load(file, environment={}).config)
     yield running
     running.close()
 
 
 @pytest.fixture
-def client(service: Service) -> flask.testing.FlaskClient:
-    return create_app(service).test_client()
+def service(gateway: Gateway) -> Service:
+    return gateway.service
+
+
+@pytest.fixture
+def client(gateway: Gateway) -> flask.testing.FlaskClient:
+    return gateway.app().test_client()
 
 
 def _run(
@@ -83,8 +88,8 @@ def test_a_statement_that_failed_is_not_wanted(
     assert not _run(service, client, "SELECT nothing_of_that_name").is_wanted(_A_DAY_S)
 
 
-def test_a_statement_that_has_not_ended_is_wanted(scratch: pathlib.Path) -> None:
-    statement = Statement(StatementRequest("SELECT 1"), "anonymous", 60.0, scratch)
+def test_a_statement_that_has_not_ended_is_wanted() -> None:
+    statement = Statement(StatementRequest("SELECT 1"), "anonymous", 60.0)
     assert statement.is_wanted(0.0)
     statement.begin()
     assert statement.is_wanted(0.0)

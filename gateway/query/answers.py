@@ -1,0 +1,163 @@
+"""The way of a statement, from its text to its result: parse, gather, plan, run, receipt, spool.
+
+A query's rows are written to the spool as its engine gives them; EXPLAIN's lines and the rows of
+commands go the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from seamline.gateway.commands.dispatch import Commands, Rows
+from seamline.gateway.config.model import Config
+from seamline.gateway.query import freshness, names, receipt, tokens
+from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
+from seamline.gateway.query.spool import ResultSpool, SpoolDirectory
+from seamline.gateway.query.statements import Statement
+from seamline.gateway.query.tokens import TokenSigner
+from seamline.planners.explain import explain
+from seamline.seam.seam import Seam
+from seamline.sql import parameters, parse, types
+from seamline.sql.binder.scope import Output
+
+
+class Answers:
+    """Answers statements of every kind. Safe to share between threads.
+
+    Args:
+        config: The configuration.
+        queries: Plans and runs queries.
+        commands: Runs what is not a query.
+        signer: Reads tokens, and makes those of receipts.
+        spools: Where results are kept.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        queries: Queries,
+        commands: Commands,
+        signer: TokenSigner,
+        spools: SpoolDirectory,
+    ) -> None:
+        self._config = config
+        self._queries = queries
+        self._commands = commands
+        self._signer = signer
+        self._spools = spools
+
+    def run(self, statement: Statement) -> None:
+        """Runs a statement to its result and receipt.
+
+        Raises:
+            SeamlineError: what is wrong with it, or with what it reads.
+        """
+        request = statement.request
+        session = names.session(self._config, request.catalog, request.schema)
+        parsed = parse.parse(request.statement, dialect=request.dialect)
+        match parsed:
+            case parse.Query():
+                self._run_query(statement, self._request(statement, parsed, session))
+            case parse.Explain():
+                wanted = self._request(statement, parsed.query, session)
+                self._explain(statement, wanted, analyze=parsed.analyze)
+            case _:
+                rows = self._commands.run(parsed, session, statement.deadline)
+                self._write_rows(statement, rows)
+
+    def _request(
+        self, statement: Statement, query: parse.Query, session: names.Session
+    ) -> QueryRequest:
+        request = statement.request
+        token = query.token or request.token
+        seams: Sequence[Seam] = ()
+        if token is not None:
+            seams = self._signer.read(token, statement.principal)
+        return QueryRequest(
+            tree=parameters.bind(query, request.parameters),
+            session=session,
+            engine=request.engine,
+            token=seams,
+            after=self._signer.after(request.after, statement.principal),
+            freshness=freshness.parse(request.freshness),
+            now=datetime.datetime.fromtimestamp(statement.submitted_at, datetime.UTC),
+            row_limit=request.row_limit,
+        )
+
+    def _run_query(self, statement: Statement, request: QueryRequest) -> Planned:
+        def planned(plan: Planned) -> None:
+            statement.progress = {
+                "engine": plan.plan.route.engine,
+                "rows_estimated": plan.plan.estimate.cold_rows + plan.plan.estimate.hot_rows,
+            }
+
+        running = self._queries.start(request, statement.deadline, planned)
+        with contextlib.closing(running.batches):
+            self._write_receipt(statement, request, running)
+            self._write_batches(statement, running)
+        return running.planned
+
+    def _write_receipt(self, statement: Statement, request: QueryRequest, running: Running) -> None:
+        plan = running.planned.plan
+        seen = [s for s in plan.seams if (s.table_uuid or s.topic) and not s.as_of]
+        statement.receipt = receipt.receipt(
+            plan,
+            running.execution.tails,
+            freshness=request.freshness,
+            as_of=running.planned.as_of,
+            token=self._signer.sign(seen, statement.principal),
+            session=self._signer.sign(
+                tokens.session(request.after.seen, () if request.token else seen),
+                statement.principal,
+            ),
+            retries=running.retries,
+            held=running.lease.held,
+        )
+
+    def _write_batches(self, statement: Statement, running: Running) -> None:
+        spool = self._open(statement, running.planned.plan.logical.query.output)
+        limit = statement.request.row_limit
+        for batch in running.batches:
+            statement.deadline.check()
+            if limit is not None and spool.row_count + batch.num_rows > limit:
+                spool.write(batch.slice(0, limit - spool.row_count))
+                statement.truncated = True
+                break
+            spool.write(batch)
+            statement.progress["rows_produced"] = spool.row_count
+
+    def _explain(self, statement: Statement, request: QueryRequest, *, analyze: bool) -> None:
+        if analyze:
+            lines = explain(self._run_query(statement, request).plan)
+            spool, receipt = statement.spool, statement.receipt
+            assert spool is not None
+            lines += [
+                "",
+                f"Ran in {statement.elapsed_s:.3f} s: {spool.row_count:,} rows, "
+                f"{receipt['rows_hot']:,} records read of the log "
+                f"({receipt['bytes_hot']:,} bytes)",
+            ]
+            spool.close()
+        else:
+            lines = explain(self._queries.plan(request, statement.deadline).plan)
+        rows = Rows((Output("Query Plan", types.VARCHAR),), [(line,) for line in lines])
+        self._write_rows(statement, rows)
+
+    def _write_rows(self, statement: Statement, rows: Rows) -> None:
+        spool = self._open(statement, rows.output)
+        columns = list(zip(*rows.rows, strict=True)) or [()] * len(rows.output)
+        arrays = [
+            pa.array(column, field.type)
+            for column, field in zip(columns, spool.schema, strict=True)
+        ]
+        spool.write(pa.RecordBatch.from_arrays(arrays, schema=spool.schema))
+
+    def _open(self, statement: Statement, output: Sequence[Output]) -> ResultSpool:
+        schema = pa.schema([(column.name, types.to_arrow(column.type)) for column in output])
+        spool = self._spools.open(schema, statement.statement_id)
+        statement.opened(tuple(output), spool)
+        return spool

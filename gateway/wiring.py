@@ -1,0 +1,168 @@
+"""The composition root: what one gateway is made of, and what each part is given.
+
+The only module that knows every part. Parts are closed in the reverse order of their making.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pathlib
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import flask
+
+from seamline.connectors import supervision
+from seamline.connectors.duckdb.engine import DuckDBEngine
+from seamline.connectors.protocols import Engine
+from seamline.connectors.supervision import Loop
+from seamline.gateway.commands.dispatch import Commands
+from seamline.gateway.config.model import Config
+from seamline.gateway.connections import Connections
+from seamline.gateway.http.app import create_app
+from seamline.gateway.iceberg_rest.catalog import IcebergRest, LiveCatalog
+from seamline.gateway.iceberg_rest.holds import SessionTokens
+from seamline.gateway.iceberg_rest.planning import Planning
+from seamline.gateway.iceberg_rest.tables import LiveTables
+from seamline.gateway.query.answers import Answers
+from seamline.gateway.query.gather import Gatherer
+from seamline.gateway.query.leases import Leases
+from seamline.gateway.query.metrics import Metrics
+from seamline.gateway.query.queries import Queries
+from seamline.gateway.query.run import Executor
+from seamline.gateway.query.seams import Seams
+from seamline.gateway.query.service import Service
+from seamline.gateway.query.spool import SpoolDirectory
+from seamline.gateway.query.tokens import TokenSigner, kept_secret
+from seamline.gateway.spark import spark_engine
+from seamline.gateway.tail.metrics import tail_metrics
+from seamline.gateway.tail.tails import followers
+from seamline.planners.route import DUCKDB, SPARK, Limits
+from seamline.seam.seam import Seam
+
+_SWEEP_S = 5.0
+_YOUNG = 1
+
+
+class _Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=_Closeable)
+
+
+class Gateway:
+    """One gateway. Safe to share between threads.
+
+    Args:
+        config: The configuration.
+        clock: Seconds since the epoch, for what is given to other engines.
+    """
+
+    def __init__(self, config: Config, clock: Callable[[], float] = time.time) -> None:
+        self.config = config
+        self._parts = contextlib.ExitStack()
+        self._state = pathlib.Path(config.state_directory)
+        limits = config.limits
+        spools = SpoolDirectory(self._state / "results", size_bytes_max=limits.result_bytes)
+        self._parts.callback(spools.clear)
+        self.connections = self._closing(Connections(config))
+        self.followers = followers(config, self.connections)
+        if self.followers is not None:
+            self._parts.callback(self.followers.close)
+        engines = self._engines()
+        executor = Executor(
+            self.connections,
+            engines,
+            tail_bytes_max=limits.memory_bytes,
+            tail_rows_max=limits.duckdb_tail_rows_max,
+            spool=spools.open_unnamed,
+            followers=self.followers,
+        )
+        gatherer = Gatherer(self.connections, executor.tails, self._virtual_seam)
+        tables = LiveTables(config, self.connections, gatherer, executor.tails, clock)
+        self._parts.callback(tables.close)
+        secret = config.tokens.secret or kept_secret(self._state / "token-secret")
+        signer = TokenSigner(secret, config.tokens.age_seconds_max)
+        self.iceberg = self._iceberg_rest(tables, secret)
+        self.queries = Queries(
+            gatherer,
+            executor,
+            Limits(
+                duckdb_cold_bytes_max=limits.duckdb_cold_bytes_max,
+                duckdb_tail_rows_max=limits.duckdb_tail_rows_max,
+                spark=SPARK in engines,
+            ),
+            leases=Leases(self.connections),
+        )
+        answers = Answers(config, self.queries, Commands(self.connections), signer, spools)
+        self.metrics = Metrics()
+        self.service = self._closing(Service(limits, answers.run, self.metrics))
+        self.seams = Seams(config, gatherer, signer)
+        self._parts.callback(Loop("sweeper", self._sweep, delay_s=_SWEEP_S).stop)
+
+    def app(self) -> flask.Flask:
+        """The HTTP application over it."""
+        return create_app(self.config, self.service, self.seams, self.iceberg, self.metrics_text)
+
+    def metrics_text(self) -> str:
+        """Every metric, as `/metrics` gives it."""
+        text = self.metrics.text()
+        if self.followers is not None:
+            text += tail_metrics(self.followers)
+        return text + "\n".join(supervision.metrics()) + "\n"
+
+    def close(self) -> None:
+        """Cancels what runs, waits for it, and closes everything."""
+        self._parts.close()
+
+    def _engines(self) -> dict[str, Engine]:
+        limits = self.config.limits
+        duckdb = self._closing(
+            DuckDBEngine(
+                memory_bytes=limits.memory_bytes,
+                threads=limits.duckdb_threads or _cores(),
+                spill_directory=str(self._state / "spill"),
+                spill_bytes=limits.spill_bytes,
+            )
+        )
+        duckdb.warm_up()
+        engines: dict[str, Engine] = {DUCKDB: duckdb}
+        spark = spark_engine(self.config)
+        if spark is not None:
+            engines[SPARK] = self._closing(spark)
+        return engines
+
+    def _iceberg_rest(self, tables: LiveTables, secret: str) -> IcebergRest:
+        config = self.config
+        sessions = SessionTokens(secret, config.tokens.age_seconds_max)
+        return IcebergRest(
+            config=config,
+            connections=self.connections,
+            live=LiveCatalog(tables, sessions, config.iceberg.hold_seconds),
+            planning=self._closing(Planning(float(config.limits.statement_seconds_max))),
+            sessions=sessions,
+        )
+
+    def _virtual_seam(self, table_uuid: str, snapshot_id: int) -> Seam | None:
+        """The seam of a virtual snapshot that was given out."""
+        record = self.iceberg.live.tables.records.find(table_uuid, snapshot_id)
+        return None if record is None else record.seam
+
+    def _sweep(self) -> float:
+        if self.followers is not None:
+            supervision.attempt("sweeper", self.followers.sweep)
+        gc.collect(_YOUNG)  # a failed statement's traceback may hold a tail; see `settle_memory`
+        self.service.sweep()
+        return _SWEEP_S
+
+    def _closing(self, part: T) -> T:
+        self._parts.callback(part.close)
+        return part
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
