@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RECORDS ?= 1000000
 TESTS ?= tests
+WORKERS ?= 2
 BENCH ?= group_by tail catalog
 SEED ?= 1
 MINUTES ?= 10
@@ -38,14 +39,14 @@ check: $(READY) ## Lint, format, types: what needs no run
 	MYPYPATH=build/farm:tests $(BIN)/python -m mypy --explicit-package-bases tests
 	MYPYPATH=build/farm:benchmarks $(BIN)/python -m mypy --explicit-package-bases benchmarks
 
-test: $(READY) ## The tests: unit, property, simulation, and integration on real parts
-	$(BIN)/python -m pytest $(TESTS) -m "not prove"
+test: $(READY) ## The tests: unit, property, a short simulation, one pass over real parts
+	$(BIN)/python -m pytest $(TESTS) -m "not prove" -n $(WORKERS) --dist loadgroup
 
-prove: $(READY) ## The long proofs: every reader of live tables, every change under them
+prove: $(READY) ## The long proofs: 100,000 histories, every interleaving, reader, change and fault
 	$(BIN)/python -m pytest $(TESTS) -m prove
 
 test-fast: $(READY) ## The tests that start neither broker nor Spark
-	$(BIN)/python -m pytest $(TESTS) -m "$(FAST)"
+	$(BIN)/python -m pytest $(TESTS) -m "$(FAST)" -n $(WORKERS) --dist loadgroup
 
 golden: $(READY) ## Rewrite the expected halves of text tests; read the diff
 	$(BIN)/python -m pytest tests/slt tests/golden tests/unit/test_docs.py --rewrite

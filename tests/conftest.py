@@ -20,7 +20,14 @@ os.environ.update(SHORT_LIVED_JAVA)
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="fill expected halves of text tests")
     parser.addoption("--seed", type=int, help="run this one history of the simulation")
-    parser.addoption("--histories", type=int, default=100_000, help="histories to simulate")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several workers, one has all tests on real parts, and the others whole modules."""
+    for item in items:
+        on_real_parts = item.get_closest_marker("integration") or item.get_closest_marker("spark")
+        group = "real parts" if on_real_parts else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")

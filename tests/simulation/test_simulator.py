@@ -1,7 +1,7 @@
 """Long random histories with faults keep every invariant.
 
-Method: histories are drawn from seeds and run on all cores (`--histories`, 100,000 if left out); a
-failing one is shrunk and printed with its seed. Histories that once failed are kept in
+Method: histories are drawn from seeds and run on all cores; a failing one is shrunk and printed with
+its seed. Histories that once failed are kept in
 `failed.jsonl` and run first, one a test. To run one again: `pytest tests/simulation --seed N`, or
 `PYTHONPATH=tests python -m simulation --seed N`.
 """
@@ -28,9 +28,17 @@ def test_history_that_failed_once(line: str) -> None:
 
 
 @pytest.mark.timeout(3600)
-def test_histories(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("first", "count"),
+    [(0, 10_000), pytest.param(10_000, 90_000, marks=pytest.mark.prove)],
+    ids=("some", "many"),
+)
+def test_histories(
+    first: int, count: int, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
     seed = request.config.getoption("--seed")
-    first, count = (seed, 1) if seed is not None else (0, request.config.getoption("--histories"))
+    if seed is not None:
+        first, count = seed, 1
     done = campaign.run(first, count)
     with capsys.disabled():
         print(f"\nseeds: {first:,} to {first + count - 1:,}\n{done.text()}")
