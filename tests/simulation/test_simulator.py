@@ -1,8 +1,8 @@
 """Long random histories with faults keep every invariant.
 
-Method: histories are drawn from seeds and run on all cores; a failing one is shrunk and printed with
-its seed. Histories that once failed are kept in
-`failed.jsonl` and run first, one a test. To run one again: `pytest tests/simulation --seed N`, or
+Method: histories are drawn from seeds and run on all cores; a failing one is shrunk and printed
+with its seed. Histories that once failed are kept in `failed.jsonl` and run first, one a test. To
+run one again: `pytest tests/simulation --seed N`, or
 `PYTHONPATH=tests python -m simulation --seed N`.
 """
 
