@@ -8,7 +8,6 @@ named errors.
 from __future__ import annotations
 
 import collections
-import contextlib
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +16,11 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog as PyCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -25,6 +28,7 @@ from pyiceberg.table import Table as PyTable
 from pyiceberg.table import TableProperties
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import SetPropertiesUpdate
+from sqlalchemy.exc import IntegrityError
 
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import moments, namespaces, views
@@ -172,11 +176,19 @@ class IcebergCatalog:
             SeamlineError: TABLE_EXISTS, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
         """
         with catalog_errors(self.name, identifier), storage_errors(f"warehouse of {self.name}"):
-            with contextlib.suppress(NamespaceAlreadyExistsError):
-                if not self.pyiceberg.namespace_exists(identifier[:-1]):
-                    self.pyiceberg.create_namespace(identifier[:-1])
+            self._require_namespace(identifier[:-1])
             table = self._create(identifier, schema, spec, order, dict(properties), boundary)
         return self._wrap(identifier, table)
+
+    def _require_namespace(self, namespace: tuple[str, ...]) -> None:
+        if self.pyiceberg.namespace_exists(namespace):
+            return
+        try:
+            self.pyiceberg.create_namespace(namespace)
+        except (NamespaceAlreadyExistsError, IntegrityError):
+            # another has made it meanwhile, which PyIceberg's SQL catalog only hears of its rows
+            if not self.pyiceberg.namespace_exists(namespace):
+                raise
 
     def _create(
         self,
@@ -204,7 +216,10 @@ class IcebergCatalog:
         staged = transaction._table  # noqa: SLF001 - knows where its files go
         updates = (*prepare_mark(staged, boundary).updates, _name_mapping(staged))
         transaction._apply(updates)  # noqa: SLF001 - takes the updates into the transaction
-        return transaction.commit_transaction()
+        try:
+            return transaction.commit_transaction()
+        except CommitFailedException as error:  # it requires that there is no table yet
+            raise TableAlreadyExistsError(str(error)) from error
 
     def drop(self, identifier: tuple[str, ...], *, purge: bool) -> None:
         """Takes the table out of the catalog; its files go too only with `purge`.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,14 +19,21 @@ from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.types import to_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.infer import Inferred, infer_json
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols import Deadline, HotLog
 from seamline.errors import (
+    CATALOG_ACCESS_DENIED,
+    CATALOG_UNAVAILABLE,
     INFERENCE_FAILED,
     INVALID_TABLE_DEFINITION,
     NOT_A_UNIFIED_TABLE,
+    SCHEMA_NOT_FOUND,
+    TABLE_EXISTS,
+    TABLE_NOT_FOUND,
+    TOPIC_NOT_FOUND,
     SeamlineError,
 )
 from seamline.gateway.connections import Connections
+from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.names import TableName
 from seamline.planners.rules.prune_tail_by_key import PARTITIONERS
 from seamline.seam.binding import MODES, TopicBinding
@@ -38,6 +46,9 @@ from seamline.sql import columns, parse, types
 from seamline.sql.types import Field
 
 SAMPLE_RECORDS = 1000
+TOPIC_S_MAX = 3.0
+"""How long a topic that is not known is asked for again: brokers learn late of one just made."""
+_TOPIC_AGAIN_S = 0.05
 KEY_FORMATS = ("string", "json", "int32", "int64", "bytes")
 _TABLE_PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
@@ -119,8 +130,8 @@ def create(
         SeamlineError: TABLE_EXISTS, TOPIC_NOT_FOUND, INVALID_TABLE_DEFINITION, INFERENCE_FAILED, …
     """
     _check_words(definition)
-    log = connections.log(definition.cluster)
-    bounds = log.bounds([definition.topic], definition.isolation, deadline)[definition.topic]
+    _require_free(connections, definition.name)
+    bounds = _bounds(connections.log(definition.cluster), definition, deadline)
     inferred = None
     fields = definition.columns
     if fields is None:
@@ -191,6 +202,45 @@ def infer(
     for batch in log.read(definition.topic, ranges, definition.isolation, deadline):
         values.extend(batch.values)
     return infer_json(values)
+
+
+def _bounds(log: HotLog, definition: TableDefinition, deadline: Deadline) -> LogBounds:
+    """What the log holds of a topic, which may have been made a moment ago."""
+    until = time.monotonic() + TOPIC_S_MAX
+    while True:
+        try:
+            found = log.bounds([definition.topic], definition.isolation, deadline)
+        except SeamlineError as error:
+            if error.code is not TOPIC_NOT_FOUND or time.monotonic() > until:
+                raise
+        else:
+            return found[definition.topic]
+        deadline.pause(_TOPIC_AGAIN_S)
+
+
+def _require_free(connections: Connections, name: TableName) -> None:
+    """A name is taken when a statement reads a table by it, or would if that could be read.
+
+    Raises:
+        SeamlineError: TABLE_EXISTS; CATALOG_UNAVAILABLE, CATALOG_ACCESS_DENIED.
+    """
+    try:
+        LoadedTables(connections).now([name])
+    except SeamlineError as error:
+        if error.code in (TABLE_NOT_FOUND, SCHEMA_NOT_FOUND):
+            return
+        if error.code in (CATALOG_UNAVAILABLE, CATALOG_ACCESS_DENIED):
+            raise
+    raise SeamlineError(TABLE_EXISTS, f"table {name.display} exists already")
+
+
+def is_unified(connections: Connections, name: TableName) -> bool:
+    """Whether a statement reads a unified table by a name."""
+    try:
+        (table,) = LoadedTables(connections).now([name]).values()
+        return TopicBinding.from_properties(table.state.properties) is not None
+    except SeamlineError:
+        return False
 
 
 def _check_words(definition: TableDefinition) -> None:

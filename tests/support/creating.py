@@ -1,0 +1,70 @@
+"""CREATE TABLE over a real catalog, and a log in memory in which things happen meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fakes.memory import MemoryLog
+
+from seamline.connectors.protocols import Deadline
+from seamline.errors import SeamlineError
+from seamline.gateway.commands.dispatch import Commands
+from seamline.gateway.commands.tables import is_unified
+from seamline.gateway.config.model import Config
+from seamline.gateway.connections import Connections
+from seamline.gateway.query import names
+from seamline.gateway.query.deadline import no_deadline
+from seamline.seam.log import LogBounds
+from seamline.sql import parse
+
+
+class Meanwhile(MemoryLog):
+    """A log in which something happens when its bounds are asked for."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        super().__init__()
+        self.create_topic("bids", 1)
+        self.asked = 0
+        self._happens = happens
+
+    def bounds(
+        self, topics: Sequence[str], isolation: str, deadline: Deadline
+    ) -> dict[str, LogBounds]:
+        """See `HotLog.bounds`."""
+        self.asked += 1
+        self._happens()
+        return super().bounds(topics, isolation, deadline)
+
+
+class World(Connections):
+    """A real catalog, and a cluster in memory."""
+
+    def __init__(self, config: Config, happens: Callable[[], object] = int) -> None:
+        super().__init__(config)
+        self.memory = Meanwhile(happens)
+
+    def log(self, name: str) -> MemoryLog:  # type: ignore[override]
+        """See `Connections.log`."""
+        return self.memory
+
+    def run(self, sql: str, deadline: Deadline | None = None) -> str:
+        """What a statement ends with: a code, or `done`."""
+        statement = parse.parse(sql)
+        assert isinstance(statement, parse.CreateTable | parse.DropTable)
+        session = names.session(self.config)
+        try:
+            Commands(self).run(statement, session, deadline or no_deadline())
+        except SeamlineError as error:
+            return error.code.name
+        return "done"
+
+    def is_unified(self, *parts: str) -> bool:
+        """Whether a statement reads a unified table by a name."""
+        return is_unified(self, names.resolve(parts, names.session(self.config), self))
+
+
+def create(name: str, *, unless: bool = False, version: int = 2, topic: str = "bids") -> str:
+    """The statement; `unless` it exists."""
+    condition = "IF NOT EXISTS " if unless else ""
+    options = f"topic = '{topic}', format_version = {version}"
+    return f"CREATE TABLE {condition}{name} (id bigint) WITH ({options})"
