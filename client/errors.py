@@ -451,6 +451,13 @@ COLD_FILE_INVALID = _declare(
     _EXTERNAL,
     "A file of the snapshot cannot be read as what it says it is; restore it from a copy.",
 )
+PROPERTY_NOT_ALLOWED = _declare(
+    "PROPERTY_NOT_ALLOWED",
+    46,
+    _EXTERNAL,
+    "A table's properties choose no code here, and no place outside of the table; remove it with "
+    "ALTER TABLE … UNSET TBLPROPERTIES.",
+)
 SPARK_UNAVAILABLE = _declare(
     "SPARK_UNAVAILABLE",
     35,

@@ -217,6 +217,13 @@ class ColdTable(Protocol):
             SeamlineError: COLD_FILE_MISSING, COLD_FILE_INVALID, STORAGE_UNAVAILABLE.
         """
 
+    def require_fit_for_spark(self, snapshot_id: int | None) -> None:
+        """Spark follows the table's metadata by itself, and so must be able to trust it.
+
+        Raises:
+            SeamlineError: PROPERTY_NOT_ALLOWED.
+        """
+
     def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:
         """Columns `path` and `position` (counted from 0) of the rows deleted from the plan's files.
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog as PyCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
@@ -32,10 +31,15 @@ from sqlalchemy.exc import IntegrityError
 
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import moments, namespaces, views
-from seamline.connectors.iceberg.catalog_config import open_catalog
+from seamline.connectors.iceberg.catalog_config import GuardedCatalog, open_catalog
 from seamline.connectors.iceberg.errors import catalog_errors, metadata_errors, storage_errors
 from seamline.connectors.iceberg.files import FileReader
 from seamline.connectors.iceberg.marks import prepare_mark
+from seamline.connectors.iceberg.metadata_properties import (
+    JAVA_CODE,
+    PYTHON_CODE,
+    require_no_code,
+)
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.scan import FileTask, ScanPlanner
 from seamline.connectors.iceberg.types import table_schema
@@ -82,6 +86,18 @@ class IcebergTable:
         """
         with storage_errors(f"table {self._state.display_name}"):
             return self._planner.tasks(self.iceberg, snapshot_id, pruner)
+
+    def require_fit_for_spark(self, snapshot_id: int | None) -> None:  # noqa: ARG002
+        """See `ColdTable.require_fit_for_spark`."""
+        require_no_code(self._state.display_name, self._state.properties, JAVA_CODE)
+
+    def require_own_writer(self) -> None:
+        """The table must not choose the code that writes it.
+
+        Raises:
+            SeamlineError: PROPERTY_NOT_ALLOWED.
+        """
+        require_no_code(self._state.display_name, self._state.properties, JAVA_CODE, PYTHON_CODE)
 
     def inspect(self, plan: ColdPlan) -> ColdPlan:
         """See `ColdTable.inspect`."""
@@ -132,7 +148,7 @@ class IcebergCatalog:
         self.config = config
         self.name = config.name
         self._lock = threading.Lock()
-        self._catalog: PyCatalog | None = None
+        self._catalog: GuardedCatalog | None = None
         self._planner = ScanPlanner()
         self._files = FileReader()
         self._states: collections.OrderedDict[tuple[str, ...], TableState] = (
@@ -140,7 +156,7 @@ class IcebergCatalog:
         )
 
     @property
-    def pyiceberg(self) -> PyCatalog:
+    def pyiceberg(self) -> GuardedCatalog:
         """The PyIceberg catalog, made when first asked for.
 
         Raises:

@@ -63,8 +63,10 @@ def commit_mark(table: IcebergTable, boundary: Boundary) -> int:
         Id of the new snapshot.
 
     Raises:
-        SeamlineError: COMMIT_CONFLICT when the table has changed since it was loaded.
+        SeamlineError: COMMIT_CONFLICT when the table has changed since it was loaded,
+            PROPERTY_NOT_ALLOWED.
     """
+    table.require_own_writer()
     with storage_errors(f"table {table.state.display_name}"):
         mark = prepare_mark(table.iceberg, boundary)
     _commit(table, mark.requirements, mark.updates)

@@ -1,6 +1,7 @@
-"""The metadata files of tables, as JSON: exactly what they say, whatever version wrote them.
+"""The metadata files of tables, as JSON: what they say, whatever version wrote them.
 
-Files are immutable, so each is read once and kept.
+Left out are properties of the table that its readers would take for settings of their own. Files
+are immutable, so each is read once and kept.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 
 from pyiceberg.io import FileIO
 
+from seamline.connectors.iceberg.metadata_properties import readable_by_others
 from seamline.connectors.iceberg.virtual import Json
 
 FILES_CACHED_MAX = 64
@@ -25,7 +27,7 @@ class MetadataFile:
 
     Attributes:
         location: Where it is.
-        text: What it holds, not compressed.
+        text: What other engines are given of it, not compressed.
         body: The same, parsed; not to be changed.
     """
 
@@ -54,7 +56,12 @@ class MetadataFiles:
         with io.new_input(location).open() as stream:
             raw = stream.read()
         text = gzip.decompress(raw) if raw.startswith(_GZIP) else raw
-        found = MetadataFile(location, text, json.loads(text))
+        body: Json = json.loads(text)
+        properties = readable_by_others(body.get("properties", {}))
+        if properties != body.get("properties", {}):
+            body = {**body, "properties": properties}
+            text = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+        found = MetadataFile(location, text, body)
         with self._lock:
             self._files[location] = found
             while len(self._files) > FILES_CACHED_MAX:

@@ -66,7 +66,9 @@ def maintain(
             was done until then stands.
     """
     name = quoted_name((catalog.name, *identifier))
-    before = catalog.load(identifier).state
+    found = catalog.load(identifier)
+    found.require_own_writer()
+    before = found.state
     result = Maintained()
     table = f"table => '{name}'"
     if compact:

@@ -23,6 +23,7 @@ from seamline.connectors.config import ClusterConfig
 from seamline.connectors.continuity import check_read
 from seamline.connectors.duckdb.engine import read_scan
 from seamline.connectors.iceberg.catalog import table_of_file
+from seamline.connectors.iceberg.static_table import static_table
 from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.log import KafkaLog
@@ -143,7 +144,7 @@ class Table:
 
     @property
     def _static(self) -> StaticTable:
-        return StaticTable.from_metadata(self.body["metadata_location"], dict(self.options.storage))
+        return static_table(self.body["metadata_location"], self.options.storage)
 
     @property
     def epochs(self) -> Offsets:

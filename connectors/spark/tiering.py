@@ -73,7 +73,9 @@ class SparkTierTable:
 
     def load(self) -> TableState:
         """See `TierTable.load`."""
-        state = self._table().state
+        table = self._table()
+        table.require_own_writer()
+        state = table.state
         if TopicBinding.from_properties(state.properties) is not None:
             check_columns(state)
         return state

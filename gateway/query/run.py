@@ -199,8 +199,11 @@ def _engine_scan(
     plan: PhysicalPlan, scan: Scan, table: ColdTable | None, keys: Mapping[SeamKey, str]
 ) -> EngineScan:
     deletes = None
-    if scan.files is not None and table is not None and plan.route.engine != SPARK:
-        deletes = table.deleted_rows(scan.files)
+    if scan.files is not None and table is not None:
+        if plan.route.engine == SPARK:
+            table.require_fit_for_spark(scan.seam.snapshot_id)
+        else:
+            deletes = table.deleted_rows(scan.files)
     return EngineScan(
         scan_id=scan.scan_id,
         table=scan.seam.table,

@@ -213,6 +213,10 @@ class FaultyTable:
         """See `ColdTable.deleted_rows`."""
         return self._inner.deleted_rows(plan)
 
+    def require_fit_for_spark(self, snapshot_id: int | None) -> None:
+        """See `ColdTable.require_fit_for_spark`."""
+        self._inner.require_fit_for_spark(snapshot_id)
+
     def offsets_at(
         self, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]
     ) -> Offsets:

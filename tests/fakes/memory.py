@@ -618,6 +618,9 @@ class MemoryTable:
         """See `ColdTable.deleted_rows`."""
         return None
 
+    def require_fit_for_spark(self, snapshot_id: int | None) -> None:
+        """See `ColdTable.require_fit_for_spark`: it has no files."""
+
     def offsets_at(
         self, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]
     ) -> Offsets:
@@ -869,6 +872,10 @@ class MemoryView:
     def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:
         """See `ColdTable.deleted_rows`."""
         return self.table.deleted_rows(plan)
+
+    def require_fit_for_spark(self, snapshot_id: int | None) -> None:
+        """See `ColdTable.require_fit_for_spark`."""
+        self.table.require_fit_for_spark(snapshot_id)
 
     def offsets_at(
         self, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]

@@ -204,6 +204,9 @@ class AskingView:
         """See `ColdTable.deleted_rows`."""
         return None
 
+    def require_fit_for_spark(self, snapshot_id: int | None) -> None:
+        """See `ColdTable.require_fit_for_spark`: it has no files."""
+
     def offsets_at(
         self, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]
     ) -> Offsets:
