@@ -68,6 +68,7 @@ def pin(
         epochs=boundary.epochs,
         end_epochs=bounds.leader_epochs,
         foreign_change_id=cold.foreign_change_id,
+        sequence_number=state.sequence_number(cold.snapshot_id),
     )
 
 

@@ -21,22 +21,22 @@ from seamline.seam.seam import Seam, cold_only, hot_only
 from seamline.seam.table import TableState
 
 
-def of_table(seams: Sequence[Seam], state: TableState) -> Seam | None:
-    """The seam of a table among some: by the table's id, whatever it was called then.
+def of_table(seams: Sequence[Seam], state: TableState) -> tuple[Seam, ...]:
+    """The seams of a table among some: by the table's id, whatever it was called then.
 
-    One that has its name and another id is of a table that was dropped: it is given, too, so that
-    a check says so.
+    Those that have its name and another id are of a table that was dropped: they are given last, so
+    that a check says so.
     """
     name = [part.lower() for part in state.name]
     of_id = [seam for seam in seams if seam.table_uuid == state.uuid]
     of_name = [s for s in seams if s.table_uuid and [part.lower() for part in s.table] == name]
     both = [seam for seam in of_id if seam in of_name]
-    return next(iter((*both, *of_id, *of_name)), None)
+    return tuple(dict.fromkeys((*both, *of_id, *of_name)))
 
 
-def of_topic(seams: Sequence[Seam], name: tuple[str, ...]) -> Seam | None:
-    """The seam of a topic without a table among some."""
-    return next((seam for seam in seams if not seam.table_uuid and seam.table == name), None)
+def of_topic(seams: Sequence[Seam], name: tuple[str, ...]) -> tuple[Seam, ...]:
+    """The seams of a topic without a table among some."""
+    return tuple(seam for seam in seams if not seam.table_uuid and seam.table == name)
 
 
 def repeat_cold(state: TableState, earlier: Seam) -> Seam:
@@ -148,6 +148,7 @@ def seam_up_to(
         epochs=side.boundary.epochs,
         end_epochs=bounds.leader_epochs,
         foreign_change_id=side.foreign_change_id,
+        sequence_number=state.sequence_number(side.snapshot_id),
         as_of=as_of,
     )
 

@@ -44,6 +44,7 @@ class Seam:
         epochs: Leader epochs the log had at `boundary`, where known.
         end_epochs: Those it had at `end`.
         foreign_change_id: See `Boundary.foreign_change_id`, at the snapshot.
+        sequence_number: How late the snapshot was committed, among those of the table.
         as_of: What the statement asks of this table's past, as it says it; empty for the present.
     """
 
@@ -63,6 +64,7 @@ class Seam:
     epochs: Offsets = dataclasses.field(default_factory=Offsets)
     end_epochs: Offsets = dataclasses.field(default_factory=Offsets)
     foreign_change_id: int | None = None
+    sequence_number: int = 0
     as_of: str = ""
 
     @property
@@ -152,5 +154,6 @@ def cold_only(
         table_uuid=state.uuid,
         snapshot_id=snapshot_id,
         schema_id=state.current_schema_id if schema_id is None else schema_id,
+        sequence_number=state.sequence_number(snapshot_id),
         as_of=as_of,
     )

@@ -19,6 +19,7 @@ class Snapshot:
     operation: str
     summary: Mapping[str, str] = dataclasses.field(hash=False)
     schema_id: int | None = None
+    sequence_number: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,6 +81,11 @@ class TableState:
         while snapshot_id is not None and (snapshot := self.snapshots.get(snapshot_id)):
             yield snapshot
             snapshot_id = snapshot.parent_id
+
+    def sequence_number(self, snapshot_id: int | None) -> int:
+        """How late a snapshot was committed among those of the table; 0 where that is unknown."""
+        snapshot = self.snapshots.get(snapshot_id) if snapshot_id is not None else None
+        return snapshot.sequence_number if snapshot is not None else 0
 
     def schema_of(self, snapshot_id: int) -> TableSchema:
         """The schema a snapshot was written with.

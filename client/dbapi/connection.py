@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from seamline.dbapi.cursor import Cursor
 from seamline.dbapi.errors import InterfaceError
+from seamline.dbapi.tokens import SeenTokens
 from seamline.dbapi.transport import Transport
 from seamline.errors import INVALID_ARGUMENT
 
@@ -21,7 +22,8 @@ class Connection:
         schema: Schema of names that leave it out.
         engine: Engine of statements that do not ask for one.
         last_token: What the connection has read so far; later statements never fall behind it.
-            Set it to None to start over, or to another connection's to go on from there.
+            Set it to None to start over, or to another connection's to go on from there; to keep
+            what it has read as well, give the other's to `execute(…, after=…)`.
     """
 
     def __init__(
@@ -36,9 +38,18 @@ class Connection:
         self.catalog = catalog
         self.schema = schema
         self.engine = engine
-        self.last_token: str | None = None
+        self._seen = SeenTokens()
         self._transport = Transport(url, access_token)
         self._closed = False
+
+    @property
+    def last_token(self) -> str | None:
+        """What the connection has read so far; None before its first read."""
+        return self._seen.text
+
+    @last_token.setter
+    def last_token(self, token: str | None) -> None:
+        self._seen.restart(token)
 
     @property
     def closed(self) -> bool:
@@ -49,7 +60,7 @@ class Connection:
         """A new cursor."""
         if self._closed:
             raise InterfaceError(INVALID_ARGUMENT, "the connection is closed", hint="")
-        return Cursor(self, self._transport)
+        return Cursor(self, self._transport, self._seen)
 
     def execute(self, operation: str, parameters: Any = None, **options: Any) -> Cursor:
         """Runs a statement on a new cursor; see `Cursor.execute`."""

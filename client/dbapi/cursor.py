@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from seamline.dbapi.errors import Error, InterfaceError
 from seamline.dbapi.parameters import to_json
 from seamline.dbapi.statement import Progress, RemoteStatement
+from seamline.dbapi.tokens import SeenTokens
 from seamline.dbapi.transport import Transport
 from seamline.dbapi.values import arrow_converter, json_converter
 from seamline.errors import INVALID_ARGUMENT, MISSING_EXTRA
@@ -35,12 +36,13 @@ class Cursor:
         rowcount: Rows of the result, -1 while not all are known.
     """
 
-    def __init__(self, connection: Connection, transport: Transport) -> None:
+    def __init__(self, connection: Connection, transport: Transport, seen: SeenTokens) -> None:
         self.arraysize = 1000
         self.description: list[tuple[Any, ...]] | None = None
         self.rowcount = -1
         self._connection = connection
         self._transport = transport
+        self._seen = seen
         self._statement = RemoteStatement(transport)
         self._rows: Iterator[tuple[Any, ...]] = iter(())
         self._closed = False
@@ -106,6 +108,7 @@ class Cursor:
         """
         self._check_open()
         self._release()
+        seen = self._seen.all
         body = {
             "statement": operation,
             "parameters": to_json(parameters),
@@ -113,7 +116,7 @@ class Cursor:
             "schema": self._connection.schema,
             "engine": engine or self._connection.engine,
             "token": token,
-            "after": self._after(after),
+            "after": [*([after] if isinstance(after, str) else after), *seen],
             "freshness": freshness,
             "timeout": timeout,
             "row_limit": row_limit,
@@ -125,24 +128,21 @@ class Cursor:
             self._statement.run(body, progress)
         except Error as error:
             if error.code.name in _ENDS_A_SESSION:
-                self._connection.last_token = None  # said once; the next statement starts over
+                self._seen.replace(seen)  # said once; the next statement starts over
             raise
+        session = self._statement.manifest.get("session")
+        if session:  # what reads no table says nothing of what was read
+            self._seen.replace(seen, session)
         self._take_result(self._statement.manifest)
         return self
 
     def _take_result(self, manifest: Mapping[str, Any]) -> None:
-        self._connection.last_token = manifest.get("session") or self._connection.last_token
         self.description = [
             (column["name"], column["type"], None, None, None, None, None)
             for column in manifest["columns"]
         ]
         self.rowcount = manifest["row_count"]
         self._rows = self._iterate_rows()
-
-    def _after(self, tokens: str | Sequence[str]) -> list[str]:
-        """What the statement must not fall behind: what it is told, and what the connection saw."""
-        seen = self._connection.last_token
-        return [*([tokens] if isinstance(tokens, str) else tokens), *([seen] if seen else [])]
 
     def executemany(self, operation: str, seq_of_parameters: Sequence[Any]) -> Cursor:
         """Runs a statement once for each set of parameters; the last result can be fetched."""

@@ -369,4 +369,5 @@ def _snapshot(snapshot: Any) -> Snapshot:
         operation=summary.operation.value if summary else "",
         summary=dict(summary.additional_properties) if summary else {},
         schema_id=snapshot.schema_id,
+        sequence_number=snapshot.sequence_number or 0,
     )

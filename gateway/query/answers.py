@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from seamline.gateway.commands.dispatch import Commands, Rows
 from seamline.gateway.config.model import Config
-from seamline.gateway.query import freshness, names, receipt, tokens
+from seamline.gateway.query import freshness, names, receipt
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
 from seamline.gateway.query.spool import ResultSpool, SpoolDirectory
 from seamline.gateway.query.statements import Statement
 from seamline.gateway.query.tokens import TokenSigner
 from seamline.planners.explain import explain
 from seamline.seam.seam import Seam
+from seamline.seam.session import merge
 from seamline.sql import parameters, parse, types
 from seamline.sql.binder.scope import Output
 
@@ -111,7 +112,7 @@ class Answers:
             as_of=running.planned.as_of,
             token=self._signer.sign(seen, statement.principal),
             session=self._signer.sign(
-                tokens.session(request.after.seen, () if request.token else seen),
+                merge((*request.after.seen, *(() if request.token else seen))),
                 statement.principal,
             ),
             retries=running.retries,

@@ -32,7 +32,7 @@ from seamline.gateway.query.pin import (
     Target,
     Topic,
     Wanted,
-    remembered,
+    all_remembered,
     repeats,
     topic_of,
 )
@@ -234,10 +234,11 @@ class Gatherer:
         floors: dict[Topic, Floor] = {}
         named = {target.name: topic for target, topic in asked.items() if topic is not None}
         for name, topic in named.items():
-            seen = remembered(name, tables, wanted.after.seen)
-            if seen is not None and seen.topic_id:
-                before = floors.get(topic, Floor())
-                floors[topic] = dataclasses.replace(before, seen=(*before.seen, seen))
+            seen = all_remembered(name, tables, wanted.after.seen)
+            before = floors.get(topic, Floor())
+            found = (*before.seen, *(seam for seam in seen if seam.topic_id))
+            if found:
+                floors[topic] = dataclasses.replace(before, seen=found)
         for write in wanted.after.writes:
             if write.table is None and len({name.folded for name in named}) > 1:
                 raise SeamlineError(

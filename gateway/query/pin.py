@@ -205,7 +205,7 @@ class TablePinner:
         """The seam of now, or of the token."""
         head = cold_side(state, state.current_snapshot_id)
         log, deadline = self._connections.log(binding.cluster), known.wanted.deadline
-        earlier = target.virtual or repeat.of_table(known.wanted.token, state)
+        earlier = target.virtual or remembered(target.name, known.tables, known.wanted.token)
         if earlier is not None:
             own = kept_side(state, earlier.snapshot_id)
             # what is in the log alone depends on the snapshot: a later one cannot stand in
@@ -215,8 +215,7 @@ class TablePinner:
             _check_remembered(log, bounds, earlier, deadline)
             return dataclasses.replace(seam, as_of=str(target.moment or ""))
         seam = _seam_of_now(state, head, bounds, log, binding.cluster, deadline)
-        seen = repeat.of_table(known.wanted.after.seen, state)
-        if seen is not None:
+        for seen in repeat.of_table(known.wanted.after.seen, state):
             repeat.check_same_history(state, seen, bounds)
             require(rolled_back(state, seam, seen))
             _check_remembered(log, bounds, seen, deadline)
@@ -253,14 +252,13 @@ class TablePinner:
         (topic,) = name.path
         bounds = known.bounds[Topic(name.cluster, topic, READ_COMMITTED)]
         log, deadline = self._connections.log(name.cluster), known.wanted.deadline
-        earlier = repeat.of_topic(known.wanted.token, name.full)
+        earlier = remembered(name, known.tables, known.wanted.token)
         if earlier is not None:
             _check_remembered(log, bounds, earlier, deadline)
             seam = repeat.repeat_topic(name.full, earlier, bounds, cluster=name.cluster)
         else:
             seam = hot_only(name.full, bounds, cluster=name.cluster)
-            seen = repeat.of_topic(known.wanted.after.seen, name.full)
-            if seen is not None:
+            for seen in repeat.of_topic(known.wanted.after.seen, name.full):
                 repeat.check_same_log(seen, bounds)
                 _check_remembered(log, bounds, seen, deadline)
         facts = TableFacts(
@@ -276,17 +274,18 @@ class TablePinner:
         self, target: Target, table: ColdTable, binding: TopicBinding | None, known: Known
     ) -> PinnedTable:
         state, wanted = table.state, known.wanted
-        earlier = seen = None
+        earlier: Seam | None = None
+        before: tuple[Seam, ...] = ()
         if target.version is None:
-            earlier = repeat.of_table(wanted.token, state)
-            seen = repeat.of_table(wanted.after.seen, state)
+            earlier = remembered(target.name, known.tables, wanted.token)
+            before = repeat.of_table(wanted.after.seen, state)
         if earlier is not None:
             seam = repeat.repeat_cold(state, earlier)
         else:
             snapshot_id, schema_id = past.version_of(state, target.version)
             as_of = str(target.moment) if target.version is not None else ""
             seam = cold_only(state, snapshot_id, schema_id=schema_id, as_of=as_of)
-        if seen is not None:
+        for seen in before:
             require(dropped(state, seen.table_uuid))
             if binding is None:
                 require(rolled_back(state, seam, seen))
@@ -342,7 +341,14 @@ def _check_remembered(log: HotLog, bounds: LogBounds, earlier: Seam, deadline: D
 def remembered(
     name: TableName, tables: Mapping[TableName, ColdTable], seams: Sequence[Seam]
 ) -> Seam | None:
-    """What is known among seams of what a name stands for."""
+    """The seam of what a name stands for among those of a token."""
+    return next(iter(all_remembered(name, tables, seams)), None)
+
+
+def all_remembered(
+    name: TableName, tables: Mapping[TableName, ColdTable], seams: Sequence[Seam]
+) -> tuple[Seam, ...]:
+    """The seams of what a name stands for among those that a session has seen."""
     table = tables.get(name)
     if table is None:
         return repeat.of_topic(seams, name.full)

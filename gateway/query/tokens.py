@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import itertools
 import json
 import pathlib
 import secrets
@@ -24,11 +25,11 @@ from seamline.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
 
-_VERSION = 1
+_VERSION = 2
 _SALT = "seamline-token"
 _WRITE_PREFIX = "w1."
-LENGTH_MAX = 64_000
-SESSION_TABLES_MAX = 100
+_SEPARATOR = ","
+"""Between tokens that are passed on as one text: it is in none of them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class After:
     """What a statement must not fall behind.
 
     Attributes:
-        seen: What the session has read, one entry a table.
+        seen: What sessions have read, each entry as one of them said it.
         writes: What was written, and acknowledged.
     """
 
@@ -84,14 +85,14 @@ class TokenSigner:
         Raises:
             SeamlineError: INVALID_TOKEN.
         """
-        seen: dict[tuple[str, ...], Seam] = {}
+        seen: dict[Seam, None] = {}
         writes = []
-        for token in tokens:
+        for token in itertools.chain.from_iterable(text.split(_SEPARATOR) for text in tokens):
             if token.startswith(_WRITE_PREFIX):
                 writes.append(_write(token))
             else:
-                seen.update({entry.table: entry for entry in self._read(token, principal, None)})
-        return After(tuple(seen.values()), tuple(writes))
+                seen.update(dict.fromkeys(self._read(token, principal, None)))
+        return After(tuple(seen), tuple(writes))
 
     def read(self, token: str, principal: str) -> tuple[Seam, ...]:
         """The seams of a token.
@@ -103,8 +104,6 @@ class TokenSigner:
         return self._read(token, principal, self._age_seconds_max)
 
     def _read(self, token: str, principal: str, age_seconds_max: int | None) -> tuple[Seam, ...]:
-        if len(token) > LENGTH_MAX:
-            raise SeamlineError(INVALID_TOKEN, "the token is too long to be one")
         try:
             version, owner, body = self._serializer.loads(token, max_age=age_seconds_max)
             if version != _VERSION:
@@ -123,19 +122,6 @@ class TokenSigner:
         return seams
 
 
-def session(before: Sequence[Seam], now: Sequence[Seam]) -> list[Seam]:
-    """What a session has seen after one more read: the newest seam of each table.
-
-    A read of the snapshot alone says nothing of the log, and takes nothing away of what is known.
-    """
-    newest = {entry.table: entry for entry in before}
-    for entry in now:
-        known = newest.pop(entry.table, entry)
-        is_part = known.table_uuid == entry.table_uuid and known.topic_id and not entry.topic_id
-        newest[entry.table] = known if is_part else entry
-    return list(newest.values())[-SESSION_TABLES_MAX:]
-
-
 def encode(seam: Seam) -> list[Any]:
     """What a token keeps of a seam: enough to pin it again, and to see that history changed."""
     return [
@@ -144,12 +130,13 @@ def encode(seam: Seam) -> list[Any]:
         seam.snapshot_id,
         seam.schema_id,
         seam.topic_id,
-        # the difference is mostly small, so that the token stays compact
-        [
-            [p, start := seam.boundary.get(p, 0), end - start, seam.end_epochs.get(p, -1)]
-            for p, end in seam.end.items()
-        ],
+        # by columns, and as differences that are mostly small: so a token stays compact
+        list(seam.end),
+        [seam.boundary.get(p, 0) for p in seam.end],
+        [end - seam.boundary.get(p, 0) for p, end in seam.end.items()],
+        [seam.end_epochs.get(p, -1) for p in seam.end],
         seam.foreign_change_id,
+        seam.sequence_number,
     ]
 
 
@@ -159,17 +146,19 @@ def decode(entry: Any) -> Seam:
     Raises:
         ValueError, TypeError, AttributeError: when it is none.
     """
-    table, uuid, snapshot_id, schema_id, topic_id, offsets, foreign_change_id = entry
+    table, uuid, snapshot_id, schema_id, topic_id, *columns, foreign_change_id, sequence = entry
+    offsets = [tuple(map(int, row)) for row in zip(*columns, strict=True)]
     return Seam(
         table=tuple(table),
         table_uuid=uuid,
         snapshot_id=snapshot_id,
         schema_id=schema_id,
         topic_id=topic_id,
-        boundary=Offsets({int(p): int(start) for p, start, _, _ in offsets}),
-        end=Offsets({int(p): int(start) + int(count) for p, start, count, _ in offsets}),
-        end_epochs=Offsets({int(p): int(epoch) for p, _, _, epoch in offsets if epoch >= 0}),
+        boundary=Offsets({p: start for p, start, _, _ in offsets}),
+        end=Offsets({p: start + count for p, start, count, _ in offsets}),
+        end_epochs=Offsets({p: epoch for p, _, _, epoch in offsets if epoch >= 0}),
         foreign_change_id=foreign_change_id,
+        sequence_number=int(sequence),
     )
 
 

@@ -768,6 +768,7 @@ class MemoryTable:
             operation=operation,
             summary=dict(summary),
             schema_id=self._state.current_schema_id,
+            sequence_number=self._commits,
         )
         new = (MemoryFile(f"file-{self._commits}", rows),) if rows else ()
         added = () if operation == "replace" else new

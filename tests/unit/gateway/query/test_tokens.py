@@ -10,12 +10,15 @@ import dataclasses
 import json
 import pathlib
 import threading
+import uuid
+from random import Random
 from typing import Any
 
 import pytest
 
 from seamline.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
-from seamline.gateway.query.tokens import LENGTH_MAX, TokenSigner, kept_secret, session
+from seamline.gateway.config.model import HttpConfig
+from seamline.gateway.query.tokens import TokenSigner, kept_secret
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
 
@@ -63,7 +66,7 @@ def test_no_character_can_be_changed(position: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ".", "..", "a.b.c", "ü", "\0", TOKEN + "x", "x" * (LENGTH_MAX + 1), TOKEN[:-9]]
+    "text", ["", ".", "..", "a.b.c", "ü", "\0", TOKEN + "x", "x" * 100_000, TOKEN[:-9]]
 )
 def test_what_is_no_token_is_called_so(text: str) -> None:
     assert refused(text).code is INVALID_TOKEN
@@ -72,11 +75,12 @@ def test_what_is_no_token_is_called_so(text: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        [2, "ann", []],
-        [1, "ann"],
-        [1, "ann", [[1]]],
-        [1, "ann", 5],
-        [1, "ann", [[["a"], "u", 1, 1, "t", [["x", 1, 1]], None]]],
+        [1, "ann", []],
+        [2, "ann"],
+        [2, "ann", [[1]]],
+        [2, "ann", 5],
+        [2, "ann", [[["a"], "u", 1, 1, "t", ["x"], [1], [1], [1], None, 0]]],
+        [2, "ann", [[["a"], "u", 1, 1, "t", [0, 1], [1], [1], [1], None, 0]]],
         {"a": 1},
         None,
     ],
@@ -86,15 +90,6 @@ def test_another_version_or_shape_is_refused_though_it_is_signed(body: Any) -> N
 
 
 # --- Sessions and writes -------------------------------------------------------------------------
-
-
-def test_a_read_of_the_snapshot_alone_takes_nothing_from_a_session() -> None:
-    part = dataclasses.replace(SEAM, topic_id="", boundary=Offsets(), end=Offsets(), snapshot_id=1)
-    another = dataclasses.replace(part, table_uuid="u-9")
-    assert session([SEAM], [part]) == [SEAM]
-    assert session([part], [SEAM]) == [SEAM]
-    assert session([part], [another]) == [another]
-    assert session([SEAM], [another]) == [another], "the table was dropped and created again"
 
 
 def write_token(body: Any) -> str:
@@ -128,11 +123,35 @@ def test_a_broken_write_token_is_called_so(token: str) -> None:
     assert caught.value.code is INVALID_TOKEN
 
 
-def test_a_session_keeps_the_newest_seam_of_each_table() -> None:
-    newer = dataclasses.replace(
-        SEAM, snapshot_id=8, boundary=Offsets({0: 20}), end=Offsets({0: 21}), foreign_change_id=None
-    )
-    assert session([SEAM, COLD], [newer]) == [COLD, newer]
+def test_tokens_in_one_text_are_all_of_them() -> None:
+    others = dataclasses.replace(SEAM, snapshot_id=8, end=Offsets({0: 12, 12: 99}))
+    joined = ",".join([TOKEN, SIGNER.sign([others], "ann"), TOKEN])
+    assert SIGNER.after([joined], "ann").seen == (SEAM, COLD, others)
+
+
+def test_fault_11_a_session_fits_a_request_many_times_over() -> None:
+    """Fifty tables of a hundred partitions, with offsets as they are in production."""
+    random = Random(11)
+    seams = [
+        Seam(
+            ("lake", "default", f"table_{number}"),
+            str(uuid.UUID(int=random.getrandbits(128))),
+            random.getrandbits(62),
+            3,
+            topic_id=base64.b64encode(random.randbytes(16)).decode(),
+            boundary=Offsets({p: start - random.randrange(50_000) for p, start in ends.items()}),
+            end=ends,
+            end_epochs=Offsets(dict.fromkeys(ends, 7)),
+            foreign_change_id=random.getrandbits(62),
+            sequence_number=random.randrange(100_000),
+        )
+        for number in range(50)
+        for ends in [Offsets({p: random.randrange(10**9, 10**10) for p in range(100)})]
+    ]
+    token = SIGNER.sign(seams, "ann")
+    assert SIGNER.read(token, "ann") == tuple(seams)
+    assert SIGNER.after([token], "ann").seen == tuple(seams)
+    assert len(token) < HttpConfig().request_bytes_max / 10
 
 
 # --- The kept secret -----------------------------------------------------------------------------
