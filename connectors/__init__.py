@@ -1,1 +1,1 @@
-"""The outside world behind Protocols: Kafka, Iceberg, DuckDB, Spark, and in-memory ones."""
+"""The outside world behind Protocols: Kafka, Iceberg, DuckDB, Spark."""

@@ -7,7 +7,6 @@ named errors.
 
 from __future__ import annotations
 
-import collections
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,6 +28,7 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import SetPropertiesUpdate
 from sqlalchemy.exc import IntegrityError
 
+from seamline.connectors.cache import Cache
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import moments, namespaces, views
 from seamline.connectors.iceberg.catalog_config import GuardedCatalog, open_catalog
@@ -151,9 +151,7 @@ class IcebergCatalog:
         self._catalog: GuardedCatalog | None = None
         self._planner = ScanPlanner()
         self._files = FileReader()
-        self._states: collections.OrderedDict[tuple[str, ...], TableState] = (
-            collections.OrderedDict()
-        )
+        self._states: Cache[tuple[str, ...], TableState] = Cache(STATES_CACHED_MAX)
 
     @property
     def pyiceberg(self) -> GuardedCatalog:
@@ -321,14 +319,10 @@ class IcebergCatalog:
             return views.load(self.pyiceberg, identifier)
 
     def _wrap(self, identifier: tuple[str, ...], table: PyTable) -> IcebergTable:
-        with self._lock:
-            known = self._states.get(identifier)
+        known = self._states.get(identifier)
         if known is None or known.metadata_location != table.metadata_location:
             known = table_state((self.name, *identifier), table)
-            with self._lock:
-                self._states[identifier] = known
-                while len(self._states) > STATES_CACHED_MAX:
-                    self._states.popitem(last=False)
+            self._states.put(identifier, known)
         return IcebergTable(known, table, self._planner, self._files)
 
 

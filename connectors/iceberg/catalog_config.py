@@ -6,9 +6,7 @@ is for the configuration to say, and for a catalog.
 
 from __future__ import annotations
 
-import collections
 import functools
-import threading
 from typing import Any
 
 from pyiceberg.catalog import Catalog as PyCatalog
@@ -23,6 +21,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Properties
 from requests import Session
 
+from seamline.connectors.cache import Cache
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg.metadata_properties import PYTHON_CODE, require_no_code
 
@@ -59,8 +58,7 @@ class _CachingSqlCatalog(GuardedCatalog, SqlCatalog):
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
-        self._metadata: collections.OrderedDict[str, TableMetadata] = collections.OrderedDict()
-        self._metadata_lock = threading.Lock()
+        self._metadata: Cache[str, TableMetadata] = Cache(METADATA_CACHED_MAX)
 
     @staticmethod
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
@@ -76,14 +74,10 @@ class _CachingSqlCatalog(GuardedCatalog, SqlCatalog):
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> PyTable:
         location = orm_table.metadata_location
-        with self._metadata_lock:
-            metadata = self._metadata.get(location or "")
+        metadata = self._metadata.get(location or "")
         if metadata is None or location is None:
             table = super()._convert_orm_to_iceberg(orm_table)
-            with self._metadata_lock:
-                self._metadata[table.metadata_location] = table.metadata
-                while len(self._metadata) > METADATA_CACHED_MAX:
-                    self._metadata.popitem(last=False)
+            self._metadata.put(table.metadata_location, table.metadata)
             return table
         return PyTable(
             identifier=(*orm_table.table_namespace.split("."), orm_table.table_name),

@@ -5,11 +5,9 @@ Files are immutable, so a schema is read once per file and kept; equal schemas a
 
 from __future__ import annotations
 
-import collections
 import concurrent.futures
 import contextlib
 import dataclasses
-import threading
 import zlib
 from collections.abc import Iterable, Iterator
 
@@ -18,6 +16,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.table.deletion_vector import DeletionVector, _extract_vector_payload
 
+from seamline.connectors.cache import Cache
 from seamline.errors import COLD_FILE_INVALID, COLD_FILE_MISSING, SeamlineError
 from seamline.seam.files import ColdPlan, DataFile, DeleteFile
 
@@ -32,9 +31,8 @@ class FileReader:
     """Reads footers and delete files of a catalog's tables. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._by_path: collections.OrderedDict[str, pa.Schema] = collections.OrderedDict()
-        self._by_text: dict[str, pa.Schema] = {}
+        self._by_path: Cache[str, pa.Schema] = Cache(SCHEMAS_CACHED_MAX)
+        self._by_text: Cache[str, pa.Schema] = Cache(SCHEMAS_CACHED_MAX)
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-files")
 
     def inspect(self, io: FileIO, plan: ColdPlan) -> ColdPlan:
@@ -71,18 +69,12 @@ class FileReader:
         return pa.concat_tables(tables)
 
     def _schema(self, io: FileIO, path: str) -> pa.Schema:
-        with self._lock:
-            known = self._by_path.get(path)
-        if known is not None:
-            return known
-        schema = _read_schema(io, path)
-        text = schema.to_string(show_field_metadata=True, show_schema_metadata=False)
-        with self._lock:
-            schema = self._by_text.setdefault(text, schema)
-            self._by_path[path] = schema
-            while len(self._by_path) > SCHEMAS_CACHED_MAX:
-                self._by_path.popitem(last=False)
-        return schema
+        def read() -> pa.Schema:
+            schema = _read_schema(io, path)
+            text = schema.to_string(show_field_metadata=True, show_schema_metadata=False)
+            return self._by_text.get_or_make(text, lambda: schema)
+
+        return self._by_path.get_or_make(path, read)
 
     def _read_positions(self, io: FileIO, path: str) -> pa.Table:
         with _file_errors(path), io.new_input(path).open() as stream:

@@ -6,14 +6,13 @@ are immutable, so each is read once and kept.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import gzip
 import json
-import threading
 
 from pyiceberg.io import FileIO
 
+from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.metadata_properties import readable_by_others
 from seamline.connectors.iceberg.virtual import Json
 
@@ -40,8 +39,7 @@ class MetadataFiles:
     """Reads metadata files. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._files: collections.OrderedDict[str, MetadataFile] = collections.OrderedDict()
+        self._files: Cache[str, MetadataFile] = Cache(FILES_CACHED_MAX)
 
     def read(self, io: FileIO, location: str) -> MetadataFile:
         """The file at a location.
@@ -49,21 +47,16 @@ class MetadataFiles:
         Raises:
             OSError: when it cannot be read.
         """
-        with self._lock:
-            known = self._files.get(location)
-        if known is not None:
-            return known
-        with io.new_input(location).open() as stream:
-            raw = stream.read()
-        text = gzip.decompress(raw) if raw.startswith(_GZIP) else raw
-        body: Json = json.loads(text)
-        properties = readable_by_others(body.get("properties", {}))
-        if properties != body.get("properties", {}):
-            body = {**body, "properties": properties}
-            text = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
-        found = MetadataFile(location, text, body)
-        with self._lock:
-            self._files[location] = found
-            while len(self._files) > FILES_CACHED_MAX:
-                self._files.popitem(last=False)
-        return found
+        return self._files.get_or_make(location, lambda: _read(io, location))
+
+
+def _read(io: FileIO, location: str) -> MetadataFile:
+    with io.new_input(location).open() as stream:
+        raw = stream.read()
+    text = gzip.decompress(raw) if raw.startswith(_GZIP) else raw
+    body: Json = json.loads(text)
+    properties = readable_by_others(body.get("properties", {}))
+    if properties != body.get("properties", {}):
+        body = {**body, "properties": properties}
+        text = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+    return MetadataFile(location, text, body)

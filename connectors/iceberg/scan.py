@@ -8,10 +8,8 @@ encryption) is said in the plan, so that the statement goes to Spark.
 
 from __future__ import annotations
 
-import collections
 import concurrent.futures
 import dataclasses
-import threading
 from collections.abc import Iterable, Sequence
 
 from pyiceberg.expressions import BooleanExpression
@@ -19,6 +17,7 @@ from pyiceberg.manifest import DataFile as PyDataFile
 from pyiceberg.manifest import FileFormat, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table as PyTable
 
+from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.deletes import DeleteIndex
 from seamline.connectors.iceberg.errors import manifest_errors
 from seamline.connectors.iceberg.expressions import to_iceberg
@@ -34,6 +33,7 @@ from seamline.seam.files import ColdPlan, DataFile, ScanRequest
 from seamline.seam.table import TableState
 
 ENTRIES_CACHED_MAX = 200_000
+LISTS_CACHED_MAX = 512
 _READERS = 8
 
 
@@ -41,14 +41,8 @@ class ScanPlanner:
     """Plans scans over any tables of a catalog. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._entries: collections.OrderedDict[str, tuple[ManifestEntry, ...]] = (
-            collections.OrderedDict()
-        )
-        self._entry_count = 0
-        self._manifest_lists: collections.OrderedDict[str, tuple[ManifestFile, ...]] = (
-            collections.OrderedDict()
-        )
+        self._entries: Cache[str, tuple[ManifestEntry, ...]] = Cache(ENTRIES_CACHED_MAX, weight=len)
+        self._lists: Cache[str, tuple[ManifestFile, ...]] = Cache(LISTS_CACHED_MAX)
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-manifests")
 
     def plan(
@@ -105,17 +99,9 @@ class ScanPlanner:
                 SNAPSHOT_GONE, f"snapshot {snapshot_id} of {'.'.join(table.name())} is not kept"
             )
         # by path, since a copied table has the snapshot ids of its original
-        with self._lock:
-            known = self._manifest_lists.get(snapshot.manifest_list)
-        if known is not None:
-            return known
-        with manifest_errors("manifest list", snapshot.manifest_list):
-            manifests = read_list(table.io, snapshot.manifest_list)
-        with self._lock:
-            self._manifest_lists[snapshot.manifest_list] = manifests
-            while len(self._manifest_lists) > 512:
-                self._manifest_lists.popitem(last=False)
-        return manifests
+        path = snapshot.manifest_list
+        with manifest_errors("manifest list", path):
+            return self._lists.get_or_make(path, lambda: read_list(table.io, path))
 
     def _read_all(
         self, table: PyTable, manifests: Sequence[ManifestFile]
@@ -125,19 +111,9 @@ class ScanPlanner:
         return self._pool.map(lambda manifest: self._read(table, manifest), manifests)
 
     def _read(self, table: PyTable, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
-        with self._lock:
-            known = self._entries.get(manifest.manifest_path)
-            if known is not None:
-                self._entries.move_to_end(manifest.manifest_path)
-                return known
-        entries = _live_entries(table, manifest)
-        with self._lock:
-            if manifest.manifest_path not in self._entries:
-                self._entries[manifest.manifest_path] = entries
-                self._entry_count += len(entries)
-            while self._entry_count > ENTRIES_CACHED_MAX and len(self._entries) > 1:
-                self._entry_count -= len(self._entries.popitem(last=False)[1])
-        return entries
+        return self._entries.get_or_make(
+            manifest.manifest_path, lambda: _live_entries(table, manifest)
+        )
 
 
 def _live_entries(table: PyTable, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:

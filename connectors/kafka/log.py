@@ -25,6 +25,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
+from seamline.connectors.cache import Cache
 from seamline.connectors.kafka.cluster import Cluster, named_error, passes
 from seamline.connectors.kafka.positions import assign
 from seamline.connectors.kafka.requests import (
@@ -45,6 +46,7 @@ from seamline.seam.log import READ_COMMITTED, READ_UNCOMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 
 FETCH_MESSAGES_MAX = 20_000
+_TOPICS_CACHED_MAX = 10_000
 _POLL_S = 0.02
 _REFRESH_S = 2.0
 _ISOLATION = {
@@ -58,8 +60,8 @@ class KafkaLog:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._partitions: dict[str, tuple[int, ...]] = {}
-        self._cluster_ids: dict[str, str] = {}
+        self._partitions: Cache[str, tuple[int, ...]] = Cache(_TOPICS_CACHED_MAX)
+        self._cluster_ids: Cache[str, str] = Cache(_TOPICS_CACHED_MAX)
 
     def topics(self, deadline: Deadline) -> list[str]:
         """See `HotLog.topics`: those that are not Kafka's own."""
@@ -82,7 +84,7 @@ class KafkaLog:
         try:
             return ask()
         except SeamlineError as error:
-            remembered = [self._partitions.pop(topic, None) for topic in topics]
+            remembered = [self._partitions.pop(topic) for topic in topics]
             if error.code is not TOPIC_NOT_FOUND or not any(remembered):
                 raise
         self._refresh_leaders()
@@ -91,14 +93,15 @@ class KafkaLog:
     def _bounds(
         self, topics: Sequence[str], isolation: str, deadline: Deadline
     ) -> dict[str, LogBounds]:
-        known = {topic: self._partitions.get(topic, ()) for topic in topics}
+        known = {topic: self._partitions.get(topic) or () for topic in topics}
         if not all(known.values()):
             known = {name: _partitions(t) for name, t in self._describe(topics, deadline).items()}
         while True:
             offsets = self._offsets(known, isolation, deadline)
             described = self._describe(topics, deadline)
             found = {name: _partitions(topic) for name, topic in described.items()}
-            self._partitions.update(found)
+            for topic, partitions in found.items():
+                self._partitions.put(topic, partitions)
             if all(set(found[name]) <= set(known[name]) for name in topics):
                 break
             known = found  # partitions were added: their records count, too
@@ -231,12 +234,13 @@ class KafkaLog:
 
     def _cluster_id(self, topic_id: str, deadline: Deadline) -> str:
         """The cluster's id; asked for once per topic, since a topic never moves to another."""
-        if topic_id not in self._cluster_ids:
+
+        def ask() -> str:
             with self._cluster.asking() as admin:
                 future = admin.describe_cluster(request_timeout=seconds(deadline))
-                found = result(future, "the cluster", deadline)
-            self._cluster_ids[topic_id] = str(found.cluster_id)
-        return self._cluster_ids[topic_id]
+                return str(result(future, "the cluster", deadline).cluster_id)
+
+        return self._cluster_ids.get_or_make(topic_id, ask)
 
 
 class _RangeReader:

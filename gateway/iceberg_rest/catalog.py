@@ -11,13 +11,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Mapping
+from typing import TypeAlias
 
+from seamline.connectors.cache import Cache
 from seamline.connectors.protocols import Deadline
 from seamline.errors import SeamlineError
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.iceberg_rest.documents import Document
-from seamline.gateway.iceberg_rest.holds import Holds, SessionTokens, TableSession, new_session_id
+from seamline.gateway.iceberg_rest.holds import SessionTokens, TableSession, new_session_id
 from seamline.gateway.iceberg_rest.planning import Planning
 from seamline.gateway.iceberg_rest.table import LiveTable
 from seamline.gateway.iceberg_rest.tables import LiveTables
@@ -26,6 +28,10 @@ from seamline.gateway.query.names import TableName
 from seamline.gateway.query.queries import ATTEMPTS_MAX, may_have_gone_stale
 
 SERVER = "server"
+HELD_MAX = 10_000
+
+PrincipalTable: TypeAlias = tuple[str, tuple[str, ...]]
+"""(principal, full name of a table)"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,9 +127,9 @@ class LiveCatalog:
     def __init__(self, tables: LiveTables, tokens: SessionTokens, hold_seconds: float) -> None:
         self.tables = tables
         self._tokens = tokens
-        self._sessions: Holds[LiveTable] = Holds(hold_seconds)
-        self._begun: Holds[LiveTable] = Holds(hold_seconds)
-        self._given: Holds[LiveTable] = Holds(hold_seconds)
+        self._sessions: Cache[TableSession, LiveTable] = Cache(HELD_MAX, ttl_s=hold_seconds)
+        self._begun: Cache[PrincipalTable, LiveTable] = Cache(HELD_MAX, ttl_s=hold_seconds)
+        self._given: Cache[PrincipalTable, LiveTable] = Cache(HELD_MAX, ttl_s=hold_seconds)
 
     def load(self, request: Load, deadline: Deadline) -> Loaded:
         """Answers a load.

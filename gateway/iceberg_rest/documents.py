@@ -6,16 +6,15 @@ metadata has its own, named after what it says. A table without anything virtual
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import hashlib
 import json
-import threading
 import uuid
 from collections.abc import Hashable, Sequence
 
 from pyiceberg.io import FileIO
 
+from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg import virtual
 from seamline.connectors.iceberg.virtual import Json
 from seamline.gateway.iceberg_rest.leases import Leases
@@ -52,8 +51,7 @@ class Documents:
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
-        self._lock = threading.Lock()
-        self._cached: collections.OrderedDict[Hashable, Document] = collections.OrderedDict()
+        self._cached: Cache[Hashable, Document] = Cache(_CACHED_MAX)
 
     def compose(
         self,
@@ -83,17 +81,13 @@ class Documents:
         ids = tuple(record.snapshot for record in others)
         as_of_ms = _as_of_ms(live, current)
         key = (live.file.location, as_of_ms, current, ids, planned, only_referenced)
-        with self._lock:
-            known = self._cached.get(key)
+        known = self._cached.get(key)
         if known is not None and self._is_there(known):
             return known
         found = self._make(
             live, current, others, io, folder, planned=planned, only_referenced=only_referenced
         )
-        with self._lock:
-            self._cached[key] = found
-            while len(self._cached) > _CACHED_MAX:
-                self._cached.popitem(last=False)
+        self._cached.put(key, found)
         return found
 
     def _is_there(self, document: Document) -> bool:

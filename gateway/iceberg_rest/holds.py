@@ -9,20 +9,13 @@ for a short time, so that nobody who asks anew is given an old answer.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import secrets
-import threading
-import time
-from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar
 
 import itsdangerous
 
 from seamline.errors import UNAUTHENTICATED, SeamlineError
 
-T = TypeVar("T")
-SESSIONS_MAX = 10_000
 _SALT = "seamline-iceberg-session"
 _PREFIX = "seamline."
 
@@ -76,38 +69,6 @@ class SessionTokens:
                 UNAUTHENTICATED, "the table's session is not known here, or is too old"
             ) from error
         return TableSession(principal, tuple(table), session_id)
-
-
-class Holds(Generic[T]):
-    """What was given to whom a moment ago. Safe to share between threads.
-
-    Args:
-        seconds: How long it is given again.
-        clock: Seconds that only grow.
-    """
-
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._held: collections.OrderedDict[Hashable, tuple[float, Any]] = collections.OrderedDict()
-
-    def get(self, key: Hashable) -> T | None:
-        """What is held under a key."""
-        with self._lock:
-            since, held = self._held.get(key, (0.0, None))
-        if held is None or self._clock() - since >= self._seconds:
-            return None
-        found: T = held
-        return found
-
-    def put(self, key: Hashable, value: T) -> None:
-        """Holds something under a key, from now on."""
-        with self._lock:
-            self._held[key] = (self._clock(), value)
-            self._held.move_to_end(key)
-            while len(self._held) > SESSIONS_MAX:
-                self._held.popitem(last=False)
 
 
 def new_session_id() -> str:

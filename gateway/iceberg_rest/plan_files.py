@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import collections
-import threading
 import uuid
 from collections.abc import Iterator
 
@@ -11,6 +9,7 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 
+from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.tail_files import TailLayout, plan_files, write_file
 from seamline.gateway.iceberg_rest.leases import Leases
 
@@ -27,18 +26,14 @@ class PlanFiles:
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
-        self._lock = threading.Lock()
-        self._known: collections.OrderedDict[str, tuple[str, tuple[DataFile, ...]]] = (
-            collections.OrderedDict()
-        )
+        self._known: Cache[str, tuple[str, tuple[DataFile, ...]]] = Cache(_CACHED_MAX)
 
     def find(self, key: str) -> tuple[DataFile, ...] | None:
         """The files written under a key, held from now on."""
-        with self._lock:
-            lease_id, files = self._known.get(key, ("", ()))
-        if not lease_id or self._leases.renew([lease_id]):
+        known = self._known.get(key)
+        if known is None or self._leases.renew([known[0]]):
             return None
-        return files
+        return known[1]
 
     def write(
         self, key: str, tables: Iterator[pa.Table], layout: TailLayout, io: FileIO, folder: str
@@ -58,8 +53,5 @@ class PlanFiles:
             files += [write_file(io, file, layout) for file in planned]
         self._leases.hold(lease_id, KIND, paths, {})
         found = tuple(files)
-        with self._lock:
-            self._known[key] = (lease_id, found)
-            while len(self._known) > _CACHED_MAX:
-                self._known.popitem(last=False)
+        self._known.put(key, (lease_id, found))
         return found

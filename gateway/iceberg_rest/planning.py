@@ -7,7 +7,6 @@ engine lets go of a plan before it reads.
 
 from __future__ import annotations
 
-import collections
 import concurrent.futures
 import dataclasses
 import secrets
@@ -81,7 +80,7 @@ class Planning:
         self._seconds_max = seconds_max
         self._page_size = page_size
         self._lock = threading.Lock()
-        self._plans: collections.OrderedDict[str, Plan] = collections.OrderedDict()
+        self._plans: dict[str, Plan] = {}
         self._workers = concurrent.futures.ThreadPoolExecutor(_WORKERS, "seamline-plan")
 
     def submit(

@@ -6,15 +6,14 @@ left half done is found and removed.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import threading
 import uuid
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from pyiceberg.manifest import ManifestFile
 
+from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg import manifests, virtual
 from seamline.connectors.iceberg.errors import manifest_errors, storage_errors
 from seamline.connectors.iceberg.virtual import VirtualSnapshot
@@ -61,10 +60,7 @@ class SnapshotWriter:
         self._tail_offsets_max = tail_offsets_max
         self.records = records
         self.store = TailStore(leases)
-        self._lock = threading.Lock()
-        self._lists: collections.OrderedDict[str, tuple[ManifestFile, ...]] = (
-            collections.OrderedDict()
-        )
+        self._lists: Cache[str, tuple[ManifestFile, ...]] = Cache(_LISTS_CACHED_MAX)
 
     def written(self, live: LiveTable, deadline: Deadline) -> Record:
         """The virtual snapshot of the table, its tail written as files.
@@ -195,14 +191,6 @@ class SnapshotWriter:
         )
 
     def _cold_list(self, live: LiveTable, path: str) -> tuple[ManifestFile, ...]:
-        with self._lock:
-            known = self._lists.get(path)
-        if known is not None:
-            return known
+        io = live.cold.iceberg.io
         with manifest_errors("manifest list", path):
-            found = manifests.read_list(live.cold.iceberg.io, path)
-        with self._lock:
-            self._lists[path] = found
-            while len(self._lists) > _LISTS_CACHED_MAX:
-                self._lists.popitem(last=False)
-        return found
+            return self._lists.get_or_make(path, lambda: manifests.read_list(io, path))

@@ -7,19 +7,20 @@ statement one of two requests to the catalog.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 
+from seamline.connectors.cache import Cache
 from seamline.connectors.protocols import ColdTable
 from seamline.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.connections import Sources
 from seamline.gateway.query import names
 from seamline.gateway.query.names import TableName
 
-_REMEMBERED_MAX = 64
+REMEMBERED_MAX = 64
 _NOT_FOUND = frozenset({TABLE_NOT_FOUND, SCHEMA_NOT_FOUND})
 
 Tables = dict[TableName, ColdTable]
+LastSeen = Cache[TableName, ColdTable]
 
 
 class LoadedTables:
@@ -30,10 +31,9 @@ class LoadedTables:
         last: Where they are remembered.
     """
 
-    def __init__(self, connections: Sources, last: Tables | None = None) -> None:
+    def __init__(self, connections: Sources, last: LastSeen | None = None) -> None:
         self._connections = connections
-        self._lock = threading.Lock()
-        self._last: Tables = {} if last is None else last
+        self._last: LastSeen = Cache(REMEMBERED_MAX) if last is None else last
 
     def now(self, wanted: Iterable[TableName]) -> Tables:
         """The tables as they are now; a topic's own name and the gateway's own tables have none.
@@ -51,21 +51,19 @@ class LoadedTables:
                 identity = (table.state.uuid, *(part.lower() for part in name.full))
                 loaded[name.full] = known.setdefault(identity, table)
             found[name] = loaded[name.full]
-        with self._lock:
-            for name, table in found.items():
-                self._last.pop(name, None)
-                self._last[name] = table
-            for name in list(self._last)[:-_REMEMBERED_MAX]:
-                del self._last[name]
+        for name, table in found.items():
+            self._last.put(name, table)
         return found
 
     def last_seen(self, wanted: Iterable[TableName]) -> Tables | None:
         """The tables as they were last loaded; None unless all of them have been."""
-        asked = list(_of_catalogs(wanted))
-        with self._lock:
-            if not all(name in self._last for name in asked):
+        found: Tables = {}
+        for name in _of_catalogs(wanted):
+            table = self._last.get(name)
+            if table is None:
                 return None
-            return {name: self._last[name] for name in asked}
+            found[name] = table
+        return found
 
     def _load(self, name: TableName) -> ColdTable:
         catalog = self._connections.catalog(name.catalog)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from seamline.connectors.protocols import Deadline, HotLog, NoDeadline, TierTable
-from seamline.gateway.query.loaded import Tables
+from seamline.gateway.query.loaded import LastSeen
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.tiering.step import tier_once
 from seamline.seam.seam import Seam
@@ -27,7 +27,7 @@ class Read(Protocol):
         token: Sequence[Seam] = (),
         after: After = NOTHING,
         deadline: Deadline | None = None,
-        last: Tables | None = None,
+        last: LastSeen | None = None,
     ) -> Answer:
         """See `reading.read`."""
 

@@ -29,7 +29,7 @@ from seamline.connectors.protocols import (
 from seamline.gateway.config.model import Config
 from seamline.gateway.query import names
 from seamline.gateway.query.gather import Gatherer
-from seamline.gateway.query.loaded import LoadedTables, Tables
+from seamline.gateway.query.loaded import LastSeen, LoadedTables
 from seamline.gateway.query.queries import Queries, QueryRequest
 from seamline.gateway.query.run import Executor
 from seamline.gateway.query.spool import ResultSpool
@@ -149,7 +149,7 @@ def read(
     token: Sequence[Seam] = (),
     after: After = NOTHING,
     deadline: Deadline | None = None,
-    last: Tables | None = None,
+    last: LastSeen | None = None,
 ) -> Answer:
     """Runs a statement as the gateway does; `last` is what the gateway has seen of its tables.
 

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 from fakes.faulty import Fault, FaultyCatalog, FaultyLog, FaultyTierTable
 from fakes.memory import MemoryTable, Row
 
+from seamline.connectors.cache import Cache
 from seamline.connectors.protocols import Deadline, NoDeadline
 from seamline.errors import ERRORS, SeamlineError
 from seamline.gateway.query import tokens
-from seamline.gateway.query.loaded import Tables
+from seamline.gateway.query.loaded import REMEMBERED_MAX, LastSeen
 from seamline.gateway.query.queries import ATTEMPTS_MAX
 from seamline.gateway.query.tokens import NOTHING, After, Write
 from seamline.seam.boundary import foreign_change, renewed
@@ -100,7 +101,7 @@ class Simulation:
         self._late: list[Callable[[], object]] = []
         self._tokens: list[Seen] = []
         self._sessions: list[Seen | None] = [None] * SESSIONS
-        self._last: Tables = {}
+        self._last: LastSeen = Cache(REMEMBERED_MAX)
         self._acknowledged: tuple[str, int, int] | None = None
         self._checked: TableState | None = None
         self._run: dict[str, Callable[[Operation], object]] = {
@@ -314,7 +315,8 @@ class Simulation:
             return self.world.table.open(path)
 
         outcome: Answer | str
-        last = self._last if operation.second % 2 else {}  # of a gateway that runs, or a new one
+        # of a gateway that runs, or a new one
+        last = self._last if operation.second % 2 else Cache(REMEMBERED_MAX)
         try:
             outcome = self._product.read(
                 sources, open_file, statement, deadline=Patience(plan.others), last=last, **how

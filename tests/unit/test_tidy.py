@@ -122,6 +122,17 @@ def test_every_folder_with_an_init_file_is_a_package_of_the_wheel_and_no_other()
     assert sorted(packages) == sorted(module_name(folder / "__init__") for folder in folders)
 
 
+def test_caches_are_made_in_one_way() -> None:
+    by_hand = [
+        str(path)
+        for path in MODULES
+        if re.search(r"\bOrderedDict\b|\bpopitem\b", (ROOT / path).read_text(encoding="utf-8"))
+    ]
+    assert not by_hand
+    importing = {str(path) for path in MODULES if "cachetools" in imports_of(path)}
+    assert importing == {"connectors/cache.py"}
+
+
 IN_THE_BACKGROUND = {
     "client/dbapi/statement.py": "what the thread raises is raised again by whoever waits for it",
     "connectors/supervision.py": "the mechanism itself",
