@@ -1,0 +1,177 @@
+"""Goal: the service keeps its limits, and every statement ends with a result or a named error.
+
+Method: the service over an answer that the test holds in its hand; no engine, no table.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from support.waiting import wait_until
+
+from seamline.errors import (
+    CANCELED,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    READ_CONFLICT,
+    SHUTTING_DOWN,
+    STATEMENT_NOT_FOUND,
+    STATEMENT_TOO_LARGE,
+    TOO_MANY_STATEMENTS,
+    ErrorCode,
+    SeamlineError,
+)
+from seamline.gateway.config.model import LimitsConfig
+from seamline.gateway.query.metrics import Metrics
+from seamline.gateway.query.service import ABANDONED_S, Service
+from seamline.gateway.query.statements import State, Statement, StatementRequest
+
+ONE = StatementRequest("SELECT 1")
+LIMITS = LimitsConfig(statements_running_max=1, statements_queued_max=2, result_seconds=60)
+
+
+class Answers:
+    """An answer for every statement: it waits at a gate, then does what it is told."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.ends_with: BaseException | None = None
+        self.begun = 0
+
+    def run(self, statement: Statement) -> None:
+        """Implements what the service calls."""
+        self.begun += 1
+        forget = statement.deadline.on_end(self.gate.set)
+        self.gate.wait()
+        forget()
+        statement.deadline.check()
+        if self.ends_with is not None:
+            raise self.ends_with
+
+
+@pytest.fixture
+def answers() -> Answers:
+    return Answers()
+
+
+@pytest.fixture
+def service(answers: Answers) -> Iterator[Service]:
+    running = Service(LIMITS, answers.run, Metrics())
+    yield running
+    answers.gate.set()
+    running.close()
+
+
+def refused(call: Callable[[], object], code: ErrorCode) -> SeamlineError:
+    with pytest.raises(SeamlineError) as caught:
+        call()
+    assert caught.value.code is code
+    return caught.value
+
+
+def test_a_statement_runs_and_is_its_principals_alone(service: Service) -> None:
+    statement = service.submit(ONE, "ada")
+    assert statement.wait(10) is State.SUCCEEDED
+    assert service.statement(statement.statement_id, "ada") is statement
+    assert service.statements("ada") == [statement]
+    refused(lambda: service.statement(statement.statement_id, "bob"), STATEMENT_NOT_FOUND)
+    assert service.statements("bob") == []
+    statement.close()
+    refused(lambda: service.statement(statement.statement_id, "ada"), STATEMENT_NOT_FOUND)
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (SeamlineError(READ_CONFLICT, "moved"), READ_CONFLICT),
+        (RecursionError(), STATEMENT_TOO_LARGE),
+        (ValueError("what nobody foresaw"), INTERNAL_ERROR),
+        (MemoryError(), None),
+        (SystemExit(3), INTERNAL_ERROR),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_whatever_goes_wrong_is_a_named_error_of_the_statement(
+    service: Service, answers: Answers, raised: BaseException, code: ErrorCode | None
+) -> None:
+    answers.ends_with = raised
+    statement = service.submit(ONE, "ada")
+    assert statement.wait(10) is State.FAILED
+    assert statement.error is not None
+    assert code is None or statement.error.code is code
+    assert statement.error.query_id == statement.statement_id
+    answers.ends_with = None
+    assert service.submit(ONE, "ada").wait(10) is State.SUCCEEDED, "the runner lives on"
+
+
+def test_so_many_run_so_many_wait_and_no_more_are_taken(service: Service, answers: Answers) -> None:
+    answers.gate.clear()
+    running = service.submit(ONE, "ada")
+    wait_until(lambda: running.state is State.RUNNING, what="the first statement")
+    waiting = [service.submit(ONE, "ada") for _ in range(2)]
+    refused(lambda: service.submit(ONE, "bob"), TOO_MANY_STATEMENTS)
+    assert answers.begun == 1
+    waiting[0].cancel()
+    assert waiting[0].wait(10) is State.CANCELED, "one that waits ends at once"
+    waiting.append(service.submit(ONE, "bob"))
+    answers.gate.set()
+    assert [s.wait(10) for s in (running, *waiting[1:])] == [State.SUCCEEDED] * 3
+    assert answers.begun == 3, "what was canceled while it waited never began"
+
+
+@pytest.mark.parametrize(
+    "request_", [StatementRequest("SELECT 1", engine="trino"), StatementRequest("", timeout_s=0)]
+)
+def test_what_cannot_be_is_refused_before_anything_runs(
+    service: Service, answers: Answers, request_: StatementRequest
+) -> None:
+    refused(lambda: service.submit(request_, "ada"), INVALID_REQUEST)
+    assert answers.begun == 0
+
+
+def test_the_gateways_limit_bounds_what_a_statement_asks_for(service: Service) -> None:
+    long = service.submit(StatementRequest("SELECT 1", timeout_s=1e9), "ada")
+    assert long.deadline.remaining_s() <= LIMITS.statement_seconds_max
+    short = service.submit(StatementRequest("SELECT 1", timeout_s=5), "ada")
+    assert short.deadline.remaining_s() <= 5
+
+
+def test_draining_refuses_new_statements_and_lets_the_others_end(
+    service: Service, answers: Answers
+) -> None:
+    answers.gate.clear()
+    statement = service.submit(ONE, "ada")
+    drained = threading.Thread(target=service.drain, args=(60.0,))
+    drained.start()
+    wait_until(lambda: not service.accepts_statements, what="draining")
+    refused(lambda: service.submit(ONE, "ada"), SHUTTING_DOWN)
+    answers.gate.set()
+    assert statement.wait(10) is State.SUCCEEDED
+    drained.join(30)
+    assert not drained.is_alive()
+
+
+def test_closing_cancels_what_runs_and_what_waits(service: Service, answers: Answers) -> None:
+    answers.gate.clear()
+    statements = [service.submit(ONE, "ada") for _ in range(3)]
+    service.close()
+    assert [s.state for s in statements] == [State.CANCELED] * 3
+    assert all(s.error is not None and s.error.code is CANCELED for s in statements)
+
+
+def test_what_nobody_asks_for_any_more_is_released_or_canceled(
+    service: Service, answers: Answers
+) -> None:
+    ended, lately = service.submit(ONE, "ada"), service.submit(ONE, "ada")
+    assert [s.wait(10) for s in (ended, lately)] == [State.SUCCEEDED] * 2
+    answers.gate.clear()
+    abandoned = service.submit(ONE, "ada")
+    ended.touched_at -= LIMITS.result_seconds + 1
+    abandoned.touched_at -= ABANDONED_S + 1
+    service.sweep()
+    assert ended.state is State.CLOSED
+    assert abandoned.wait(10) is State.CANCELED
+    assert set(service.statements("ada")) == {lately, abandoned}
