@@ -100,7 +100,7 @@ class LiveTables:
         """The table as it is now.
 
         Raises:
-            SeamlineError: named after the cause; see `planners.seam`.
+            SeamlineError: named after the cause; see `seam`.
         """
         pinned = self._gatherer.pin_table(name, deadline)
         assert isinstance(pinned.cold, IcebergTable)

@@ -1,7 +1,7 @@
 """The product broken on purpose, one mistake each: the checks must notice every one.
 
 A mutant is a `Product` with one function replaced by the real one behind something that bends what
-goes in or comes out of a Protocol. The list opens with the mistakes docs/seam.md names.
+goes in or comes out of a Protocol. The list opens with the mistakes that are made most often.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The judge: what a statement, a commit and a table may be, from the truth alone.
 
-Numbers are those of the invariants in docs/seam.md. Nothing here asks the product; whatever it
-gave is held against every record that was ever sent.
+Nothing here asks the product; whatever it gave is held against every record that was ever sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What others fell into, each shown not to happen here.
 
 Method: the shortest story of each pitfall, told with a `World` and the product's own functions; the
-rows of the answer are held against what was sent. Named in docs/seam.md.
+rows of the answer are held against what was sent.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from support.sources import PARTS
 
 from seamline import errors
 from seamline.gateway.config.model import Config
@@ -113,3 +114,40 @@ def test_every_setting_is_described() -> None:
         if not setting.get("description")
     ]
     assert not missing
+
+
+# --- The architecture ----------------------------------------------------------------------------
+
+ROOT = PAGES.parents[1]
+WORDS_MAX = 30
+HOPS_MAX = 12
+
+
+def test_the_table_of_folders_is_the_tree() -> None:
+    """Every folder of modules down to the second level, and deeper where the table goes deeper."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^\| `([a-z_/]+)/` \|", readme, re.MULTILINE))
+    assert all((ROOT / folder).is_dir() for folder in named)
+    for part in PARTS:
+        folders = {p.parent.relative_to(ROOT) for p in (ROOT / part).rglob("*.py")}
+        assert {str(f) for f in folders if len(f.parts) <= 2} <= named, part
+
+
+def test_every_module_that_the_architecture_names_is_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    known = [f"/{p.relative_to(ROOT)}" for part in PARTS for p in (ROOT / part).rglob("*.py")]
+    named = re.findall(r"`([a-z_/]+\.py)`", text)
+    assert len(named) > HOPS_MAX
+    missing = [n for n in named if not any(k.endswith(f"/{n}") for k in known)]
+    assert [n for n in missing if not (ROOT / n).exists()] == []
+
+
+def test_the_architecture_is_short() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (.*)\n((?:(?!## ).*\n)*)", text, re.MULTILINE))
+    words = re.findall(r"^\| (?!word|-)", sections["Words"], re.MULTILINE)
+    assert 0 < len(words) <= WORDS_MAX
+    ways = [body for title, body in sections.items() if title.startswith("The way of a ")]
+    assert len(ways) == 3
+    for way in ways:
+        assert 0 < len(re.findall(r"^\d+\. ", way, re.MULTILINE)) <= HOPS_MAX

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pytest
@@ -42,6 +42,10 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 ROWS = pa.table({"value": pa.array([b"x", b"y"])})
 
 
+def _nothing() -> None:
+    pass
+
+
 class Engine:
     """An engine that gives the same rows whatever it is asked, and remembers what that was."""
 
@@ -50,7 +54,7 @@ class Engine:
         self.asked: list[EngineQuery] = []
         self.closed = 0
         self.fails: SeamlineError | None = None
-        self.before_the_last = lambda: None
+        self.before_the_last: Callable[[], None] = _nothing
 
     def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
         """See `Engine.run`."""
