@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -17,6 +17,12 @@ from seamline.seam.tiering import Batch
 from seamline.sql.predicates import Predicate
 from seamline.sql.types import Field
 
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+"""Names and values of the headers of one record."""
+
+NOT_TEXT = "\ufffd"
+"""Stands in the name of a header for bytes that are not UTF-8, as Kafka's Java client has it."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RawBatch:
@@ -25,10 +31,12 @@ class RawBatch:
     Attributes:
         partitions: Partition of each record.
         offsets: Offset of each record.
-        timestamps_ms: Record time in milliseconds since the epoch; -1 where the record has none.
+        timestamps_ms: Record time in milliseconds since the epoch, any 64 bits; -1 where the
+            record has none.
         keys: Key bytes or None.
         values: Value bytes or None (a tombstone).
-        headers: Per record a list of (name, value) or None when it has none.
+        headers: Per record a list of (name, value) or None when it has none. Names that are not
+            UTF-8 have `NOT_TEXT` in them; how many of them there are, and the rest, may be lost.
     """
 
     partitions: Sequence[int]
@@ -36,7 +44,7 @@ class RawBatch:
     timestamps_ms: Sequence[int]
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
-    headers: Sequence[Sequence[tuple[str, bytes | None]] | None]
+    headers: Sequence[Headers | None]
 
     def __len__(self) -> int:
         return len(self.offsets)

@@ -27,6 +27,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.kafka.cluster import Cluster, named_error, passes
+from seamline.connectors.kafka.messages import raw_batch
 from seamline.connectors.kafka.positions import assign
 from seamline.connectors.kafka.requests import (
     NO_SUCH_TIME,
@@ -296,14 +297,7 @@ class _RangeReader:
             offsets = [m.offset() for m in messages]
         for event in events:
             self._take_event(event)
-        return RawBatch(
-            partitions,
-            offsets,
-            [m.timestamp()[1] for m in messages],
-            [m.key() for m in messages],
-            [m.value() for m in messages],
-            [m.headers() for m in messages],
-        )
+        return raw_batch(partitions, offsets, messages)
 
     def _close_ranges(self, partitions: Sequence[int], offsets: Sequence[int]) -> bool:
         """Closes ranges that these messages complete; whether any message lies past its range."""

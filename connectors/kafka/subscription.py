@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from seamline.connectors.kafka.cluster import Cluster, named_error, passes
+from seamline.connectors.kafka.messages import raw_batch
 from seamline.connectors.kafka.positions import assign
 from seamline.connectors.protocols import Polled, RawBatch
 
@@ -24,7 +24,6 @@ MESSAGES_MAX = 10_000
 """As many as one poll gives: a large batch decodes faster, a small one is shared out sooner."""
 
 _NOTHING = Polled((), {})
-_time_of = itemgetter(1)
 
 
 class KafkaSubscription:
@@ -110,11 +109,5 @@ def _by_partition(messages: Sequence[Message]) -> dict[int, list[Message]]:
 
 
 def _batch(partition: int, messages: Sequence[Message]) -> RawBatch:
-    return RawBatch(
-        partitions=pa.repeat(pa.scalar(partition, pa.int32()), len(messages)),
-        offsets=list(map(Message.offset, messages)),
-        timestamps_ms=list(map(_time_of, map(Message.timestamp, messages))),
-        keys=list(map(Message.key, messages)),
-        values=list(map(Message.value, messages)),
-        headers=list(map(Message.headers, messages)),
-    )
+    partitions = pa.repeat(pa.scalar(partition, pa.int32()), len(messages))
+    return raw_batch(partitions, list(map(Message.offset, messages)), messages)

@@ -29,7 +29,7 @@ from seamline.connectors.protocols import (
 from seamline.connectors.spark.errors import named_errors
 from seamline.connectors.spark.relation import relation_sql
 from seamline.connectors.spark.sessions import HANG_UP_S, let_go, open_session
-from seamline.connectors.spark.tail import decoded_tail
+from seamline.connectors.spark.tail import decoded_tail, has_odd_time
 from seamline.errors import TAIL_TOO_LARGE, SeamlineError
 from seamline.sql import render
 
@@ -76,7 +76,12 @@ class SparkEngine:
 
             try:
                 frame = session.sql(self._prepare(session, query))
-                return ResultStream(query.schema, _batches(session, frame, query, deadline), close)
+
+                def again() -> Any:
+                    return session.sql(self._prepare(session, query, any_time=True))
+
+                batches = _batches(session, frame, again, query, deadline)
+                return ResultStream(query.schema, batches, close)
             except BaseException:
                 close()
                 raise
@@ -85,7 +90,7 @@ class SparkEngine:
         """Lets the server go, if it is ours."""
         self._close()
 
-    def _prepare(self, session: Any, query: EngineQuery) -> str:
+    def _prepare(self, session: Any, query: EngineQuery, *, any_time: bool = False) -> str:
         tails: dict[str, str] = {}
         for scan in query.scans:
             view = None
@@ -93,32 +98,38 @@ class SparkEngine:
                 view = self._view(session, scan, scan.rows)
             elif scan.tail is not None:
                 if scan.tail not in tails:  # shipped once, however many scans read it
-                    tails[scan.tail] = self._view(session, scan, query.tails[scan.tail])
+                    tail = query.tails[scan.tail]
+                    tails[scan.tail] = self._view(session, scan, tail, any_time)
                 view = tails[scan.tail]
             session.sql(relation_sql(scan, view)).createOrReplaceTempView(scan.scan_id)
         return render.to_spark(query.tree)
 
     def _view(
-        self, session: Any, scan: EngineScan, rows: pa.Table | SpilledTail | TailSource
+        self,
+        session: Any,
+        scan: EngineScan,
+        rows: pa.Table | SpilledTail | TailSource,
+        any_time: bool = False,
     ) -> str:
         view = scan.own_name("rows")
-        _lower_case(self._frame(session, rows)).createOrReplaceTempView(view)
+        _lower_case(self._frame(session, rows, any_time)).createOrReplaceTempView(view)
         return view
 
-    def _frame(self, session: Any, tail: pa.Table | SpilledTail | TailSource) -> Any:
+    def _frame(
+        self, session: Any, tail: pa.Table | SpilledTail | TailSource, any_time: bool
+    ) -> Any:
         if isinstance(tail, SpilledTail):
             raise SeamlineError(TAIL_TOO_LARGE, "a part of the tail is in files of the gateway")
         if not isinstance(tail, TailSource):
             return _local(session, tail)
-        cluster = self._clusters[tail.cluster]
         return decoded_tail(
             session,
-            bootstrap_servers=cluster.bootstrap_servers,
-            properties=cluster.java_properties,
+            cluster=self._clusters[tail.cluster],
             ranges=tail.ranges,
             isolation=tail.isolation,
             spec=tail.decoder,
             min_partitions=self._tail_partitions,
+            any_time=any_time,
         )
 
 
@@ -137,15 +148,32 @@ def _lower_case(frame: Any) -> Any:
 
 
 def _batches(
+    session: Any, frame: Any, again: Callable[[], Any], query: EngineQuery, deadline: Deadline
+) -> Iterator[pa.RecordBatch]:
+    """The result; computed again where a tail has times that Spark's own reader cannot say."""
+    with named_errors(deadline):
+        given = False
+        try:
+            for batch in _computed(session, frame, query, deadline):
+                given = True
+                yield batch
+        except Exception as error:
+            if given or not has_odd_time(error):
+                raise
+        else:
+            return
+        yield from _computed(session, again(), query, deadline)
+
+
+def _computed(
     session: Any, frame: Any, query: EngineQuery, deadline: Deadline
 ) -> Iterator[pa.RecordBatch]:
-    with named_errors(deadline):
-        plan = frame._plan.to_proto(session.client)  # noqa: SLF001 - the only way to stream Arrow
-        for part in session.client.to_table_as_iterator(plan, {}):
-            deadline.check()
-            if isinstance(part, pa.Table):
-                for batch in part.to_batches():
-                    yield conform(batch, query.schema)
+    plan = frame._plan.to_proto(session.client)  # noqa: SLF001 - the only way to stream Arrow
+    for part in session.client.to_table_as_iterator(plan, {}):
+        deadline.check()
+        if isinstance(part, pa.Table):
+            for batch in part.to_batches():
+                yield conform(batch, query.schema)
 
 
 class _Interruption:

@@ -2,19 +2,22 @@
 
 Used by tiering and by statements whose tail is too large for the gateway. Spark's Kafka source
 reads from start offsets up to, not including, end offsets, and fails when any of them is no longer
-there.
+there. It also fails at a record whose time Spark cannot say, whatever is selected; such ranges the
+workers read themselves, with the gateway's client.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from seamline.connectors.config import ClusterConfig
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.protocols import RawBatch
+from seamline.connectors.protocols import NoDeadline, RawBatch
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
 from seamline.sql.types import Field, to_spark
@@ -25,31 +28,36 @@ _SECURITY_PREFIX = "kafka."
 def decoded_tail(
     spark: Any,
     *,
-    bootstrap_servers: str,
-    properties: Mapping[str, str],
+    cluster: ClusterConfig,
     ranges: Sequence[OffsetRange],
     isolation: str,
     spec: DecoderSpec,
     batch_mark: int | None = None,
     min_partitions: int = 0,
+    any_time: bool = False,
 ) -> Any:
     """A DataFrame of the decoded rows, in the columns of the decoder.
 
     Args:
         spark: A Spark session, classic or Connect.
-        bootstrap_servers: The cluster as Spark's executors reach it.
-        properties: Properties of Kafka's Java client, without a prefix.
+        cluster: The cluster as Spark's executors reach it.
         ranges: What to read, one range a partition.
         isolation: What to read it under.
         spec: How records are decoded.
         batch_mark: Value of `_kafka_batch`, when the rows are being tiered.
         min_partitions: Splits ranges further so that at least as many tasks share them.
+        any_time: Whether records may have times that Spark cannot say; see `has_odd_time`.
     """
+    schema = spark_schema(spec.columns)
+    if any_time:
+        parts = _parts(ranges, min_partitions)
+        numbers = spark.range(0, len(parts), 1, max(1, len(parts)))
+        return numbers.mapInArrow(_reading(cluster, parts, isolation, spec, batch_mark), schema)
     starts = {str(r.partition): r.start for r in ranges}
     ends = {str(r.partition): r.end_exclusive for r in ranges}
     reader = (
         spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
         .option("kafka.isolation.level", isolation)
         .option("kafka.allow.auto.create.topics", "false")
         .option("assign", json.dumps({spec.topic: [r.partition for r in ranges]}))
@@ -60,10 +68,16 @@ def decoded_tail(
     )
     if min_partitions > len(ranges):
         reader = reader.option("minPartitions", str(min_partitions))
-    for key, value in properties.items():
+    for key, value in cluster.java_properties.items():
         reader = reader.option(_SECURITY_PREFIX + key, value)
     records = reader.load().select("partition", "offset", "timestamp", "key", "value", "headers")
-    return records.mapInArrow(_decoding(spec, batch_mark), spark_schema(spec.columns))
+    return records.mapInArrow(_decoding(spec, batch_mark), schema)
+
+
+def has_odd_time(error: BaseException) -> bool:
+    """Whether Spark's Kafka source has failed at a record whose time Spark cannot say."""
+    text = str(error)
+    return "long overflow" in text and "millisToMicros" in text
 
 
 def spark_schema(columns: Sequence[Field]) -> str:
@@ -81,6 +95,40 @@ def _decoding(spec: DecoderSpec, batch_mark: int | None) -> Any:
                 yield plain(decoder.decode(raw_batch(batch), batch_mark).rows)
 
     return decode
+
+
+def _parts(ranges: Sequence[OffsetRange], count_min: int) -> list[OffsetRange]:
+    """The ranges, cut so that there are about as many as are wanted at least."""
+    size = max(1, sum(map(len, ranges)) // max(1, count_min))
+    return [
+        OffsetRange(r.partition, start, min(start + size, r.end_exclusive))
+        for r in ranges
+        for start in range(r.start, r.end_exclusive, size)
+    ]
+
+
+def _reading(
+    cluster: ClusterConfig,
+    parts: Sequence[OffsetRange],
+    isolation: str,
+    spec: DecoderSpec,
+    batch_mark: int | None,
+) -> Any:
+    """The function that Spark's workers run over the numbers of the parts they are to read."""
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from seamline.connectors.kafka.cluster import Cluster
+        from seamline.connectors.kafka.log import KafkaLog
+
+        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+        own, decoder, deadline = Cluster(cluster), Decoder(spec), NoDeadline()
+        with contextlib.closing(own):
+            for number in numbers:
+                records = KafkaLog(own).read(spec.topic, [parts[number]], isolation, deadline)
+                for raw in records:
+                    yield plain(decoder.decode(raw, batch_mark).rows)
+
+    return read
 
 
 def raw_batch(batch: pa.RecordBatch) -> RawBatch:

@@ -15,8 +15,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import uuid
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.iceberg import commits
@@ -26,7 +26,7 @@ from seamline.connectors.protocols import Deadline, HotLog
 from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.sessions import functions_for
 from seamline.connectors.spark.settings import quoted_name
-from seamline.connectors.spark.tail import decoded_tail
+from seamline.connectors.spark.tail import decoded_tail, has_odd_time
 from seamline.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, SPARK_FAILED, SeamlineError
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import SUMMARY_KEY, Boundary, check_columns, encode
@@ -40,6 +40,9 @@ from seamline.sql.predicates import Comparison
 _PROBE_RECORDS = 500
 _BRANCH_MS = 24 * 60 * 60 * 1000
 """For how long a branch is kept that a killed batch leaves behind."""
+
+
+_Result = TypeVar("_Result")
 
 
 class SparkTierTable:
@@ -101,19 +104,25 @@ class SparkTierTable:
 
     def commit_rows(self, batch: Batch) -> None:
         """See `TierTable.commit_rows`."""
+        with self._named_errors(batch):
+            _whatever_times(lambda any_time: self._commit_rows(batch, any_time))
+
+    def _commit_rows(self, batch: Batch, any_time: bool) -> None:
         spec = self._spec(self._table().state, batch)
-        with self._named_errors(batch), self._rows(batch, spec) as (rows, skipped):
-            boundary = dataclasses.replace(batch.boundary, skipped=batch.boundary.skipped + skipped)
-            if self._may_hold_mark(batch):
-                self._write_aside(rows, batch, boundary)
-                return
-            functions = functions_for(self._spark)
-            (
-                self._writer(rows, boundary)
-                .option("isolation-level", "serializable")
-                .option("validate-from-snapshot-id", str(batch.snapshot_id))
-                .overwrite(functions.col(columns.BATCH) >= functions.lit(batch.mark))
-            )
+        rows = self._decoded(batch, spec, any_time, batch.mark)
+        # the boundary counts what the policy `skip` leaves out, and is written with the rows
+        skipped = self._count_skipped(batch, any_time) if spec.on_error == "skip" else 0
+        boundary = dataclasses.replace(batch.boundary, skipped=batch.boundary.skipped + skipped)
+        if self._may_hold_mark(batch):
+            self._write_aside(rows, batch, boundary)
+            return
+        functions = functions_for(self._spark)
+        (
+            self._writer(rows, boundary)
+            .option("isolation-level", "serializable")
+            .option("validate-from-snapshot-id", str(batch.snapshot_id))
+            .overwrite(functions.col(columns.BATCH) >= functions.lit(batch.mark))
+        )
 
     def _may_hold_mark(self, batch: Batch) -> bool:
         """Whether a file of the batch's own snapshot may hold what its overwrite would remove."""
@@ -161,7 +170,8 @@ class SparkTierTable:
             )
         skipped = 0
         if batch.ranges and batch.binding.on_error == "skip":
-            skipped = self._count_skipped(batch)
+            with self._named_errors(batch):
+                skipped = _whatever_times(lambda any_time: self._count_skipped(batch, any_time))
         boundary = dataclasses.replace(batch.boundary, skipped=batch.boundary.skipped + skipped)
         commits.commit_mark(table, boundary)
 
@@ -182,41 +192,25 @@ class SparkTierTable:
         schema = state.schemas[batch.schema_id]
         return DecoderSpec.of(binding, schema.columns)
 
-    @contextlib.contextmanager
-    def _rows(self, batch: Batch, spec: DecoderSpec) -> Iterator[tuple[Any, int]]:
-        """The batch's rows, and how many records are left out of them.
-
-        The boundary counts what the policy `skip` leaves out, and is written with the rows: so
-        they are counted first, from rows that are kept until they are written.
-        """
-        rows = decoded_tail(
+    def _decoded(
+        self, batch: Batch, spec: DecoderSpec, any_time: bool, mark: int | None = None
+    ) -> Any:
+        return decoded_tail(
             self._spark,
-            bootstrap_servers=self._cluster.bootstrap_servers,
-            properties=self._cluster.java_properties,
+            cluster=self._cluster,
             ranges=batch.ranges,
             isolation=batch.boundary.isolation,
             spec=spec,
-            batch_mark=batch.mark,
+            batch_mark=mark,
             min_partitions=self._tasks_min,
+            any_time=any_time,
         )
-        if spec.on_error != "skip":
-            yield rows, 0
-            return
-        yield rows, self._count_skipped(batch)
 
-    def _count_skipped(self, batch: Batch) -> int:
+    def _count_skipped(self, batch: Batch, any_time: bool) -> int:
         """Bad records in the batch, counted by the decoder that leaves them out."""
         state = self._table().state
         spec = dataclasses.replace(self._spec(state, batch), on_error="null")
-        rows = decoded_tail(
-            self._spark,
-            bootstrap_servers=self._cluster.bootstrap_servers,
-            properties=self._cluster.java_properties,
-            ranges=batch.ranges,
-            isolation=batch.boundary.isolation,
-            spec=spec,
-            min_partitions=self._tasks_min,
-        )
+        rows = self._decoded(batch, spec, any_time)
         return int(rows.filter(f"`{columns.ERROR}` IS NOT NULL").count())
 
     @contextlib.contextmanager
@@ -234,3 +228,17 @@ class SparkTierTable:
                     COMMIT_CONFLICT, f"the schema of table {name} changed while a batch was written"
                 ) from error
             raise named from error
+
+
+def _whatever_times(work: Callable[[bool], _Result]) -> _Result:
+    """Does what reads a batch; once more, and slower, where it holds times that Spark cannot say.
+
+    Args:
+        work: Takes whether there are such times.
+    """
+    try:
+        return work(False)
+    except Exception as error:
+        if not has_odd_time(error):
+            raise
+    return work(True)

@@ -21,6 +21,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from support.gateway import Gateway
 from support.meddling import Event, MeddledEngine, MeddledLog, MeddledSources
+from support.odd_records import OddRecord, produce
 from support.sources import ROOT, python_files
 from support.stack import Stack
 from support.tierers import At, Interrupted
@@ -252,6 +253,21 @@ def test_fault_01_no_reader_gives_rows_of_another_log(
     with pytest.raises(SeamlineError) as caught:
         pytest.fail(f"read {_read_with(bench, name, reader, event)}")
     assert caught.value.code.name == code
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_fault_05_every_reader_gives_records_of_any_time(
+    bench: Bench, name: str, reader: Reader
+) -> None:
+    """Spark's own reader of Kafka ends at a time that is no instant of Spark's."""
+    bench.stack.create_topic(name, 1, {"message.timestamp.after.max.ms": str(2**63 - 1)})
+    bench.stack.create_table(name, COLUMNS)
+    times = [1, 2**63 - 1, -(2**63), 1_700_000_000_123_456_789, 253_402_300_800_000]
+    headers = [(b"\xff", b"1")]
+    records = [OddRecord(b'{"id":%d}' % i, None, headers, ms) for i, ms in enumerate(times)]
+    produce(bench.stack.bootstrap_servers, name, records)
+    found = reader(bench, name, Event(lambda: None))
+    assert sorted(found) == list(range(len(times)))
 
 
 def _read_with(

@@ -6,10 +6,12 @@ the rows must be equal cell by cell, on DuckDB and on Spark.
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 from support.gateway import Gateway
+from support.odd_records import OddRecord, produce
 from support.stack import Stack
 
 COLUMNS = """
@@ -210,3 +212,61 @@ def test_inferred_columns_read_back(stack: Stack, gateway: Gateway, name: str) -
     }
     rows = gateway.rows(f"SELECT id, price, nested.k, extra FROM {name} ORDER BY id")
     assert rows == [(1, 2.5, 1, None), (2, 3.0, None, "later")]
+
+
+ODD_TIMES = (0, 1, -1, -7, 2**63 - 1, -(2**63), 9_223_372_036_854_776, 253_402_300_799_999)
+ODD_NAMES = (b"", b"h", b"\xff", b"\xed\xa0\x80", "\ufffd".encode(), b"a\0b", b"\0\xff", b"\xc3\0")
+
+
+def odd_records(count: int, seed: int) -> list[OddRecord]:
+    """Records of any bytes, times and sizes; some of the values are good ones."""
+    chance = random.Random(seed)
+
+    def some_bytes(size_max: int) -> bytes | None:
+        if chance.random() < 0.2:
+            return None
+        return chance.randbytes(chance.choice([0, 1, 7, size_max]))
+
+    def value(number: int) -> bytes | None:
+        return chance.choice([b'{"a":%d}' % number, b'{"a":"x"}', some_bytes(200_000)])
+
+    def headers() -> list[tuple[bytes, bytes | None]]:
+        names = [
+            chance.choice([*ODD_NAMES, chance.randbytes(3)])
+            for _ in range(chance.choice([0, 0, 1, 3]))
+        ]
+        return [(name, some_bytes(70_000)) for name in names]
+
+    return [
+        OddRecord(
+            value(number),
+            some_bytes(70_000),
+            headers(),
+            chance.choice([*ODD_TIMES, chance.randint(-(2**63), 2**63 - 1), 1_700_000_000_123]),
+        )
+        for number in range(count)
+    ]
+
+
+@pytest.mark.integration
+@pytest.mark.spark
+@pytest.mark.parametrize("on_error", ["null", "skip"])
+def test_fault_05_any_record_is_alike_in_both_tiers(
+    stack: Stack, gateway: Gateway, name: str, on_error: str
+) -> None:
+    stack.create_topic(name, 1, {"message.timestamp.after.max.ms": str(2**63 - 1)})
+    stack.create_table(name, "a bigint", on_error=on_error)
+    records = odd_records(150, seed=5)
+    produce(stack.bootstrap_servers, name, records)
+    sql = (
+        f"SELECT a, _kafka_offset, _kafka_timestamp, _kafka_key, _kafka_headers, _kafka_error"
+        f" FROM {name} ORDER BY _kafka_offset"
+    )
+    hot = gateway.rows(sql, "duckdb")
+    assert len(hot) == len(records) or on_error == "skip"
+    assert repr(gateway.rows(sql, "spark")) == repr(hot)
+    stack.tier(name)
+    statement = gateway.statement(sql, "duckdb")
+    assert statement.receipt["rows_hot"] == 0
+    assert repr(gateway.rows(sql, "duckdb")) == repr(hot)
+    assert repr(gateway.rows(sql, "spark")) == repr(hot)

@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from seamline.connectors.kafka.formats.json_values import JsonValues
 from seamline.connectors.kafka.formats.raw_values import RawValues
-from seamline.connectors.protocols import RawBatch
+from seamline.connectors.protocols import NOT_TEXT, Headers, RawBatch
 from seamline.errors import BAD_RECORD, INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns as names
@@ -147,19 +148,32 @@ def _metadata_arrays(
 _HEADERS_TYPE = next(to_arrow(f.type) for f in names.METADATA_FIELDS if f.name == names.HEADERS)
 
 
+_TIME_MAX_MS = 253_402_300_799_999
+"""The end of the year 9999: no calendar of ours, and none of most readers', goes further."""
+
+
 def _timestamps(timestamps_ms: Sequence[int]) -> pa.Array:
-    """Milliseconds to instants; a record without a time (-1) has null."""
+    """Milliseconds to instants; null without a time (-1), and for one that no instant can be."""
     times = pa.array(timestamps_ms, pa.int64())
-    known = pa.compute.greater_equal(times, 0)
-    times = pa.compute.if_else(known, times, None)
+    known = pc.and_(pc.greater_equal(times, 0), pc.less_equal(times, _TIME_MAX_MS))
+    times = pc.if_else(known, times, None)
     return times.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
 
 
-def _headers(headers: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> pa.Array:
+def _headers(headers: Sequence[Headers | None]) -> pa.Array:
     if not any(headers):
         return pa.nulls(len(headers), _HEADERS_TYPE)
-    rows = [
-        [{"key": key, "value": value} for key, value in entry] if entry else None
-        for entry in headers
-    ]
+    rows = [_named(entry) if entry else None for entry in headers]
     return pa.array(rows, _HEADERS_TYPE)
+
+
+def _named(headers: Headers) -> list[dict[str, str | bytes | None]]:
+    """The headers of a record; one without name and value where a name is not UTF-8.
+
+    Clients of Kafka differ here: one has replaced the bytes, the other gives none of the headers.
+    They differ in names with a zero byte, too, where librdkafka's end. What all can tell is alike.
+    """
+    names_and_values = [(name.partition("\0")[0], value) for name, value in headers]
+    if any(NOT_TEXT in name for name, _ in names_and_values):
+        return [{"key": None, "value": None}]
+    return [{"key": name, "value": value} for name, value in names_and_values]

@@ -1,0 +1,48 @@
+"""What the client delivers, as records: each message is touched once, in loops that run in C."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+from confluent_kafka import Message
+
+from seamline.connectors.protocols import NOT_TEXT, Headers, RawBatch
+
+_time_of = itemgetter(1)
+
+
+def raw_batch(partitions: Any, offsets: Sequence[int], messages: Sequence[Message]) -> RawBatch:
+    """The records of messages without an error.
+
+    Args:
+        partitions: The partition of each.
+        offsets: The offset of each.
+        messages: The messages.
+    """
+    return RawBatch(
+        partitions=partitions,
+        offsets=offsets,
+        timestamps_ms=list(map(_time_of, map(Message.timestamp, messages))),
+        keys=list(map(Message.key, messages)),
+        values=list(map(Message.value, messages)),
+        headers=_headers(messages),
+    )
+
+
+def _headers(messages: Sequence[Message]) -> list[Headers | None]:
+    """Headers of each message.
+
+    The client makes text of names, and raises where they are not UTF-8: the names are lost then,
+    and asked again it would give a list that is not whole. So each is asked once only, and what
+    comes after one that raises is taken from the same iterator.
+    """
+    found: list[Headers | None] = []
+    rest = map(Message.headers, messages)
+    while len(found) < len(messages):
+        try:
+            found.extend(rest)
+        except (UnicodeDecodeError, SystemError):
+            found.append([(NOT_TEXT, None)])
+    return found

@@ -1,0 +1,143 @@
+"""Goal: whatever bytes a record has, what becomes of it is one thing, hot and cold.
+
+Method: records of any key, value, headers, time and size are put into the form in which each reader
+hands them to the decoder: librdkafka's, where a name of a header ends at a zero byte and bytes that
+are not UTF-8 cost the record all its headers; Spark's, where Java has put U+FFFD for such bytes
+and times are microseconds. The rows must be the same, and be rows that can be read.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.odd_records import OddRecord
+
+from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.protocols import NOT_TEXT, Headers, RawBatch
+from seamline.connectors.spark import tail
+from seamline.errors import SeamlineError
+from seamline.seam.records import POLICIES, DecoderSpec
+from seamline.sql import columns
+from seamline.sql.types import BIGINT, Field
+
+TIMES = st.integers(-(2**63), 2**63 - 1) | st.sampled_from(
+    [-1, 0, 1, 253_402_300_799_999, 253_402_300_800_000, 1_700_000_000_123]
+)
+NAMES = st.binary(max_size=4) | st.sampled_from(
+    [b"h", b"a\0b", b"\0\xff", b"\xc3\0", b"\xff", b"\xed\xa0\x80", "é\ufffd".encode()]
+)
+BYTES = st.none() | st.binary(max_size=9) | st.sampled_from([b"x" * 70_000])
+VALUES = BYTES | st.integers().map(lambda number: b'{"a":%d}' % number)
+RECORDS = st.lists(
+    st.builds(OddRecord, VALUES, BYTES, st.lists(st.tuples(NAMES, BYTES), max_size=3), TIMES),
+    min_size=1,
+    max_size=6,
+)
+SPARK_TIMES_MS = range(-(2**63) // 1000, 2**63 // 1000)
+"""What Spark can say; a record of another time it does not hand over."""
+
+
+def as_librdkafka(records: Sequence[OddRecord]) -> RawBatch:
+    return RawBatch(
+        [0] * len(records),
+        list(range(len(records))),
+        [r.timestamp_ms for r in records],
+        [r.key for r in records],
+        [r.value for r in records],
+        [_texts(r.headers) for r in records],
+    )
+
+
+def _texts(headers: Sequence[tuple[bytes, bytes | None]]) -> Headers | None:
+    try:
+        return [(name.partition(b"\0")[0].decode(), value) for name, value in headers] or None
+    except UnicodeDecodeError:
+        return [(NOT_TEXT, None)]
+
+
+def as_spark(records: Sequence[OddRecord]) -> pa.RecordBatch:
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    headers = [
+        [{"key": name.decode(errors="replace"), "value": value} for name, value in r.headers]
+        or None
+        for r in records
+    ]
+    return pa.RecordBatch.from_pydict(
+        {
+            "partition": pa.array([0] * len(records), pa.int32()),
+            "offset": pa.array(range(len(records)), pa.int64()),
+            "timestamp": pa.array(
+                [r.timestamp_ms * 1000 for r in records], pa.timestamp("us", "UTC")
+            ),
+            "key": pa.array([r.key for r in records], pa.binary()),
+            "value": pa.array([r.value for r in records], pa.binary()),
+            "headers": pa.array(headers, pa.list_(header)),
+        }
+    )
+
+
+def decoder(on_error: str, format_: str = "json") -> Decoder:
+    own = Field("a", BIGINT) if format_ == "json" else columns.TOPIC_FIELDS[0]
+    return Decoder(DecoderSpec("t", format_, on_error, (own, *columns.METADATA_FIELDS)))
+
+
+def outcome(decoder_: Decoder, batch: RawBatch) -> tuple[object, int] | str:
+    """Rows and how many records were left out, or the error of the first bad one."""
+    try:
+        decoded = decoder_.decode(batch)
+    except SeamlineError as error:
+        return str(error)
+    decoded.rows.validate(full=True)
+    return decoded.rows.to_pylist(), decoded.skipped
+
+
+@pytest.mark.parametrize("on_error", POLICIES)
+@settings(max_examples=100, deadline=None)
+@given(records=RECORDS)
+def test_fault_05_any_record_is_decoded_alike_for_every_reader(
+    records: list[OddRecord], on_error: str
+) -> None:
+    sayable = [r for r in records if r.timestamp_ms in SPARK_TIMES_MS]
+    hot = outcome(decoder(on_error), as_librdkafka(sayable))
+    assert outcome(decoder(on_error), tail.raw_batch(as_spark(sayable))) == hot
+    rows = outcome(decoder("null"), as_librdkafka(records))
+    assert not isinstance(rows, str)
+    assert rows[1] == 0
+
+
+@given(records=RECORDS)
+def test_fault_05_no_time_or_header_makes_a_record_a_bad_one(records: list[OddRecord]) -> None:
+    found = outcome(decoder("fail", "raw"), as_librdkafka(records))
+    assert not isinstance(found, str), found
+    rows = found[0]
+    assert isinstance(rows, list)
+    assert [row["value"] for row in rows] == [r.value for r in records]
+    assert [row[columns.KEY] for row in rows] == [r.key for r in records]
+    end = datetime.datetime(9999, 12, 31, 23, 59, 59, 999000, datetime.UTC)
+    for row, record in zip(rows, records, strict=True):
+        moment = row[columns.TIMESTAMP]
+        assert moment is None or moment <= end
+        assert (moment is None) == (not 0 <= record.timestamp_ms <= 253_402_300_799_999)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([b"h", b"\xc3\xa9"], [{"key": "h", "value": b"1"}, {"key": "é", "value": b"1"}]),
+        ([b"h", b"\xff"], [{"key": None, "value": None}]),
+        ([b""], [{"key": "", "value": b"1"}]),
+        ([], None),
+    ],
+)
+def test_fault_05_headers_whose_names_are_no_text_are_told_from_none(
+    names: list[bytes], expected: object
+) -> None:
+    record = OddRecord(b"{}", headers=[(name, b"1") for name in names])
+    for batch in (as_librdkafka([record]), tail.raw_batch(as_spark([record]))):
+        (row,) = decoder("fail").decode(batch).rows.to_pylist()
+        assert row[columns.HEADERS] == expected
