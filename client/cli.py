@@ -1,18 +1,21 @@
 """The `seamline` command. Subcommands are loaded when they are called.
 
 `query` needs only the client. The others need the gateway's parts, and say which extra to install
-when these are missing. A named error prints as one line and its hint, and exits with 1.
+when these are missing. A named error prints as one line and its hint, and exits with 1; `ending`
+has every way in which a command ends.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import click
 
+from seamline import ending
 from seamline.errors import MISSING_EXTRA, SeamlineError
 from seamline.version import VERSION
 
@@ -58,9 +61,15 @@ class _LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command; what it imports only then may be missing, too."""
         try:
-            return super().invoke(ctx)
+            with ending.kept_from_click():
+                return super().invoke(ctx)
         except ModuleNotFoundError as error:
             _say_what_to_install(str(ctx.invoked_subcommand), error)
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        """Reads the command line, and writes what `--help` gives."""
+        with ending.kept_from_click():
+            return super().make_context(*arguments, **options)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -85,22 +94,17 @@ def root() -> None:
     """A Kafka topic and its Iceberg copy as one table."""
 
 
-def main(arguments: list[str] | None = None) -> Any:
-    """Runs the command and exits."""
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Runs the command and exits; see `seamline.ending` for how."""
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # what libraries have to say to programmers
     try:
         code = root.main(arguments, prog_name="seamline", standalone_mode=False)
-    except SeamlineError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(1)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("canceled", err=True)
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+        with ending.kept_from_click():
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is said and has a code
+        code = ending.exit_code(error)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from seamline.errors import DISK_FULL, ErrorCode, SeamlineError
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 """What runs in the background: started, reported and tried again in one way.
 
     Loop      a step that is run again and again, until its owner ends it
-    start     work done once, apart from whoever asked for it; `later` does so after a while
+    start     work done once, apart from whoever asked for it; `later` does so after a while, and
+              whoever asks `interruptibly` waits for it
     attempt   a part of such work, whose failure must not keep the rest from being done
 
 Whatever is raised there, by us or by anybody's code below, loses nothing else. It gets a name, is
@@ -15,10 +16,12 @@ import collections
 import contextlib
 import dataclasses
 import logging
+import queue
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar, cast
 
 from seamline.connectors.files import is_full
 from seamline.errors import DISK_FULL, INTERNAL_ERROR, SeamlineError
@@ -26,6 +29,8 @@ from seamline.errors import DISK_FULL, INTERNAL_ERROR, SeamlineError
 _LOG = logging.getLogger("seamline.background")
 
 _DOUBLINGS_MAX = 30
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class Loop:
         after_failure: Decides otherwise, and may tell somebody.
         at_end: Done in the same thread when there is to be no other round.
         delay_s: Seconds before the first round.
+        is_told: Whether `after_failure` tells whoever should know, so that the log need not.
 
     Attributes:
         error: Why the last step failed; None once one has worked.
@@ -80,6 +86,7 @@ class Loop:
         after_failure: AfterFailure | None = None,
         at_end: Callable[[], object] = lambda: None,
         delay_s: float = 0.0,
+        is_told: bool = False,
     ) -> None:
         self.name = name
         self.error: SeamlineError | None = None
@@ -91,6 +98,7 @@ class Loop:
         self._after_failure = after_failure or (lambda _, failures: backoff.pause_s(failures))
         self._at_end = at_end
         self._delay_s = delay_s
+        self._is_told = is_told
         self._well_at = time.monotonic()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"seamline-{name}", daemon=True)
@@ -135,7 +143,7 @@ class Loop:
             pause_s = self._step()
         except BaseException as error:  # noqa: BLE001 - what it promises
             self.failures_in_a_row += 1
-            self.error = _report(self.name, error, self.error)
+            self.error = _report(self.name, error, self.error, is_told=self._is_told)
             return self._pause_s(self.error)
         self.error = None
         self.failures_in_a_row = 0
@@ -168,6 +176,30 @@ def later(seconds: float, name: str, work: Callable[[], object]) -> Callable[[],
     timer.daemon = True
     timer.start()
     return timer.cancel
+
+
+def interruptibly(name: str, work: Callable[[], T]) -> T:
+    """Does work that must not be interrupted, and waits for it; Ctrl-C ends the waiting only.
+
+    Returns:
+        What it gives.
+
+    Raises:
+        BaseException: what it raises.
+    """
+    outcome: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            outcome.put((work(), None))
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+            outcome.put((None, error))
+
+    threading.Thread(target=run, name=f"seamline-{name}", daemon=True).start()
+    result, error = outcome.get()
+    if error is not None:
+        raise error
+    return cast("T", result)
 
 
 def attempt(name: str, work: Callable[[], object]) -> bool:
@@ -228,15 +260,22 @@ def named(error: BaseException) -> SeamlineError:
     return found
 
 
-def _report(name: str, error: BaseException, before: SeamlineError | None = None) -> SeamlineError:
+def _report(
+    name: str,
+    error: BaseException,
+    before: SeamlineError | None = None,
+    *,
+    is_told: bool = False,
+) -> SeamlineError:
     found = named(error)
     with _lock:
         _failures[name, found.code.name] += 1
     is_known = before is not None and (before.code, before.message) == (found.code, found.message)
+    is_verbose = found.code is INTERNAL_ERROR and _LOG.isEnabledFor(logging.INFO)
     with contextlib.suppress(Exception):  # nor may a log that cannot be written end anything
         if is_known:
             _LOG.info("%s failed again: %s", name, found.code.name)
         else:
-            is_verbose = found.code is INTERNAL_ERROR and _LOG.isEnabledFor(logging.INFO)
-            _LOG.error("%s: %s", name, found, exc_info=error if is_verbose else None)
+            level = logging.INFO if is_told else logging.ERROR
+            _LOG.log(level, "%s: %s", name, found, exc_info=error if is_verbose else None)
     return found

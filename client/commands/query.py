@@ -38,7 +38,7 @@ _FORMATS = (*WRITERS, "parquet")
 def query(statement: str, format_: str, output: str | None, quiet: bool, **options: Any) -> None:
     """Runs STATEMENT on a gateway; `-` reads it from standard input."""
     if statement == "-":
-        statement = sys.stdin.read()
+        statement = sys.stdin.buffer.read().decode(errors="replace")
     if format_ == "parquet" and output is None:
         raise click.UsageError("--format parquet needs --output FILE")
     show = not quiet and sys.stderr.isatty()

@@ -32,8 +32,7 @@ class Transport:
     """
 
     def __init__(self, url: str, access_token: str | None = None) -> None:
-        parsed = urllib.parse.urlsplit(url)
-        if parsed.scheme not in {"http", "https"} or not parsed.hostname:
+        if not _is_address(url):
             raise as_client_error(
                 SeamlineError(
                     INVALID_ARGUMENT,
@@ -44,6 +43,14 @@ class Transport:
         self._base = url.rstrip("/")
         headers = {"User-Agent": f"seamline-python/{VERSION}"}
         if access_token:
+            if not (access_token.isascii() and access_token.isprintable()):
+                raise as_client_error(
+                    SeamlineError(
+                        INVALID_ARGUMENT,
+                        "the access token has characters that no header can carry",
+                        hint="Pass it as it was given, without quotes and line breaks.",
+                    )
+                )
             headers["Authorization"] = f"Bearer {access_token}"
         self._pool = urllib3.PoolManager(
             headers=headers, maxsize=8, timeout=urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S)
@@ -112,6 +119,14 @@ class Transport:
         else:
             text = str(cause)
         return OperationalError(GATEWAY_UNAVAILABLE, f"{self._base}: {text}")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parsed = urllib.parse.urlsplit(url)
+        return parsed.scheme in {"http", "https"} and bool(parsed.hostname) and parsed.port != 0
+    except ValueError:
+        return False
 
 
 def _parsed(data: bytes) -> dict[str, Any]:

@@ -90,8 +90,20 @@ def named_error(error: Exception) -> SeamlineError:
         return SeamlineError(SPARK_UNAVAILABLE, "the Spark server does not answer")
     if code is DIVISION_BY_ZERO:
         return SeamlineError(code, _MESSAGES[code.name])
-    message = re.sub(r"\s+", " ", text.split("\n\nJVM stacktrace", 1)[0])
+    message = re.sub(r"\s+", " ", _cause(text.split("\n\nJVM stacktrace", 1)[0]))
     return SeamlineError(code, message[:500])
+
+
+def _cause(text: str) -> str:
+    """What was raised, without the way to it: of Python's trace the last line, of Java's the first.
+
+    Java's says after it what else was raised, each on a line of its own.
+    """
+    before, trace, after = text.partition("Traceback (most recent call last):")
+    if trace:
+        raised = (line for line in after.splitlines() if line and not line[0].isspace())
+        return next(raised, before)
+    return re.split(r"\n\s+at [\w.$]+\(", text, maxsplit=1)[0]
 
 
 def _condition(error: Exception) -> str:

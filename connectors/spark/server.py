@@ -21,6 +21,7 @@ import threading
 import time
 
 from seamline.connectors import supervision
+from seamline.connectors.jvm.java import find_java
 from seamline.connectors.spark import submission
 from seamline.connectors.spark.settings import SparkSettings, environment
 from seamline.errors import SPARK_UNAVAILABLE, SeamlineError
@@ -44,7 +45,8 @@ class ConnectServer:
         """The server's address, its token included; starts it when it does not run.
 
         Raises:
-            SeamlineError: SPARK_UNAVAILABLE when it does not come up.
+            SeamlineError: SPARK_UNAVAILABLE when it does not come up, JAVA_NOT_FOUND,
+                JAVA_UNSUPPORTED.
         """
         with self._lock:
             if self._keeper is None or self._keeper.poll() is not None:
@@ -71,6 +73,7 @@ class ConnectServer:
         return f"sc://localhost:{self._port}/;token={self._token}"
 
     def _start(self) -> None:
+        find_java(os.environ)
         directory = self._settings.directory
         directory.mkdir(parents=True, exist_ok=True)
         self._port = _free_port()

@@ -10,11 +10,13 @@ import contextlib
 import os
 import pathlib
 import shlex
+import signal
 import struct
 import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from seamline.connectors import supervision
 from seamline.connectors.spark.settings import SparkSettings, environment
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -48,6 +50,27 @@ def start_in_process(settings: SparkSettings) -> Any:
         theirs = os.environ.get(_SUBMIT_VARIABLE, "pyspark-shell")
         with _environment({**environment(settings.withheld), _SUBMIT_VARIABLE: f"{ours} {theirs}"}):
             return SparkSession.builder.appName("seamline").getOrCreate()
+
+
+def start_interruptibly(settings: SparkSettings) -> Any:
+    """The same, without a handler of Spark's for Ctrl-C; that gives the start up, and its Java."""
+    before = _children()
+    try:
+        return supervision.interruptibly("spark-start", lambda: start_in_process(settings))
+    except KeyboardInterrupt:
+        for pid in _children() - before:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        raise
+
+
+def _children() -> set[int]:
+    """Processes that this one has started; none where the system does not tell."""
+    found: set[int] = set()
+    for path in pathlib.Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+            found.update(map(int, path.read_text(encoding="ascii").split()))
+    return found
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.names import TableName
 
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 PORT = click.IntRange(0, 65535)
 """A port to listen on; 0 takes a free one."""
 
@@ -91,7 +92,7 @@ def table_of(text: str, connections: Connections) -> TableName:
 
 
 def look_at(wanted: Sequence[TableName], connections: Connections) -> None:
-    """Loads each table before Spark starts, and says which cannot be.
+    """Loads each table before Spark starts: with none of them there is nothing to start it for.
 
     Raises:
         SeamlineError: why the first cannot be loaded, when none can.
@@ -101,8 +102,6 @@ def look_at(wanted: Sequence[TableName], connections: Connections) -> None:
         try:
             connections.catalog(name.catalog).load(name.path)
         except SeamlineError as error:
-            failures.append((name, error))
+            failures.append(error)
     if len(failures) == len(wanted):
-        raise failures[0][1]
-    for name, why in failures:
-        click.echo(f"{name.display}: {why}", err=True)
+        raise failures[0]

@@ -274,8 +274,9 @@ def _text(value: str) -> str:
         return value
     try:
         return pathlib.Path(value[1:]).read_text(encoding="utf-8")
-    except OSError as error:
-        raise SeamlineError(INVALID_ARGUMENT, f"{value[1:]} cannot be read: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        cause = getattr(error, "strerror", None) or "it is not text"
+        raise SeamlineError(INVALID_ARGUMENT, f"{value[1:]} cannot be read: {cause}") from error
 
 
 def _columns_text(fields: tuple[Field, ...]) -> str:

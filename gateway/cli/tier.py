@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import threading
@@ -11,6 +12,7 @@ import click
 
 from seamline.errors import SeamlineError
 from seamline.gateway.cli.options import (
+    LOG_FORMAT,
     PORT,
     Duration,
     config_options,
@@ -59,6 +61,7 @@ from seamline.seam.tiering import Outcome, Step
     show_default=True,
     help="Health says no when no batch of a table has worked for so long.",
 )
+@click.option("--verbose", "-v", is_flag=True, help="Log, and let Spark log.")
 @config_options
 def tier(
     tables: tuple[str, ...],
@@ -68,15 +71,18 @@ def tier(
     metrics_port: int | None,
     metrics_host: str,
     unhealthy_after: float,
+    verbose: bool,
     config_file: str | None,
     settings: tuple[str, ...],
 ) -> None:
     """Moves the tail of each TABLE's topic into the table."""
+    if verbose:
+        logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     connections = Connections(load_config(config_file, settings).config)
     wanted = [table_of(text, connections) for text in tables]
     look_at(wanted, connections)
     click.echo("starting Spark …", err=True)
-    spark = start_spark(connections)
+    spark = start_spark(connections, verbose=verbose)
     application = TieringApplication(SparkTables(connections, spark), records_max=max_records)
     stop_on_signals(application)
     server = None
@@ -89,8 +95,10 @@ def tier(
             server.shutdown()
         spark.stop()
         connections.close()
-    if once and failures:
-        raise failures[0]
+    if once and application.is_stopping:
+        raise click.Abort
+    if once and failures:  # each was told as it came
+        click.get_current_context().exit(1)
 
 
 def stop_on_signals(application: TieringApplication) -> None:
@@ -109,7 +117,7 @@ def stop_on_signals(application: TieringApplication) -> None:
 def show_step(progress: Progress, step: Step | SeamlineError, seconds: float) -> None:
     """One line a step; idle looks say nothing."""
     if isinstance(step, SeamlineError):
-        click.echo(f"{progress.table}: {step}", err=True)
+        click.echo(f"error: {progress.table}: {step}", err=True)
     elif step.outcome is Outcome.ROWS:
         rate = step.offsets / seconds if seconds else 0
         click.echo(

@@ -244,6 +244,8 @@ def is_unified(connections: Connections, name: TableName) -> bool:
 
 
 def _check_words(definition: TableDefinition) -> None:
+    if not definition.topic:
+        raise SeamlineError(INVALID_TABLE_DEFINITION, "the topic's name is empty")
     for name, value, known in (
         ("mode", definition.mode, MODES),
         ("isolation", definition.isolation, ISOLATIONS),

@@ -15,12 +15,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from seamline.errors import INVALID_CONFIG, SeamlineError
-from seamline.gateway.config import references
+from seamline.gateway.config import references, yaml_file
 from seamline.gateway.config.files import FILE_VARIABLE, HOME_VARIABLE
 from seamline.gateway.config.model import Config
 from seamline.gateway.config.secrets import HIDDEN, is_secret, masked
@@ -124,7 +123,7 @@ class _Told:
     @classmethod
     def by_file(cls, file: pathlib.Path, environment: Mapping[str, str]) -> _Told:
         """What the file tells."""
-        tree, referred = references.resolve(_read(file), environment)
+        tree, referred = references.resolve(yaml_file.read(file), environment)
         sources = {path: str(file) for path, _, _ in _leaves(tree)}
         sources.update({path: f"{file}, {names}" for path, names in referred.items()})
         return cls(tree, {"": str(file), **sources}, set(referred))
@@ -160,32 +159,6 @@ class _Told:
         """Who told the value, else a part of it, else the group that it is missing in."""
         parts = [told for told in self.sources if f"{told}.".startswith(f"{path}.")]
         return self.sources[min(parts)] if parts else self._source(path.rpartition(".")[0])
-
-
-# --- The file ------------------------------------------------------------------------------------
-
-
-class _Texts(yaml.SafeLoader):
-    """YAML whose values are texts as they are written, like those of variables and flags."""
-
-
-_KEPT = {"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"}
-_Texts.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag in _KEPT]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _read(file: pathlib.Path) -> dict[str, Any]:
-    try:
-        tree = yaml.load(file.read_text(encoding="utf-8"), _Texts)  # noqa: S506 - a safe loader
-    except (OSError, UnicodeDecodeError) as error:
-        raise SeamlineError(INVALID_CONFIG, f"{file} cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise SeamlineError(INVALID_CONFIG, f"{file} is not YAML: {error}") from error
-    if not isinstance(tree, dict | None):
-        raise SeamlineError(INVALID_CONFIG, f"{file} must hold keys and values")
-    return tree or {}
 
 
 # --- Paths ---------------------------------------------------------------------------------------

@@ -38,9 +38,13 @@ def _in_units(**units: int) -> BeforeValidator:
     return BeforeValidator(multiplied)
 
 
+_LARGEST = 1 << 60
 Port = Annotated[NonNegativeInt, Field(le=65535)]
-Bytes = Annotated[NonNegativeInt, _in_units(KiB=1 << 10, MiB=1 << 20, GiB=1 << 30)]
-Seconds = Annotated[NonNegativeInt, _in_units(s=1, m=60, h=3600, d=24 * 3600)]
+Threads = Annotated[PositiveInt, Field(le=4096)]
+Bytes = Annotated[
+    NonNegativeInt, Field(le=_LARGEST), _in_units(KiB=1 << 10, MiB=1 << 20, GiB=1 << 30)
+]
+Seconds = Annotated[NonNegativeInt, Field(le=_LARGEST), _in_units(s=1, m=60, h=3600, d=24 * 3600)]
 PositiveSeconds = Annotated[Seconds, Field(gt=0)]
 
 
@@ -54,7 +58,7 @@ class HttpConfig(Settings):
     """Address; anything but loopback needs `auth`."""
     port: Port = 8474
     """Port; 0 takes a free one."""
-    threads: PositiveInt = 32
+    threads: Threads = 32
     """Requests served at once."""
     request_bytes_max: Bytes = 1 << 20
     """Largest request body."""
@@ -84,7 +88,7 @@ class LimitsConfig(Settings):
 
     statement_seconds_max: PositiveSeconds = 600
     """Longest run of a statement, and the default deadline."""
-    statements_running_max: PositiveInt = 16
+    statements_running_max: Threads = 16
     """Statements that run at once; more wait."""
     statements_queued_max: NonNegativeInt = 256
     """Statements that may wait; more are refused."""
@@ -96,7 +100,7 @@ class LimitsConfig(Settings):
     """Size of one result."""
     result_seconds: PositiveSeconds = 600
     """How long a finished result nobody fetches is kept."""
-    duckdb_threads: NonNegativeInt = 0
+    duckdb_threads: Annotated[NonNegativeInt, Field(le=4096)] = 0
     """Threads of one statement in DuckDB; 0 means all cores."""
     duckdb_cold_bytes_max: Bytes = 4 << 30
     """A scan of more bytes of files goes to Spark."""

@@ -7,17 +7,21 @@ and refuses new ones. SIGINT, which is Ctrl-C, ends at once.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import gc
+import json
 import os
 import pathlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
+from gunicorn.glogging import Logger
 from gunicorn.workers.gthread import ThreadWorker
 
 from seamline.connectors import supervision
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 _ANSWERS_S = 15
 _CLOSE_S = 5
 _YOUNG_MAX = 50_000
+_FAILURE_BYTES_MAX = 1 << 16
 GRACE_S = _ANSWERS_S + _CLOSE_S
 """After draining: for requests in hand to be answered, and for everything to be let go."""
 
@@ -53,16 +58,29 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
         super().handle_exit(sig, frame)
 
 
+class _Log(Logger):  # type: ignore[misc]
+    """Gunicorn's log, without what it says when the command is about to say why."""
+
+    def error(self, msg: str, *arguments: Any, **options: Any) -> None:
+        """Logs an error."""
+        is_told = msg in {"Shutting down: %s", "Reason: %s"}
+        if not is_told and arguments[1:] != (Arbiter.APP_LOAD_ERROR,):
+            super().error(msg, *arguments, **options)
+
+
 class GatewayServer(BaseApplication):  # type: ignore[misc]
     """Runs until a signal ends it.
 
     Args:
         config: The configuration.
+        ready: Gets the address as soon as it answers.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, ready: Callable[[str], None]) -> None:
         self._config = config
+        self._ready = ready
         self._gateway: Gateway | None = None
+        self._failures = os.pipe()  # from the worker to the process that waits for it
         super().__init__()
 
     def load_config(self) -> None:
@@ -76,7 +94,10 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
             "keepalive": 75,
             "timeout": 0,
             "graceful_timeout": http.drain_seconds_max + GRACE_S,
+            "post_worker_init": self._greet,
             "worker_exit": self._close,
+            "logger_class": _Log,
+            "worker_tmp_dir": self._config.state_directory,
             "proc_name": "seamline",
             "loglevel": "warning",
             "preload_app": False,
@@ -91,6 +112,14 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
 
         DuckDB imported before the fork and used after it crashes the worker when that exits.
         """
+        try:
+            with _named_state_errors(pathlib.Path(self._config.state_directory)):
+                return self._load()
+        except Exception as error:
+            os.write(self._failures[1], json.dumps(supervision.named(error).to_json()).encode())
+            raise SystemExit(Arbiter.APP_LOAD_ERROR) from error
+
+    def _load(self) -> flask.Flask:
         from seamline.gateway.wiring import Gateway
 
         self._gateway = Gateway(self._config)
@@ -98,10 +127,29 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
         settle_memory()
         return app
 
+    def run(self) -> None:
+        """Runs until a signal ends it.
+
+        Raises:
+            SeamlineError: why the worker could not start.
+        """
+        owner = os.getpid()
+        try:
+            super().run()
+        except SystemExit as ended:
+            if ended.code == Arbiter.APP_LOAD_ERROR and os.getpid() == owner:
+                body = json.loads(os.read(self._failures[0], _FAILURE_BYTES_MAX))
+                raise SeamlineError.from_json(body) from ended
+            raise
+
     def drain(self) -> None:
         """Waits for the statements of the worker that calls it; new ones are refused."""
         if self._gateway is not None:
             self._gateway.service.drain(self._config.http.drain_seconds_max)
+
+    def _greet(self, worker: Any) -> None:
+        port = worker.sockets[0].getsockname()[1]
+        self._ready(f"http://{_bracketed(self._config.http.host)}:{port}")
 
     def _close(self, _: Any, __: Any) -> None:
         if self._gateway is not None:
@@ -123,8 +171,12 @@ def settle_memory() -> None:
     gc.set_threshold(_YOUNG_MAX)
 
 
-def serve(config: Config) -> None:
+def serve(config: Config, ready: Callable[[str], None]) -> None:
     """Serves until a signal ends it.
+
+    Args:
+        config: The configuration.
+        ready: Gets the address as soon as it answers.
 
     Raises:
         SeamlineError: INVALID_CONFIG, PORT_TAKEN, STATE_DIRECTORY_TAKEN, DISK_FULL.
@@ -132,7 +184,7 @@ def serve(config: Config) -> None:
     access.check_listening(config)
     _check_port(config.http.host, config.http.port)
     with _own_state(pathlib.Path(config.state_directory)):
-        GatewayServer(config).run()
+        GatewayServer(config, ready).run()
 
 
 @contextlib.contextmanager
@@ -147,13 +199,17 @@ def _own_state(directory: pathlib.Path) -> Iterator[None]:
             STATE_DIRECTORY_TAKEN, f"another gateway keeps its state in {directory}"
         )
 
-    hint = "Set state_directory to a directory this user may write to."
-    with named_write_errors(directory, INVALID_CONFIG, hint=hint):
+    with _named_state_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         lock = contextlib.ExitStack()
         lock.enter_context(exclusive(directory / "gateway.lock", taken))
     with lock:
         yield
+
+
+def _named_state_errors(directory: pathlib.Path) -> contextlib.AbstractContextManager[None]:
+    hint = "Set state_directory to a directory this user may write to, with nobody else's files."
+    return named_write_errors(directory, INVALID_CONFIG, hint=hint)
 
 
 def _bracketed(host: str) -> str:
@@ -165,9 +221,16 @@ def _check_port(host: str, port: int) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
+            cause = getattr(error, "strerror", None) or error
+            if getattr(error, "errno", None) in {errno.EADDRINUSE, errno.EACCES}:
+                raise SeamlineError(
+                    PORT_TAKEN,
+                    f"port {port} of {host} cannot be used: {cause}",
+                    hint="Stop the program that listens there, or pass --port.",
+                ) from error
             raise SeamlineError(
-                PORT_TAKEN,
-                f"port {port} of {host} cannot be used: {error.strerror}",
-                hint="Stop the program that listens there, or pass --port.",
+                INVALID_CONFIG,
+                f"http.host {host!r} is not an address of this machine: {cause}",
+                hint="Pass --host with one that is, such as 127.0.0.1.",
             ) from error

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import pathlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+_LOG = logging.getLogger("seamline.leases")
 
 _VERSION = 1
 _RENEWED_AT = 0.1
@@ -141,9 +144,13 @@ class Leases:
 
     def _read(self) -> Iterable[Lease]:
         for path in self._directory.glob("*.json"):
-            record = json.loads(path.read_text())
-            version = record.pop("version", None)
-            lease = Lease(**{**record, "paths": tuple(record["paths"])})
+            try:
+                record = json.loads(path.read_text())
+                version = record.pop("version", None)
+                lease = Lease(**{**record, "paths": tuple(record["paths"])})
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                _LOG.warning("%s is no record of a lease, and is left alone: %r", path, error)
+                continue
             if version != _VERSION:  # its files are still ours to remove
                 lease = dataclasses.replace(lease, kind="", body={})
             yield lease

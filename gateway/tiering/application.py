@@ -16,10 +16,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from seamline.connectors import supervision
+from seamline.connectors.files import is_full
+from seamline.connectors.jvm.java import find_java
 from seamline.connectors.protocols import HotLog, NoDeadline, TierTable
 from seamline.connectors.spark.errors import named_errors
 from seamline.connectors.spark.sessions import open_session
-from seamline.connectors.spark.submission import start_in_process
+from seamline.connectors.spark.submission import start_interruptibly
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.connectors.supervision import Backoff, Loop
 from seamline.errors import (
@@ -78,8 +80,12 @@ class Tables(Protocol):
         """
 
 
-def start_spark(connections: Connections) -> Any:
+def start_spark(connections: Connections, *, verbose: bool = False) -> Any:
     """A Spark session for tiering and maintenance: remote if configured, else in this process.
+
+    Args:
+        connections: Its configuration.
+        verbose: Whether a Spark in this process logs; what it fails with is raised in any case.
 
     Raises:
         SeamlineError: SPARK_UNAVAILABLE, JAVA_NOT_FOUND, JARS_UNAVAILABLE, …
@@ -88,12 +94,15 @@ def start_spark(connections: Connections) -> Any:
     if config.spark.remote is not None:
         with named_errors(NoDeadline()):
             return open_session(config.spark.remote)
+    find_java(os.environ)  # says what is wrong with a Java in one line, where Spark takes many
     made = settings(config)
     try:
-        spark = start_in_process(made)
+        spark = start_interruptibly(made)
     except Exception as error:
+        if is_full(error):
+            raise supervision.named(error) from error
         raise SeamlineError(SPARK_UNAVAILABLE, f"Spark did not start: {error}") from error
-    spark.sparkContext.setLogLevel("ERROR")
+    spark.sparkContext.setLogLevel("WARN" if verbose else "OFF")
     return spark
 
 
@@ -153,6 +162,11 @@ class TieringApplication:
         self._stop = threading.Event()
         self._loops: dict[str, Loop] = {}
         self.progress: dict[str, Progress] = {}
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stop.is_set()
 
     def stop(self) -> None:
         """Lets each table finish its batch, then ends `run`."""
@@ -233,7 +247,7 @@ class TieringApplication:
         def elapsed_s() -> float:
             return time.monotonic() - started
 
-        return Loop("tier", step, after_failure=failed)
+        return Loop("tier", step, after_failure=failed, is_told=True)
 
     def _step(self, name: TableName) -> Step:
         table, log = self._tables.open(name)

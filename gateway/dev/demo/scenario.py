@@ -29,14 +29,15 @@ from seamline.gateway.config.load import load
 from seamline.gateway.connections import Connections
 from seamline.gateway.dev.demo import bids
 from seamline.gateway.dev.demo.bids import BidProducer
+from seamline.gateway.dev.demo.patience import Patience, signs_of
 from seamline.gateway.dev.local.ports import free_port
+from seamline.gateway.dev.local.process import uninterrupted
 from seamline.gateway.dev.local.stack import LocalStack
 from seamline.gateway.query import names
 from seamline.gateway.query.deadline import no_deadline
 
 HOT_AUCTION = 1003
 _LIVE_PER_SECOND = 500
-_WAIT_S = 180.0
 
 Say = Callable[[str], None]
 
@@ -120,7 +121,8 @@ class Demo:
         finally:
             self._end_live()
             if not (exact and keep):
-                self._stop()
+                with uninterrupted():  # nothing of it may be left
+                    self._stop()
         return exact
 
     # --- Setting up ----------------------------------------------------------------------------
@@ -170,7 +172,7 @@ class Demo:
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts a command of ours in the background, its output in a file."""
-        log = (self._directory / f"{arguments[0]}.log").open("ab")
+        log = self._log(arguments[0]).open("ab")
         process = subprocess.Popen(
             [sys.executable, "-m", "seamline.cli", *arguments],
             env={**os.environ, "SEAMLINE_CONFIG": str(self._directory / FILE_NAME)},
@@ -187,18 +189,15 @@ class Demo:
         port = free_port()
         process = self._start("serve", "--port", str(port))
         url = f"http://127.0.0.1:{port}"
-        ends_at = time.monotonic() + _WAIT_S
+        patience = self._patience("waiting for the gateway", process, "serve")
         while True:
             try:
                 with seamline.connect(url) as connection:
                     connection.execute("SELECT 1")
                 break
             except seamline.OperationalError:
-                if process.poll() is not None or time.monotonic() > ends_at:
-                    raise SeamlineError(
-                        LOCAL_STACK_FAILED,
-                        f"the gateway did not start; see {self._directory / 'serve.log'}",
-                    ) from None
+                if process.poll() is not None or patience.is_over:
+                    raise self._gave_up("the gateway did not start", patience, "serve") from None
         self._say(f"gateway on {url}, tiering in the background, live bids keep coming")
         return url
 
@@ -226,17 +225,30 @@ class Demo:
     def _wait_for_boundary(self, connection: seamline.Connection) -> None:
         """Until the first batch has been tiered: then answers come from both tiers."""
         self._say("waiting for the first batch to be tiered (Spark is starting) …")
-        ends_at = time.monotonic() + _WAIT_S
+        tierer = self._processes[0]
+        patience = self._patience("waiting for the first batch", tierer, "tier")
         while True:
             rows = connection.execute('SELECT sum(boundary) FROM "bids$seam"').fetchall()
             if rows[0][0]:
                 return
-            if time.monotonic() > ends_at or self._processes[0].poll() is not None:
-                raise SeamlineError(
-                    LOCAL_STACK_FAILED,
-                    f"nothing was tiered; see {self._directory / 'tier.log'}",
-                )
+            if tierer.poll() is not None or patience.is_over:
+                raise self._gave_up("nothing was tiered", patience, "tier")
             time.sleep(0.2)
+
+    def _patience(self, what: str, process: subprocess.Popen[bytes], command: str) -> Patience:
+        """Each program has a session of its own, whatever it starts is in it."""
+        log = self._log(command)
+        return Patience(what, lambda: signs_of(process.pid, log), self._say)
+
+    def _gave_up(self, what: str, patience: Patience, command: str) -> SeamlineError:
+        return SeamlineError(
+            LOCAL_STACK_FAILED,
+            f"{what} within {patience.elapsed_s:.0f} s, and no more goes on; "
+            f"see {self._log(command)}",
+        )
+
+    def _log(self, command: str) -> pathlib.Path:
+        return self._directory / f"{command}.log"
 
     def _check(self, connection: seamline.Connection, number: int, question: Question) -> bool:
         started = time.monotonic()

@@ -38,16 +38,22 @@ def read(path: pathlib.Path) -> State | None:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except (OSError, ValueError) as error:
+        raise _not_understood(path) from error
     try:
         return _parse(json.loads(text))
-    except (ValueError, KeyError, TypeError) as error:
-        raise SeamlineError(
-            LOCAL_STACK_FAILED,
-            f"{path} cannot be understood",
-            hint="Make sure no broker of this directory runs, then remove the file; data is kept.",
-        ) from error
+    except (ValueError, LookupError, TypeError) as error:
+        raise _not_understood(path) from error
+
+
+def _not_understood(path: pathlib.Path) -> SeamlineError:
+    return SeamlineError(
+        LOCAL_STACK_FAILED,
+        f"{path} cannot be understood",
+        hint="Make sure no broker of this directory runs, then remove the file; data is kept.",
+    )
 
 
 def write(path: pathlib.Path, state: State) -> None:

@@ -34,6 +34,7 @@ def test_no_file_is_no_state(tmp_path: pathlib.Path) -> None:
     [
         "",
         "{",
+        "\udcff",
         "[]",
         "null",
         "{}",
@@ -44,7 +45,12 @@ def test_no_file_is_no_state(tmp_path: pathlib.Path) -> None:
 )
 def test_broken_state_is_an_error_and_not_an_empty_one(tmp_path: pathlib.Path, text: str) -> None:
     path = tmp_path / "local.json"
-    path.write_text(text)
+    path.write_text(text, errors="surrogateescape")
     with pytest.raises(SeamlineError, match=f"{path} cannot be understood") as caught:
         state.read(path)
     assert caught.value.code is LOCAL_STACK_FAILED
+
+
+def test_fault_24_a_state_that_cannot_be_read_is_an_error(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(SeamlineError, match="cannot be understood"):
+        state.read(tmp_path)

@@ -1,0 +1,70 @@
+"""The configuration's file: a tree of groups, lists and texts, or refused in one line.
+
+Aliases may make a small file a tree without an end, or one that no memory holds; neither is taken.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import yaml
+
+from seamline.errors import INVALID_CONFIG, SeamlineError
+
+VALUES_MAX = 100_000
+_OPEN = -1
+
+
+class _Texts(yaml.SafeLoader):
+    """YAML whose values are texts as they are written, like those of variables and flags."""
+
+
+_KEPT = {"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"}
+_Texts.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag in _KEPT]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read(file: pathlib.Path) -> dict[str, Any]:
+    """The tree in a YAML file; an empty one for an empty file.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG, naming the file and what is wrong with it.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SeamlineError(INVALID_CONFIG, f"{file} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise SeamlineError(INVALID_CONFIG, f"{file} cannot be read: it is not text") from error
+    try:
+        tree = yaml.load(text, _Texts)  # noqa: S506 - a safe loader
+        size = _size(tree, {})
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        cause = " ".join(str(error).split())
+        raise SeamlineError(INVALID_CONFIG, f"{file} is not YAML: {cause}") from error
+    if not isinstance(tree, dict | None):
+        raise SeamlineError(INVALID_CONFIG, f"{file} must hold keys and values")
+    if size > VALUES_MAX:
+        raise SeamlineError(INVALID_CONFIG, f"{file} stands for more than {VALUES_MAX:,} values")
+    return tree or {}
+
+
+def _size(tree: Any, known: dict[int, int]) -> int:
+    """How many values a tree stands for, each alias counted as what it repeats.
+
+    Raises:
+        ValueError: when one repeats what it is in.
+    """
+    if not isinstance(tree, dict | list):
+        return 1
+    found = known.get(id(tree))
+    if found == _OPEN:
+        raise ValueError("an alias stands inside of what it repeats")
+    if found is None:
+        known[id(tree)] = _OPEN
+        parts = tree.values() if isinstance(tree, dict) else tree
+        found = known[id(tree)] = 1 + sum(_size(part, known) for part in parts)
+    return found

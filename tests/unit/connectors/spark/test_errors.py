@@ -1,0 +1,50 @@
+"""Goal: what Spark fails with is a name and a sentence, however many lines Spark makes of it.
+
+Method: texts as Spark writes them, of Python's workers, of Java and of servers, of which the cause
+must be all that is left.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from seamline.connectors.spark.errors import named_error
+from seamline.errors import COMMIT_CONFLICT, LOG_TRIMMED, SPARK_FAILED, ErrorCode
+
+JAVA = "".join(f"\n\tat org.apache.spark.Some{n}.run(Some.scala:{n})" for n in range(80))
+PYTHON = "".join(f'\n  File "worker.py", line {n}, in main\n    process()' for n in range(80))
+DRIVER = "Driver stacktrace:" + JAVA
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        (
+            "Job aborted: org.apache.spark.api.python.PythonException: Traceback (most recent call "
+            f"last):{PYTHON}\nValueError: no such thing\n{JAVA}\n\n{DRIVER}",
+            SPARK_FAILED,
+            "ValueError: no such thing",
+        ),
+        (
+            f"Traceback (most recent call last):{PYTHON}\n"
+            f"seamline.errors.SeamlineError: LOG_TRIMMED: t-0 starts at 7\nhint: none\n{JAVA}",
+            LOG_TRIMMED,
+            "t-0 starts at 7",
+        ),
+        (
+            f"java.lang.IllegalStateException: it broke{JAVA}\nCaused by: more{JAVA}",
+            SPARK_FAILED,
+            "java.lang.IllegalStateException: it broke",
+        ),
+        (
+            f"Found conflicting files that can contain rows{JAVA}",
+            COMMIT_CONFLICT,
+            "Found conflicting files that can contain rows",
+        ),
+        (f"it is gone\n\nJVM stacktrace:{JAVA}", SPARK_FAILED, "it is gone"),
+    ],
+    ids=["Python", "ours", "Java", "conflict", "Connect"],
+)
+def test_fault_24_a_trace_is_no_message(text: str, code: ErrorCode, message: str) -> None:
+    found = named_error(RuntimeError(text))
+    assert (found.code, found.message) == (code, message)
