@@ -39,10 +39,13 @@ check: $(READY) ## Lint, format, types: what needs no run
 	MYPYPATH=build/farm:tests $(BIN)/python -m mypy --explicit-package-bases tests
 	MYPYPATH=build/farm:benchmarks $(BIN)/python -m mypy --explicit-package-bases benchmarks
 
-test: $(READY) ## The tests: unit, property, a short simulation, one pass over real parts
+jars: $(READY) ## Fetch the jars of the broker and of Spark, once a user
+	@$(BIN)/python -c 'from seamline.connectors.jvm import jars; jars.kafka_jars(print); jars.spark_jars(print)'
+
+test: jars ## The tests: unit, property, a short simulation, one pass over real parts
 	$(BIN)/python -m pytest $(TESTS) -m "not prove" -n $(WORKERS) --dist loadgroup
 
-prove: $(READY) ## The long proofs: 100,000 histories, every interleaving, reader, change and fault
+prove: jars ## The long proofs: 100,000 histories, every interleaving, reader, change and fault
 	$(BIN)/python -m pytest $(TESTS) -m prove
 
 test-fast: $(READY) ## The tests that start neither broker nor Spark
