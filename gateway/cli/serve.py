@@ -24,6 +24,7 @@ def serve(
 ) -> None:
     """Runs the gateway until Ctrl-C."""
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=LOG_FORMAT)
+    logging.getLogger("seamline.spark").setLevel(logging.INFO)  # jars fetched at the first start
     loaded = load_config(config_file, settings, http__host=host, http__port=port)
     serve_http(loaded.config, greet)
 

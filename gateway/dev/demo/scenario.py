@@ -21,6 +21,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import seamline
+from seamline.connectors.jvm import jars
 from seamline.connectors.supervision import Loop
 from seamline.errors import LOCAL_STACK_FAILED, SeamlineError
 from seamline.gateway.commands import tables
@@ -135,6 +136,7 @@ class Demo:
         status = self._stack.up(self._say)
         assert status.bootstrap_servers is not None
         self._say(f"Kafka on {status.bootstrap_servers}, everything under {self._directory}")
+        jars.spark_jars(self._say)  # here, where it is seen that something goes on
         connections = Connections(load(status.config_file, environment={}).config)
         _create_topics(status.bootstrap_servers)
         _produce_auctions(status.bootstrap_servers)
