@@ -93,12 +93,15 @@ def create(
         start=options["start"],
         format_version=options["format_version"],
     )
-    created, inferred = tables.create(connections, definition, no_deadline())
+    created = tables.create(connections, definition, no_deadline())
+    inferred = created.inferred
     if inferred is not None:
         bad = f", {inferred.bad} of them not objects" if inferred.bad else ""
         click.echo(f"inferred from {inferred.records} records{bad}:", err=True)
         click.echo(_columns_text(inferred.columns), err=True)
-    click.echo(f"created {created.state.display_name} over topic {topic}")
+    click.echo(f"created {created.table.state.display_name} over topic {topic}")
+    for note in created.notes:
+        click.echo(f"note: {note}", err=True)
     connections.close()
 
 

@@ -161,13 +161,15 @@ class Commands:
             **{"cluster": self._connections.config.default_cluster, **_properties(properties)},
         )
         try:
-            tables.create(self._connections, definition, deadline)
+            created = tables.create(self._connections, definition, deadline)
         except SeamlineError as error:
             # what exists must be of the kind: a plain table would never show the topic's records
             existing = error.code is TABLE_EXISTS and statement.if_not_exists
             if not existing or not tables.is_unified(self._connections, name):
                 raise
-        return _done()
+            return _done()
+        notes = [(note,) for note in created.notes]
+        return Rows((Output("note", types.VARCHAR),), notes) if notes else _done()
 
     def _drop(self, statement: parse.DropTable, session: Session) -> Rows:
         name = names.resolve(statement.name, session, self._connections)

@@ -11,13 +11,14 @@ import dataclasses
 import datetime
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.types import to_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.fit import misfits
 from seamline.connectors.kafka.formats.infer import Inferred, infer_json
 from seamline.connectors.protocols import Deadline, HotLog
 from seamline.errors import (
@@ -118,24 +119,36 @@ def fields_of(definitions: Sequence[tuple[str, Any, bool]]) -> tuple[Field, ...]
     )
 
 
-def create(
-    connections: Connections, definition: TableDefinition, deadline: Deadline
-) -> tuple[IcebergTable, Inferred | None]:
-    """Creates a unified table.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Created:
+    """A table that has been made.
 
-    Returns:
-        The table, and what was inferred when columns were not given.
+    Attributes:
+        table: The table.
+        inferred: What was inferred when columns were not given.
+        notes: What the newest records say against its columns, each with what would fit.
+    """
+
+    table: IcebergTable
+    inferred: Inferred | None
+    notes: tuple[str, ...]
+
+
+def create(connections: Connections, definition: TableDefinition, deadline: Deadline) -> Created:
+    """Creates a unified table.
 
     Raises:
         SeamlineError: TABLE_EXISTS, TOPIC_NOT_FOUND, INVALID_TABLE_DEFINITION, INFERENCE_FAILED, …
     """
     _check_words(definition)
     _require_free(connections, definition.name)
-    bounds = _bounds(connections.log(definition.cluster), definition, deadline)
+    log = connections.log(definition.cluster)
+    bounds = _bounds(log, definition, deadline)
+    values = _sample(log, definition, bounds, deadline)
     inferred = None
     fields = definition.columns
     if fields is None:
-        inferred = infer(connections, definition, bounds, deadline)
+        inferred = infer_json(values)
         fields = inferred.columns
     _check_columns(definition, fields)
     all_columns = (*fields, *columns.METADATA_FIELDS)
@@ -175,33 +188,48 @@ def create(
             next=start,
         ),
     )
-    return table, inferred
+    return Created(table, inferred, tuple(_notes(definition, fields, values, inferred)))
 
 
-def infer(
-    connections: Connections, definition: TableDefinition, bounds: LogBounds, deadline: Deadline
-) -> Inferred:
-    """Columns inferred from the newest records of a topic.
+def _sample(
+    log: HotLog, definition: TableDefinition, bounds: LogBounds, deadline: Deadline
+) -> list[bytes | None]:
+    """The newest records of a topic of JSON.
 
     Raises:
-        SeamlineError: INFERENCE_FAILED.
+        SeamlineError: INFERENCE_FAILED for another format, when columns are to be inferred.
     """
-    if definition.format != "json":
+    if definition.format != "json" and definition.columns is None:
         raise SeamlineError(
             INFERENCE_FAILED,
             f"columns of format {definition.format} cannot be inferred",
             hint="State the columns with --schema.",
         )
+    if definition.format != "json":
+        return []
     share = max(1, SAMPLE_RECORDS // max(1, len(bounds.end)))
     ranges = [
         OffsetRange(partition, max(bounds.start.get(partition, 0), end - share), end)
         for partition, end in bounds.end.items()
     ]
     values: list[bytes | None] = []
-    log = connections.log(definition.cluster)
     for batch in log.read(definition.topic, ranges, definition.isolation, deadline):
         values.extend(batch.values)
-    return infer_json(values)
+    return values
+
+
+def _notes(
+    definition: TableDefinition,
+    fields: Sequence[Field],
+    values: Sequence[bytes | None],
+    inferred: Inferred | None,
+) -> Iterator[str]:
+    for name in inferred.unknown if inferred is not None else ():
+        yield (
+            f"{name}: null in every sampled record, and so varchar, which holds no number and no "
+            "object. State the columns if it will be another."
+        )
+    yield from misfits(fields, values, definition.on_error)
 
 
 def _bounds(log: HotLog, definition: TableDefinition, deadline: Deadline) -> LogBounds:

@@ -8,7 +8,7 @@ from fakes.memory import MemoryLog
 
 from seamline.connectors.protocols import Deadline
 from seamline.errors import SeamlineError
-from seamline.gateway.commands.dispatch import Commands
+from seamline.gateway.commands.dispatch import Commands, Rows
 from seamline.gateway.commands.tables import is_unified
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
@@ -49,14 +49,25 @@ class World(Connections):
 
     def run(self, sql: str, deadline: Deadline | None = None) -> str:
         """What a statement ends with: a code, or `done`."""
-        statement = parse.parse(sql)
-        assert isinstance(statement, parse.CreateTable | parse.DropTable)
-        session = names.session(self.config)
         try:
-            Commands(self).run(statement, session, deadline or no_deadline())
+            self._rows(sql, deadline or no_deadline())
         except SeamlineError as error:
             return error.code.name
         return "done"
+
+    def notes(self, sql: str) -> list[str]:
+        """What a statement says of the records.
+
+        Raises:
+            SeamlineError: what it fails with.
+        """
+        found = self._rows(sql, no_deadline())
+        return [row[0] for row in found.rows if found.output[0].name == "note"]
+
+    def _rows(self, sql: str, deadline: Deadline) -> Rows:
+        statement = parse.parse(sql)
+        assert isinstance(statement, parse.CreateTable | parse.DropTable)
+        return Commands(self).run(statement, names.session(self.config), deadline)
 
     def is_unified(self, *parts: str) -> bool:
         """Whether a statement reads a unified table by a name."""

@@ -1,8 +1,8 @@
 """Column types inferred from sample records of a topic.
 
 A guess by nature, so it is shown and only used when asked for. Whole numbers are bigint, other
-numbers double, texts that all look like dates, instants or timestamps become these; a key that was
-never more than null, or that changes shape, is varchar or an error.
+numbers double, texts that are all dates, instants or timestamps become these; a key that was never
+more than null is varchar, and said to be unknown; one that changes shape is an error.
 """
 
 from __future__ import annotations
@@ -10,16 +10,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from seamline.connectors.kafka.formats.json_values import is_text_of
 from seamline.errors import INFERENCE_FAILED, SeamlineError
 from seamline.sql import coercion, types
 from seamline.sql.types import Array, Field, Row, Type
 
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?")
-_INSTANT = re.compile(_TIMESTAMP.pattern + r"\s?(Z|[+-]\d{2}(:?\d{2})?)")
+_DAY = r"\d{4}-\d{2}-\d{2}"
+_TIME = r"[T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?"
+_ZONE = r"\s?(Z|[+-]\d{2}(:?\d{2})?)"
+_FORMS = (
+    (re.compile(_DAY), types.DATE),
+    (re.compile(_DAY + _TIME + _ZONE), types.TIMESTAMP_TZ),
+    (re.compile(_DAY + _TIME), types.TIMESTAMP),
+)
+"""How texts look that are taken for times; what they must be is for the decoder to say."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,11 +37,13 @@ class Inferred:
         columns: A column for each key, in the order keys first came.
         records: Records that were looked at.
         bad: Records that are not JSON objects.
+        unknown: Keys, with dots between levels, that never had a value, and are varchar.
     """
 
     columns: tuple[Field, ...]
     records: int
     bad: int
+    unknown: tuple[str, ...] = ()
 
 
 def infer_json(values: Sequence[bytes | None]) -> Inferred:
@@ -62,7 +71,8 @@ def infer_json(values: Sequence[bytes | None]) -> Inferred:
         raise SeamlineError(
             INFERENCE_FAILED, f"none of {len(values)} sampled records is a JSON object with keys"
         )
-    return Inferred(_settle_row(merged).fields, len(values), bad)
+    unknown = tuple(_unknown(merged, ()))
+    return Inferred(_settle_row(merged).fields, len(values), bad, unknown)
 
 
 def _type_of(value: Any) -> Type:
@@ -72,7 +82,9 @@ def _type_of(value: Any) -> Type:
         case bool():
             return types.BOOLEAN
         case int():
-            return types.BIGINT if -(2**63) <= value < 2**63 else types.Decimal(38, 0)
+            if -(2**63) <= value < 2**63:
+                return types.BIGINT
+            return types.Decimal(38, 0) if abs(value) < 10**38 else types.DOUBLE
         case float():
             return types.DOUBLE
         case str():
@@ -88,12 +100,8 @@ def _type_of(value: Any) -> Type:
 
 
 def _type_of_text(text: str) -> Type:
-    for pattern, type_ in (
-        (_DATE, types.DATE),
-        (_INSTANT, types.TIMESTAMP_TZ),
-        (_TIMESTAMP, types.TIMESTAMP),
-    ):
-        if pattern.fullmatch(text):
+    for form, type_ in _FORMS:
+        if form.fullmatch(text) and is_text_of(type_, text):
             return type_
     return types.VARCHAR
 
@@ -115,7 +123,8 @@ def _merge(one: Type, other: Type, where: str) -> Type:
         raise SeamlineError(
             INFERENCE_FAILED,
             f"{where} is {one} in some records and {other} in others",
-            hint="State the columns with --schema; leave out what has no one type.",
+            hint="State the columns, without this one or with one of these types; "
+            "on_error = 'null' or 'skip' goes on where others come.",
         )
     return common
 
@@ -126,6 +135,17 @@ def _merge_rows(fields: Sequence[Field], others: Sequence[Field]) -> Row:
         known = merged.get(field.name, types.UNKNOWN)
         merged[field.name] = _merge(known, field.type, f"key {field.name!r}")
     return Row(tuple(Field(name, type_) for name, type_ in merged.items()))
+
+
+def _unknown(type_: Type, path: tuple[str, ...]) -> Iterator[str]:
+    match type_:
+        case types.UNKNOWN:
+            yield ".".join(path)
+        case Array(element):
+            yield from _unknown(element, path)
+        case Row(fields):
+            for field in fields:
+                yield from _unknown(field.type, (*path, field.name))
 
 
 def _settle(type_: Type) -> Type:

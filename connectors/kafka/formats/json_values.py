@@ -224,6 +224,15 @@ def _exact(value: Any, type_: Type, path: str) -> Any:
     )
 
 
+def is_text_of(type_: Type, text: str) -> bool:
+    """Whether a string of JSON is a value of a type."""
+    try:
+        _exact(text, type_, "")
+    except ValueError:
+        return False
+    return True
+
+
 def _exact_map(value: Any, type_: Map, path: str) -> list[tuple[Any, Any]]:
     if not isinstance(value, _Object):
         raise _unlike(value, type_, path)

@@ -1,0 +1,182 @@
+"""Whether columns fit the records of a sample, and which spelling would.
+
+A column that does not fit makes a bad record of every value it meets, and epoch seconds are read
+as milliseconds without a word. Both can be seen before the first query: each leaf of a column is
+decoded alone, by the decoder itself, and where it fails other types are tried on the whole sample.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from seamline.connectors.kafka.formats.json_values import JsonValues
+from seamline.errors import SeamlineError
+from seamline.sql import casts, types
+from seamline.sql.types import Array, Field, Map, Row, Type, quote
+
+Inner = TypeVar("Inner")
+Outer = TypeVar("Outer")
+Values = Sequence[bytes | None]
+
+_OTHERS: tuple[Type, ...] = (
+    types.BIGINT,
+    types.DOUBLE,
+    types.BOOLEAN,
+    types.DATE,
+    types.TIMESTAMP,
+    types.TIMESTAMP_TZ,
+    types.VARCHAR,
+)
+"""Tried from the narrowest on."""
+_TIMESTAMPS = (types.TIMESTAMP, types.TIMESTAMP_TZ)
+_SECONDS = range(946_684_800, 4_102_444_800)
+"""The years 2000 to 2099 in seconds; as milliseconds they would be five weeks of 1970."""
+_FATES = {
+    "fail": "every query over such a record fails",
+    "null": "such a record becomes a row of nulls",
+    "skip": "such a record is left out",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A column, or a field inside of one, that has no fields itself.
+
+    Attributes:
+        path: Names that lead to it.
+        type: What it is declared as.
+        alone: Whether a record has one of it, which `path` names: it is in no array or map.
+        column: The column with this leaf only, of another type.
+    """
+
+    path: tuple[str, ...]
+    type: Type
+    alone: bool
+    column: Callable[[Type], Field]
+
+    @property
+    def name(self) -> str:
+        """What queries call it."""
+        return ".".join(map(quote, self.path))
+
+    def bad(self, values: Values, type_: Type) -> Mapping[int, str]:
+        """Why which records do not fit if it has that type."""
+        return JsonValues((self.column(type_),)).decode(values)[1]
+
+    def numbers(self, values: Values) -> list[int]:
+        """The whole numbers that stand there."""
+        (array,), _ = JsonValues((self.column(types.BIGINT),)).decode(values)
+        return list(_flat(array.to_pylist()))
+
+
+def misfits(columns: Sequence[Field], values: Values, on_error: str) -> list[str]:
+    """A note for each leaf that does not hold what sampled JSON records have there.
+
+    Args:
+        columns: The columns of the values.
+        values: The sampled records.
+        on_error: What becomes of a bad record.
+    """
+    _, broken = JsonValues(()).decode(values)
+    objects = [value for index, value in enumerate(values) if index not in broken]
+    notes = [_bad(broken, values, on_error)] if broken else []
+    for column in columns:
+        for leaf in _leaves(column):
+            bad = leaf.bad(objects, leaf.type)
+            if bad:
+                other = next((t for t in _OTHERS if not leaf.bad(objects, t)), None)
+                offer = "" if other is None else f" {_offer(leaf, other, objects)}"
+                notes.append(_bad(bad, objects, on_error) + offer)
+            elif leaf.type in _TIMESTAMPS:
+                notes += _seconds(leaf, objects)
+    return notes
+
+
+def _bad(bad: Mapping[int, str], values: Values, on_error: str) -> str:
+    share = f"{len(bad)} of {len(values)} sampled records"
+    return f"{bad[min(bad)]} ({share}): {_FATES[on_error]}."
+
+
+def _seconds(leaf: _Leaf, values: Values) -> list[str]:
+    """Numbers that as milliseconds are early in 1970, and of our time as seconds."""
+    found = [number for number in leaf.numbers(values) if number in _SECONDS]
+    if not found:
+        return []
+    read = datetime.datetime.fromtimestamp(found[0] / 1000, datetime.UTC)
+    return [
+        f"{leaf.name}: the number {found[0]} is read as {read:%Y-%m-%d}, for numbers are "
+        f"milliseconds in a timestamp; it looks like seconds. {_offer(leaf, types.BIGINT, values)}"
+    ]
+
+
+def _offer(leaf: _Leaf, other: Type, values: Values) -> str:
+    declare = f"Declare {leaf.name} {other}"
+    how = _conversion(leaf, other, values) if leaf.alone else None
+    return f"{declare}." if how is None else f"{declare}, and read it with {how}."
+
+
+def _conversion(leaf: _Leaf, other: Type, values: Values) -> str | None:
+    """An expression that makes what was declared of the other type."""
+    if other == types.BIGINT and leaf.type in _TIMESTAMPS:
+        largest = max(map(abs, leaf.numbers(values)), default=0)
+        power = next((p for p in (0, 3, 6) if largest < _SECONDS.stop * 10**p), 9)
+        return f"from_unixtime({leaf.name}{f' / 1e{power}' if power else ''})"
+    if types.VARCHAR not in (leaf.type, other):
+        return None
+    safe = other == types.VARCHAR  # any text may come
+    try:
+        casts.overload(other, leaf.type, safe=safe)
+    except SeamlineError:
+        return None
+    return f"{'TRY_CAST' if safe else 'CAST'}({leaf.name} AS {leaf.type})"
+
+
+def _leaves(column: Field) -> Iterator[_Leaf]:
+    for path, type_, alone, inner in _inside(column.type):
+        yield _Leaf((column.name, *path), type_, alone, _then(_of_type(column), inner))
+
+
+def _inside(type_: Type) -> Iterator[tuple[tuple[str, ...], Type, bool, Callable[[Type], Type]]]:
+    """Of each leaf its path, its type, whether it is alone, and what puts another in its place."""
+    match type_:
+        case Row(fields):
+            for field in fields:
+                for path, leaf, alone, inner in _inside(field.type):
+                    member = _then(_of_type(field), inner)
+                    yield (field.name, *path), leaf, alone, _then(lambda f: Row((f,)), member)
+        case Array(element):
+            for path, leaf, _, inner in _inside(element):
+                yield path, leaf, False, _then(Array, inner)
+        case Map(key, value):
+            for path, leaf, _, inner in _inside(value):
+                yield path, leaf, False, _then(functools.partial(Map, key), inner)
+        case _:
+            yield (), type_, True, lambda other: other
+
+
+def _of_type(field: Field) -> Callable[[Type], Field]:
+    return lambda type_: dataclasses.replace(field, type=type_)
+
+
+def _then(
+    outer: Callable[[Inner], Outer], inner: Callable[[Type], Inner]
+) -> Callable[[Type], Outer]:
+    return lambda type_: outer(inner(type_))
+
+
+def _flat(value: Any) -> Iterator[int]:
+    match value:
+        case int():
+            yield value
+        case dict():
+            for inner in value.values():
+                yield from _flat(inner)
+        case tuple():  # an entry of a map
+            yield from _flat(value[1])
+        case list():
+            for inner in value:
+                yield from _flat(inner)
