@@ -20,7 +20,7 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar, cast
 
 from seamline.connectors.files import is_full
@@ -233,17 +233,12 @@ def failures() -> Mapping[tuple[str, str], int]:
         return dict(_failures)
 
 
-def metrics() -> Iterator[str]:
-    """The same in Prometheus' text format."""
-    yield "# TYPE seamline_background_failures_total counter"
-    for (name, code), count in sorted(failures().items()):
-        yield f'seamline_background_failures_total{{name="{name}",code="{code}"}} {count}'
-    yield "# TYPE seamline_background_quiet_seconds gauge"
+def quiet_seconds() -> Mapping[str, float]:
+    """Seconds since a loop of each name last worked: of the one that has been quiet for longest."""
     quiet: dict[str, float] = {}
     for loop in loops():
         quiet[loop.name] = max(loop.quiet_s, quiet.get(loop.name, 0.0))
-    for name, seconds in sorted(quiet.items()):
-        yield f'seamline_background_quiet_seconds{{name="{name}"}} {seconds:.3f}'
+    return quiet
 
 
 def named(error: BaseException) -> SeamlineError:

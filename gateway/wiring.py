@@ -27,6 +27,7 @@ from seamline.gateway.iceberg_rest.catalog import IcebergRest, LiveCatalog
 from seamline.gateway.iceberg_rest.holds import SessionTokens
 from seamline.gateway.iceberg_rest.planning import Planning
 from seamline.gateway.iceberg_rest.tables import LiveTables
+from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.query.answers import Answers
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.leases import Leases
@@ -38,7 +39,7 @@ from seamline.gateway.query.service import Service
 from seamline.gateway.query.spool import SpoolDirectory
 from seamline.gateway.query.tokens import TokenSigner, kept_secret
 from seamline.gateway.spark import spark_engine
-from seamline.gateway.tail.metrics import tail_metrics
+from seamline.gateway.tail.metrics import TailMetrics
 from seamline.gateway.tail.tails import followers
 from seamline.planners.route import DUCKDB, SPARK, Limits
 from seamline.seam.seam import Seam
@@ -66,6 +67,7 @@ class Gateway:
         self.config = config
         self._parts = contextlib.ExitStack()
         self._state = pathlib.Path(config.state_directory)
+        self._registry = new_registry()
         limits = config.limits
         spools = SpoolDirectory(self._state / "results", size_bytes_max=limits.result_bytes)
         self._parts.callback(spools.clear)
@@ -73,6 +75,7 @@ class Gateway:
         self.followers = followers(config, self.connections)
         if self.followers is not None:
             self._parts.callback(self.followers.close)
+            self._registry.register(TailMetrics(self.followers))
         engines = self._engines()
         executor = Executor(
             self.connections,
@@ -99,8 +102,7 @@ class Gateway:
             leases=Leases(self.connections),
         )
         answers = Answers(config, self.queries, Commands(self.connections), signer, spools)
-        self.metrics = Metrics()
-        self.service = self._closing(Service(limits, answers.run, self.metrics))
+        self.service = self._closing(Service(limits, answers.run, Metrics(self._registry)))
         self.seams = Seams(config, gatherer, signer)
         self._parts.callback(Loop("sweeper", self._sweep, delay_s=_SWEEP_S).stop)
 
@@ -110,10 +112,7 @@ class Gateway:
 
     def metrics_text(self) -> str:
         """Every metric, as `/metrics` gives it."""
-        text = self.metrics.text()
-        if self.followers is not None:
-            text += tail_metrics(self.followers)
-        return text + "\n".join(supervision.metrics()) + "\n"
+        return text_of(self._registry)
 
     def close(self) -> None:
         """Cancels what runs, waits for it, and closes everything."""

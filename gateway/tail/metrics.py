@@ -1,56 +1,69 @@
-"""Metrics of what a gateway follows, in Prometheus' text format."""
+"""Metrics of what a gateway follows: the budget, and every follower."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from seamline.gateway.query.metrics import escaped
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
 from seamline.gateway.tail.follower import State
 from seamline.gateway.tail.followers import Followers
 from seamline.gateway.tail.status import PartitionStatus, status
 
-_PER_TABLE = {
-    "rows": lambda p: p.rows,
-    "lag_offsets": lambda p: p.lag,
-    "segments": lambda p: p.segments,
-    "segments_on_disk": lambda p: p.segments_on_disk,
-    "memory_bytes": lambda p: p.memory_bytes,
-    "disk_bytes": lambda p: p.disk_bytes,
+_PER_TABLE: Mapping[str, tuple[str, Callable[[PartitionStatus], int]]] = {
+    "rows": ("Decoded rows that are held.", lambda p: p.rows),
+    "lag_offsets": ("Offsets that are in the log and not yet held.", lambda p: p.lag),
+    "segments": ("Segments that are held.", lambda p: p.segments),
+    "segments_on_disk": ("Segments that are held on disk.", lambda p: p.segments_on_disk),
+    "memory_bytes": ("Memory that segments take.", lambda p: p.memory_bytes),
+    "disk_bytes": ("Disk space that segments take.", lambda p: p.disk_bytes),
 }
 
 
-def tail_metrics(followers: Followers) -> str:
-    """Gauges of the budget and of every follower."""
-    return "\n".join(_lines(followers)) + "\n"
+class TailMetrics(Collector):
+    """Looks at the followers whenever somebody asks.
 
+    Args:
+        followers: The followers.
+    """
 
-def _lines(followers: Followers) -> Iterator[str]:
-    usage, budget = followers.usage, followers.budget
-    yield from _gauge("seamline_tail_used_memory_bytes", {"": usage.memory_bytes})
-    yield from _gauge("seamline_tail_used_disk_bytes", {"": usage.disk_bytes})
-    yield from _gauge("seamline_tail_budget_memory_bytes", {"": budget.memory_bytes})
-    yield from _gauge("seamline_tail_budget_disk_bytes", {"": budget.disk_bytes})
-    partitions: dict[str, list[PartitionStatus]] = {}
-    states: dict[str, int] = {}
-    for follower in followers.all():
-        table = ".".join(follower.table.name)
-        partitions[f'table="{escaped(table)}"'] = status(follower)
-        for state in State:
-            labels = f'table="{escaped(table)}",state="{state.value}"'
-            states[labels] = int(follower.state is state)
-    for name, of in _PER_TABLE.items():
-        values = {labels: sum(map(of, found)) for labels, found in partitions.items()}
-        yield from _gauge(f"seamline_tail_{name}", values)
-    positions = {
-        f'{labels},partition="{p.partition}"': p.position
-        for labels, found in partitions.items()
-        for p in found
-    }
-    yield from _gauge("seamline_tail_position", positions)
-    yield from _gauge("seamline_tail_state", states)
+    def __init__(self, followers: Followers) -> None:
+        self._followers = followers
 
+    def collect(self) -> Iterator[Metric]:
+        """Gauges of the budget and of every follower."""
+        yield from self._budget()
+        found = {".".join(f.table.name): (status(f), f.state) for f in self._followers.all()}
+        for name, (says, of) in _PER_TABLE.items():
+            gauge = GaugeMetricFamily(f"seamline_tail_{name}", says, labels=("table",))
+            for table, (partitions, _) in found.items():
+                gauge.add_metric((table,), sum(map(of, partitions)))
+            yield gauge
+        position = GaugeMetricFamily(
+            "seamline_tail_position",
+            "First offset of a partition that is not read yet.",
+            labels=("table", "partition"),
+        )
+        state = GaugeMetricFamily(
+            "seamline_tail_state",
+            "1 for the state a follower is in, 0 for the others.",
+            labels=("table", "state"),
+        )
+        for table, (partitions, present) in found.items():
+            for partition in partitions:
+                position.add_metric((table, str(partition.partition)), partition.position)
+            for one in State:
+                state.add_metric((table, one.value), int(one is present))
+        yield position
+        yield state
 
-def _gauge(name: str, values: dict[str, int]) -> Iterator[str]:
-    yield f"# TYPE {name} gauge"
-    for labels, value in values.items():
-        yield f"{name}{{{labels}}} {value}" if labels else f"{name} {value}"
+    def _budget(self) -> Iterator[Metric]:
+        usage, budget = self._followers.usage, self._followers.budget
+        for name, says, number in (
+            ("used_memory_bytes", "Memory that all segments take.", usage.memory_bytes),
+            ("used_disk_bytes", "Disk space that all segments take.", usage.disk_bytes),
+            ("budget_memory_bytes", "Memory that segments may take.", budget.memory_bytes),
+            ("budget_disk_bytes", "Disk space that segments may take.", budget.disk_bytes),
+        ):
+            yield GaugeMetricFamily(f"seamline_tail_{name}", says, number)

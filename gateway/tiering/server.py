@@ -13,36 +13,14 @@ import sys
 from typing import Any
 
 from seamline.connectors import supervision
-from seamline.gateway.query.metrics import escaped
+from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.tiering.application import TieringApplication
+from seamline.gateway.tiering.metrics import TieringMetrics
 
 _LOG = logging.getLogger("seamline.tiering")
 
 UNHEALTHY_AFTER_S = 1800.0
 """Longer than any batch that is meant to end takes."""
-
-
-def metrics_text(application: TieringApplication) -> str:
-    """Progress of every table in Prometheus' text format."""
-    lines = []
-    for metric, kind, attribute in (
-        ("seamline_tier_lag_offsets", "gauge", "lag"),
-        ("seamline_tier_offsets_total", "counter", "offsets"),
-        ("seamline_tier_commits_total", "counter", "steps"),
-        ("seamline_tier_last_commit_timestamp_seconds", "gauge", "last_commit_at"),
-        ("seamline_tier_last_success_timestamp_seconds", "gauge", "last_success_at"),
-    ):
-        lines.append(f"# TYPE {metric} {kind}")
-        for progress in application.progress.values():
-            value = getattr(progress, attribute)
-            if value is not None:
-                lines.append(f'{metric}{{table="{escaped(progress.table)}"}} {value}')
-    lines.append("# TYPE seamline_tier_errors_total counter")
-    for progress in application.progress.values():
-        for code, count in sorted(progress.errors.items()):
-            labels = f'table="{escaped(progress.table)}",code="{code}"'
-            lines.append(f"seamline_tier_errors_total{{{labels}}} {count}")
-    return "\n".join([*lines, *supervision.metrics()]) + "\n"
 
 
 def serve_metrics(
@@ -62,6 +40,8 @@ def serve_metrics(
     Raises:
         OSError: when it cannot listen there.
     """
+    registry = new_registry()
+    registry.register(TieringMetrics(application))
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -71,7 +51,7 @@ def serve_metrics(
                 is_well, tables = application.health(unhealthy_after_s)
                 body, kind = json.dumps(tables).encode(), "application/json"
             else:
-                body = metrics_text(application).encode()
+                body = text_of(registry).encode()
             self.send_response(200 if is_well else 503)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))

@@ -465,7 +465,7 @@ def test_what_is_held_is_shown(stack: Stack, tiny: Gateway, direct: Gateway, nam
     table = f'table="lake.default.{name}"'
     assert f"seamline_tail_rows{{{table}}} 5000" in text
     assert f"seamline_tail_lag_offsets{{{table}}} 0" in text
-    assert f'seamline_tail_state{{{table},state="following"}} 1' in text
+    assert f'seamline_tail_state{{state="following",{table}}} 1' in text
     assert "seamline_tail_budget_memory_bytes 20000" in text
     plan = "\n".join(row[0] for row in tiny.rows(f"EXPLAIN SELECT id FROM {name}"))
     assert "5,000 held here" in plan

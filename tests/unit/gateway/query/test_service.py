@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from prometheus_client import CollectorRegistry
 from support.waiting import wait_until
 
 from seamline.errors import (
@@ -59,7 +60,7 @@ def answers() -> Answers:
 
 @pytest.fixture
 def service(answers: Answers) -> Iterator[Service]:
-    running = Service(LIMITS, answers.run, Metrics())
+    running = Service(LIMITS, answers.run, Metrics(CollectorRegistry()))
     yield running
     answers.gate.set()
     running.close()

@@ -21,9 +21,11 @@ from support.waiting import wait_until
 from seamline.connectors.protocols import HotLog, TierTable
 from seamline.connectors.supervision import Backoff
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError
+from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.query.names import TableName
 from seamline.gateway.tiering.application import Progress, TieringApplication
-from seamline.gateway.tiering.server import metrics_text, serve_metrics
+from seamline.gateway.tiering.metrics import TieringMetrics
+from seamline.gateway.tiering.server import serve_metrics
 from seamline.seam.tiering import Step
 
 BAD, GOOD = (TableName("lake", "", ("default", name)) for name in ("bad", "good"))
@@ -157,8 +159,10 @@ def test_fault_04_health_says_no_when_a_table_has_only_failed_for_long() -> None
         assert not bad["is_well"]
         assert bad["failures_in_a_row"] >= 1
         assert bad["error"] == "INTERNAL_ERROR"
-        text = metrics_text(application)
-        assert f'errors_total{{table="{BAD.display}",code="INTERNAL_ERROR"}}' in text
+        registry = new_registry()
+        registry.register(TieringMetrics(application))
+        text = text_of(registry)
+        assert f'errors_total{{code="INTERNAL_ERROR",table="{BAD.display}"}}' in text
         assert f'last_success_timestamp_seconds{{table="{GOOD.display}"}}' in text
         assert f'last_success_timestamp_seconds{{table="{BAD.display}"}}' not in text
         tables.plan.mend()

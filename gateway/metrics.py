@@ -1,0 +1,51 @@
+"""Metrics for Prometheus: a registry of each process's own, and what it says of background work.
+
+Other modules register what they count, or a collector that looks when somebody asks. Times of
+creation are left out: they would double the number of series and say little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from seamline.connectors import supervision
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+def new_registry() -> CollectorRegistry:
+    """A registry that tells of background work, for more to be registered with."""
+    registry = CollectorRegistry()
+    registry.register(_Background())
+    return registry
+
+
+def text_of(registry: CollectorRegistry) -> str:
+    """All metrics of a registry, in Prometheus' text format."""
+    return generate_latest(registry).decode()
+
+
+class _Background(Collector):
+    """What runs in the background of this process."""
+
+    def collect(self) -> Iterator[Metric]:
+        failures = CounterMetricFamily(
+            "seamline_background_failures",
+            "Failures of background work, by its name and the error's.",
+            labels=("name", "code"),
+        )
+        for labels, count in sorted(supervision.failures().items()):
+            failures.add_metric(labels, count)
+        yield failures
+        quiet = GaugeMetricFamily(
+            "seamline_background_quiet_seconds",
+            "Seconds since background work of that name last succeeded.",
+            labels=("name",),
+        )
+        for name, seconds in sorted(supervision.quiet_seconds().items()):
+            quiet.add_metric((name,), seconds)
+        yield quiet

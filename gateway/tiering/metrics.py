@@ -1,0 +1,62 @@
+"""Metrics of a tierer: the progress of every table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from seamline.gateway.tiering.application import TieringApplication
+
+_LABELS = ("table",)
+
+
+class TieringMetrics(Collector):
+    """Looks at the progress whenever somebody asks.
+
+    Args:
+        application: What is told of.
+    """
+
+    def __init__(self, application: TieringApplication) -> None:
+        self._application = application
+
+    def collect(self) -> Iterator[Metric]:
+        """What has become of each table."""
+        lag = GaugeMetricFamily(
+            "seamline_tier_lag_offsets", "Offsets that wait to be tiered.", labels=_LABELS
+        )
+        offsets = CounterMetricFamily(
+            "seamline_tier_offsets", "Offsets that were tiered.", labels=_LABELS
+        )
+        commits = CounterMetricFamily(
+            "seamline_tier_commits", "Commits that were made.", labels=_LABELS
+        )
+        last_commit = GaugeMetricFamily(
+            "seamline_tier_last_commit_timestamp_seconds", "The last commit.", labels=_LABELS
+        )
+        last_success = GaugeMetricFamily(
+            "seamline_tier_last_success_timestamp_seconds",
+            "The last batch that worked, whether there was anything to tier.",
+            labels=_LABELS,
+        )
+        errors = CounterMetricFamily(
+            "seamline_tier_errors",
+            "Batches that failed, by the name of the error.",
+            labels=("table", "code"),
+        )
+        for progress in list(self._application.progress.values()):
+            table = (progress.table,)
+            offsets.add_metric(table, progress.offsets)
+            commits.add_metric(table, progress.steps)
+            for gauge, value in (
+                (lag, progress.lag),
+                (last_commit, progress.last_commit_at),
+                (last_success, progress.last_success_at),
+            ):
+                if value is not None:
+                    gauge.add_metric(table, value)
+            for code, count in sorted(progress.errors.items()):
+                errors.add_metric((progress.table, code), count)
+        yield from (lag, offsets, commits, last_commit, last_success, errors)
