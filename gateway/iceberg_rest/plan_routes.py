@@ -10,10 +10,11 @@ A plan that does not say which snapshot it reads is of the cut its statement beg
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import flask
+from pydantic import ValidationError
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -36,23 +37,12 @@ from seamline.gateway.iceberg_rest.catalog import Asker, IcebergRest
 from seamline.gateway.iceberg_rest.errors import error_body
 from seamline.gateway.iceberg_rest.planning import Plan
 from seamline.gateway.iceberg_rest.requests import body, missing, table_name
-from seamline.gateway.iceberg_rest.scan_plans import ScanPlan, ScanRequest, plan_scan
+from seamline.gateway.iceberg_rest.scan_plans import PlanRequest, ScanPlan, ScanRequest, plan_scan
 from seamline.gateway.iceberg_rest.table import LiveTable
 from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.names import TableName
 
 _TABLE = "/<prefix>/namespaces/<namespace>/tables/<table>"
-_FIELDS: Mapping[str, type | tuple[type, ...]] = {
-    "snapshot-id": int,
-    "select": list,
-    "filter": (dict, bool),
-    "min-rows-requested": int,
-    "case-sensitive": bool,
-    "use-snapshot-schema": bool,
-    "start-snapshot-id": int,
-    "end-snapshot-id": int,
-    "stats-fields": list,
-}
 
 
 def add_routes(routes: flask.Blueprint, rest: IcebergRest) -> None:
@@ -95,48 +85,47 @@ def add_routes(routes: flask.Blueprint, rest: IcebergRest) -> None:
 # --- Requests ------------------------------------------------------------------------------------
 
 
-def _asked() -> Json:
-    """The fields of a request for a plan.
+def _asked() -> PlanRequest:
+    """What the request for a plan asks for.
 
     Raises:
         SeamlineError: INVALID_REQUEST, NOT_SUPPORTED.
     """
     given = {name: value for name, value in body().items() if value is not None}
-    for name, value in given.items():
-        wanted = _FIELDS.get(name)
-        if wanted is not None and not isinstance(value, wanted):
-            raise SeamlineError(INVALID_REQUEST, f"{name} has a value of the wrong type")
     if "start-snapshot-id" in given or "end-snapshot-id" in given:
         raise SeamlineError(
             NOT_SUPPORTED,
             "scans of what changed between snapshots are not planned here",
             hint="Read changes through the catalog that does not plan scans.",
         )
-    return given
+    try:
+        return PlanRequest.model_validate(given, strict=True, by_alias=True, by_name=False)
+    except ValidationError as error:
+        name = ".".join(map(str, error.errors()[0]["loc"]))
+        raise SeamlineError(INVALID_REQUEST, f"{name} has a value of the wrong type") from error
 
 
 def _plan(
-    rest: IcebergRest, name: TableName, asked: Json, asker: Asker, deadline: StatementDeadline
+    rest: IcebergRest,
+    name: TableName,
+    asked: PlanRequest,
+    asker: Asker,
+    deadline: StatementDeadline,
 ) -> ScanPlan:
     live, snapshot_id = _snapshot(rest, name, asked, asker, deadline)
-    request = ScanRequest(
-        live=live,
-        snapshot_id=snapshot_id,
-        schema=_schema(live, snapshot_id, asked),
-        select=tuple(asked["select"]) if "select" in asked else None,
-        filter=asked.get("filter"),
-        case_sensitive=asked.get("case-sensitive", True),
-        rows_wanted=asked.get("min-rows-requested"),
-        stats_fields=tuple(asked.get("stats-fields", ())),
-    )
+    request = ScanRequest(live, snapshot_id, _schema(live, snapshot_id, asked), asked)
     return plan_scan(rest.live.tables, request, deadline)
 
 
 def _snapshot(
-    rest: IcebergRest, name: TableName, asked: Json, asker: Asker, deadline: StatementDeadline
+    rest: IcebergRest,
+    name: TableName,
+    asked: PlanRequest,
+    asker: Asker,
+    deadline: StatementDeadline,
 ) -> tuple[LiveTable, int | None]:
     """The table and the snapshot of it that is read."""
-    wanted = asked.get("snapshot-id")
+    wanted = asked.snapshot_id
     if wanted is None:
         live = rest.live.current(name, asker, deadline)
         own = live.cold.state.current_snapshot_id
@@ -148,10 +137,10 @@ def _snapshot(
     return live, wanted
 
 
-def _schema(live: LiveTable, snapshot_id: int | None, asked: Json) -> Schema:
+def _schema(live: LiveTable, snapshot_id: int | None, asked: PlanRequest) -> Schema:
     """The columns the request's names belong to."""
     metadata = live.cold.iceberg.metadata
-    if not asked.get("use-snapshot-schema") or snapshot_id is None:
+    if not asked.use_snapshot_schema or snapshot_id is None:
         return metadata.schema()
     if live.tail is not None and live.tail.snapshot_id == snapshot_id:
         schema_id: int | None = live.tail.cut.schema_id
@@ -184,6 +173,8 @@ def _result(plan: Plan) -> Json:
 def _tasks(plan: ScanPlan, tasks: Sequence[FileTask]) -> Json:
     """Files to read, with the delete files they refer to."""
     files = _Files(plan)
+    asked = plan.request.asked
+    residual = True if asked.filter is None else asked.filter
     deletes: dict[tuple[Any, ...], int] = {}
     described: list[Json] = []
     found = []
@@ -198,7 +189,7 @@ def _tasks(plan: ScanPlan, tasks: Sequence[FileTask]) -> Json:
         entry: Json = {"data-file": files.data(task.file)}
         if references:
             entry["delete-file-references"] = references
-        entry["residual-filter"] = True if plan.request.filter is None else plan.request.filter
+        entry["residual-filter"] = residual
         found.append(entry)
     return {**({"delete-files": described} if described else {}), "file-scan-tasks": found}
 
@@ -210,7 +201,7 @@ class _Files:
         request = plan.request
         self._metadata: TableMetadata = request.live.cold.iceberg.metadata
         self._unpartitioned = request.live.unpartitioned
-        self._stats = _field_ids(request.schema, request.stats_fields)
+        self._stats = _field_ids(request.schema, request.asked.stats_fields or [])
 
     def data(self, file: DataFile) -> Json:
         spec, schema = self._written_with(file)

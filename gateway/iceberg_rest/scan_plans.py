@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.catalog.rest.scan_planning import PlanTableScanRequest
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
@@ -36,30 +37,28 @@ from seamline.sql import columns as names
 _ROWS_BUFFERED_MAX = 500_000
 
 
+class PlanRequest(PlanTableScanRequest):
+    """The body of a request for a plan; its filter stays JSON, which `rest_expressions` reads."""
+
+    filter: Any = None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScanRequest:
-    """What an engine asks of a scan.
+    """A request for a plan, and what it is of.
 
     Attributes:
         live: The table, pinned.
         snapshot_id: The snapshot to read: the table's virtual one, or one of its own; None for
             none.
         schema: The columns its names belong to.
-        select: Full names of the fields it reads; None means all.
-        filter: The filter as JSON, None for none.
-        case_sensitive: Whether names are.
-        rows_wanted: Rows that are enough, None when all are needed.
-        stats_fields: Full names of the fields whose statistics it wants to know.
+        asked: What the engine asks for.
     """
 
     live: LiveTable
     snapshot_id: int | None
     schema: Schema
-    select: tuple[str, ...] | None
-    filter: Any
-    case_sensitive: bool
-    rows_wanted: int | None
-    stats_fields: tuple[str, ...] = ()
+    asked: PlanRequest
 
     @property
     def expression(self) -> BooleanExpression:
@@ -68,9 +67,12 @@ class ScanRequest:
         Raises:
             SeamlineError: INVALID_REQUEST, NOT_SUPPORTED.
         """
-        if self.filter is None:
+        asked = self.asked
+        if asked.filter is None:
             return AlwaysTrue()
-        return rest_expressions.parse(self.filter, self.schema, case_sensitive=self.case_sensitive)
+        return rest_expressions.parse(
+            asked.filter, self.schema, case_sensitive=asked.case_sensitive
+        )
 
     @property
     def reads_tail(self) -> bool:
@@ -98,19 +100,19 @@ def plan_scan(tables: LiveTables, request: ScanRequest, deadline: Deadline) -> S
         SeamlineError: named after the cause.
     """
     expression = request.expression
-    live = request.live
+    live, asked = request.live, request.asked
     metadata = live.cold.iceberg.metadata.model_copy(
         update={"current_schema_id": request.schema.schema_id}
     )
     try:
         pruner = Pruner(
-            metadata, live.cold.iceberg.io, expression, case_sensitive=request.case_sensitive
+            metadata, live.cold.iceberg.io, expression, case_sensitive=asked.case_sensitive
         )
     except (ValueError, TypeError) as error:
         raise SeamlineError(INVALID_REQUEST, f"the filter does not fit: {error}") from error
     cold = live.tail.cut.snapshot_id if request.reads_tail and live.tail else request.snapshot_id
     tasks = live.cold.tasks(cold, pruner) if cold is not None else []
-    wanted = None if request.filter is not None else request.rows_wanted
+    wanted = None if asked.filter is not None else asked.min_rows_requested
     tasks, left = _enough(tasks, wanted)
     if request.reads_tail and left != 0:
         tasks += _TailPlan(tables, request, expression, pruner, left).tasks(deadline)
@@ -152,8 +154,8 @@ class _TailPlan:
         # names of another schema than the tail's own mean nothing here: all of it is given
         speaks_of_tail = request.schema.schema_id == self._tail.cut.schema_id
         self._expression = expression if speaks_of_tail else AlwaysTrue()
-        self._select = request.select if speaks_of_tail else None
-        self._case_sensitive = request.case_sensitive
+        self._select = request.asked.select if speaks_of_tail else None
+        self._case_sensitive = request.asked.case_sensitive
 
     def tasks(self, deadline: Deadline) -> list[FileTask]:
         """The files of the tail."""

@@ -296,6 +296,12 @@ def test_a_limit_needs_no_more_files_than_hold_it(catalog: Catalog) -> None:
         ({"filter": {"type": "eq", "term": "id", "value": "x"}}, (400, "BadRequestException")),
         ({"filter": 7}, (400, "BadRequestException")),
         ({"snapshot-id": "x"}, (400, "BadRequestException")),
+        ({"snapshot-id": "1"}, (400, "BadRequestException")),
+        ({"select": "text"}, (400, "BadRequestException")),
+        ({"select": ["text", 1]}, (400, "BadRequestException")),
+        ({"case-sensitive": "no"}, (400, "BadRequestException")),
+        ({"min-rows-requested": 1.5}, (400, "BadRequestException")),
+        ({"stats-fields": [1]}, (400, "BadRequestException")),
         ({"snapshot-id": 1}, (404, "NotFoundException")),
         (
             {"filter": {"type": "apply", "function": "f", "arguments": []}},
