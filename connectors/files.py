@@ -1,16 +1,59 @@
-"""Files on this machine: locks between processes, and names for failures to write."""
+"""Files on this machine: who reads them, locks between processes, and names for failed writes.
+
+What we keep for ourselves is for its owner's eyes: results, tails, spilled rows and logs hold what
+access to a table was needed for. Its folders are closed, whatever lies in them and whoever wrote
+it. Data that is others' to read, such as a warehouse, follows the user's own umask.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
+import os
 import pathlib
 from collections.abc import Callable, Iterator
 
 from seamline.errors import DISK_FULL, ErrorCode, SeamlineError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def make_folder(path: pathlib.Path) -> None:
+    """Makes a folder, and those above that are missing, for its owner alone.
+
+    One that is there, which a user may have named, is left as it is.
+
+    Raises:
+        OSError: when it cannot be made.
+    """
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def private_folder(path: pathlib.Path) -> None:
+    """Makes a folder with a name of ours for its owner alone, and closes one that is there.
+
+    Raises:
+        OSError: when it cannot be made.
+    """
+    make_folder(path)
+    if path.stat().st_uid == os.geteuid():
+        path.chmod(0o700)
+
+
+@contextlib.contextmanager
+def private_files() -> Iterator[None]:
+    """Files that this process, and what it starts, makes in the block are for their owner alone.
+
+    For commands that do one thing: it holds in all threads.
+    """
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pathlib
 import re
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ from seamline.connectors.arrow import conform
 from seamline.connectors.duckdb.instances import Instance, Instances
 from seamline.connectors.duckdb.relation import DELETES, ROWS, data_paths, relation_sql
 from seamline.connectors.duckdb.storage import attach, is_remote
+from seamline.connectors.files import private_folder
 from seamline.connectors.protocols import (
     Deadline,
     EngineQuery,
@@ -58,6 +60,7 @@ class DuckDBEngine:
     def __init__(
         self, *, memory_bytes: int, threads: int, spill_directory: str, spill_bytes: int
     ) -> None:
+        private_folder(pathlib.Path(spill_directory))
         self._instances = Instances(
             {
                 "memory_limit": f"{memory_bytes // 1024}KiB",

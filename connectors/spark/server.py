@@ -21,6 +21,7 @@ import threading
 import time
 
 from seamline.connectors import supervision
+from seamline.connectors.files import private_folder
 from seamline.connectors.jvm.java import find_java
 from seamline.connectors.spark import submission
 from seamline.connectors.spark.settings import SparkSettings, environment
@@ -65,7 +66,7 @@ class ConnectServer:
     @property
     def log_path(self) -> pathlib.Path:
         """Where the server writes what it has to say."""
-        return self._settings.directory / "spark-connect.log"
+        return self._settings.scratch / "connect.log"
 
     @property
     def _address(self) -> str:
@@ -74,10 +75,10 @@ class ConnectServer:
 
     def _start(self) -> None:
         find_java(os.environ)
-        directory = self._settings.directory
-        directory.mkdir(parents=True, exist_ok=True)
+        scratch = self._settings.scratch
+        private_folder(scratch)
         self._port = _free_port()
-        with tempfile.TemporaryDirectory(prefix="spark-", dir=directory) as folder:
+        with tempfile.TemporaryDirectory(prefix="start-", dir=scratch) as folder:
             with self.log_path.open("ab") as log:
                 self._keeper = subprocess.Popen(
                     [sys.executable, "-m", __name__, *self._command(pathlib.Path(folder))],

@@ -40,7 +40,7 @@ class SparkSettings:
         catalogs: Catalogs it must know.
         jars: Jar files it needs; none when they are resolved as packages or a cluster has them.
         conf: Further settings; they win.
-        directory: Where it may put logs and scratch files.
+        directory: Where it may have a folder of its own.
         withheld: Values that no variable of its environment may have: secrets it has no use for.
     """
 
@@ -52,9 +52,14 @@ class SparkSettings:
     directory: pathlib.Path
     withheld: frozenset[str] = frozenset()
 
+    @property
+    def scratch(self) -> pathlib.Path:
+        """The folder for its logs and scratch files."""
+        return self.directory / "spark"
+
     def static_conf(self) -> dict[str, str]:
         """Settings that must be there when Spark starts."""
-        scratch = self.directory / "spark"
+        scratch = self.scratch
         conf = {
             "spark.master": self.master,
             "spark.driver.memory": self.driver_memory,

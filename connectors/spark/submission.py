@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seamline.connectors import supervision
+from seamline.connectors.files import private_folder
 from seamline.connectors.spark.settings import SparkSettings, environment
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -44,8 +45,8 @@ def start_in_process(settings: SparkSettings) -> Any:
     """A classic Spark session, its Java a child of this process."""
     from pyspark.sql import SparkSession
 
-    settings.directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="spark-", dir=settings.directory) as folder:
+    private_folder(settings.scratch)
+    with tempfile.TemporaryDirectory(prefix="start-", dir=settings.scratch) as folder:
         ours = shlex.join(options(settings.static_conf(), pathlib.Path(folder)))
         theirs = os.environ.get(_SUBMIT_VARIABLE, "pyspark-shell")
         with _environment({**environment(settings.withheld), _SUBMIT_VARIABLE: f"{ours} {theirs}"}):

@@ -153,7 +153,7 @@ class IcebergConfig(Settings):
 
     location: Text | None = None
     """Where the files of tails are put, as the engines reach it; by default under
-    `state_directory`, which is right only where the engines share this machine's disk."""
+    `state_directory`, which is right only where the engines share this machine's disk and user."""
     hold_seconds: Seconds = 5
     """How long a statement that asks for a table again gets the same cut."""
     lease_seconds: PositiveSeconds = 3600

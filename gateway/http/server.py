@@ -25,7 +25,7 @@ from gunicorn.glogging import Logger
 from gunicorn.workers.gthread import ThreadWorker
 
 from seamline.connectors import supervision
-from seamline.connectors.files import exclusive, named_write_errors
+from seamline.connectors.files import exclusive, make_folder, named_write_errors
 from seamline.errors import INVALID_CONFIG, PORT_TAKEN, STATE_DIRECTORY_TAKEN, SeamlineError
 from seamline.gateway.config.model import Config
 from seamline.gateway.http import access
@@ -200,7 +200,7 @@ def _own_state(directory: pathlib.Path) -> Iterator[None]:
         )
 
     with _named_state_errors(directory):
-        directory.mkdir(parents=True, exist_ok=True)
+        make_folder(directory)
         lock = contextlib.ExitStack()
         lock.enter_context(exclusive(directory / "gateway.lock", taken))
     with lock:

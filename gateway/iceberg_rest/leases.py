@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from seamline.connectors.files import private_folder
+
 _LOG = logging.getLogger("seamline.leases")
 
 _VERSION = 1
@@ -58,7 +60,7 @@ class Leases:
         self._seconds = seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._directory.mkdir(parents=True, exist_ok=True)
+        private_folder(self._directory)
         self._written: dict[str, float] = {}
         self._leases = {lease.lease_id: lease for lease in self._read()}
 

@@ -18,6 +18,7 @@ from urllib.parse import urlparse
 from pyiceberg.io import FileIO, load_file_io
 
 from seamline.connectors.duckdb.storage import local_path
+from seamline.connectors.files import make_folder, private_folder
 from seamline.errors import INVALID_CONFIG, SeamlineError
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
@@ -42,6 +43,7 @@ class LiveStorage:
         state = pathlib.Path(config.state_directory)
         self._gateway_id = _kept_id(state / "gateway-id")
         self._default = (state / "live").resolve()
+        private_folder(self._default)
 
     def folder(self, catalog: str, table_location: str | None = None) -> str:
         """The location that everything of a catalog's tables is put under.
@@ -120,7 +122,8 @@ class LiveStorage:
 
 def _kept_id(path: pathlib.Path) -> str:
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
+        path.touch(mode=0o600)
         path.write_text(secrets.token_hex(6), encoding="utf-8")
     return path.read_text(encoding="utf-8").strip()
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.ipc
 
+from seamline.connectors.files import private_folder
 from seamline.errors import (
     DISK_FULL,
     INVALID_ARGUMENT,
@@ -203,7 +204,7 @@ class ResultSpool:
             return data
         try:
             if self._file is None:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
+                private_folder(self._path.parent)
                 self._file = self._path.open("wb")
             start = self._file.tell()
             self._file.write(data)

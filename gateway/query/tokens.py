@@ -21,6 +21,7 @@ from typing import Any
 
 import itsdangerous
 
+from seamline.connectors.files import make_folder
 from seamline.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
@@ -182,7 +183,7 @@ def _write(token: str) -> Write:
 
 def kept_secret(path: pathlib.Path) -> str:
     """The secret in a file, made and written on the first call; readable by the owner only."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     if not path.exists():
         # whoever links first has made it; nobody ever sees half of it

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from seamline.connectors.files import private_folder
 from seamline.gateway.tail.segments import Segment, spill
 
 _HIGH_WATER = 5 / 8
@@ -113,7 +114,7 @@ class SegmentStore:
         if self.usage.disk_bytes >= self.disk_bytes_max:
             return None
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            private_folder(self._directory)
             written = spill(segment, self._directory)
         except OSError as error:
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:

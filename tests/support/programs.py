@@ -36,9 +36,8 @@ def run(
         env=_environment(environment),
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
-        **{"stdin": subprocess.DEVNULL, **options},
+        **{"stdin": subprocess.DEVNULL, "timeout": 120, **options},
     )
 
 

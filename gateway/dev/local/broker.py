@@ -15,7 +15,7 @@ import time
 from confluent_kafka import KafkaException
 
 from seamline.connectors.config import ClusterConfig
-from seamline.connectors.files import disk_full
+from seamline.connectors.files import disk_full, private_folder
 from seamline.connectors.jvm.java import Java
 from seamline.connectors.kafka.cluster import Cluster
 from seamline.errors import LOCAL_STACK_FAILED, SeamlineError
@@ -58,7 +58,7 @@ class Broker:
         Raises:
             SeamlineError: DISK_FULL, LOCAL_STACK_FAILED.
         """
-        self._directory.mkdir(exist_ok=True)
+        private_folder(self._directory)
         self._require_space()
         storage.format_once(self._data, java, jars, ports)
         self._properties.write_text(storage.server_properties(self._data, ports), encoding="utf-8")

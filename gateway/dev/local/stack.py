@@ -14,7 +14,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from seamline.connectors.files import exclusive, named_write_errors
+from seamline.connectors.files import (
+    exclusive,
+    make_folder,
+    named_write_errors,
+    private_files,
+    private_folder,
+)
 from seamline.connectors.jvm import jars
 from seamline.connectors.jvm.ivy import Report
 from seamline.connectors.jvm.java import Java, find_java
@@ -199,8 +205,10 @@ class LocalStack:
 
     def _finish(self, running: State) -> StackStatus:
         """Makes what goes with a broker: warehouse, catalog, the gateway's configuration."""
-        (self._directory / "warehouse").mkdir(exist_ok=True)
+        private_folder(self._directory / "warehouse")
         prepare_catalog(settings.catalog_config(self._directory), settings.SCHEMA)
+        for file in self._directory.glob("catalog.db*"):
+            file.chmod(0o600)  # of earlier versions, too
         servers = running.ports.bootstrap_servers
         if self._config_file.exists():
             before = self._config_file.read_text(encoding="utf-8")
@@ -224,9 +232,10 @@ class LocalStack:
     def _locked(self, report: Report) -> Iterator[None]:
         hint = "Correct the rights on the folder, or choose another with --state."
         with named_write_errors(self._directory, LOCAL_STACK_FAILED, hint=hint):
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_folder(self._directory)
             waiting = "another `seamline local` is at work in this folder, waiting for it"
-            with exclusive(self._directory / "local.lock", lambda: report(waiting)):
+            lock = exclusive(self._directory / "local.lock", lambda: report(waiting))
+            with private_files(), lock:
                 yield
 
 
