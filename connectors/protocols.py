@@ -239,12 +239,11 @@ class ColdTable(Protocol):
         """
 
     def offsets_at(
-        self, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]
+        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int
     ) -> Offsets:
-        """Per partition the first offset in a range whose record time is at or after a moment.
+        """Per partition the first offset in a range whose record time lies between two moments.
 
-        What `HotLog.offsets_at` answers, of records that have left the log; a partition without
-        such a row in its range is absent.
+        Both belong to what lies between. A partition without such a row in its range is absent.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE, STORAGE_UNAVAILABLE, COLD_FILE_MISSING.

@@ -60,13 +60,21 @@ def _version_id(state: TableState, version: TableVersion) -> int:
             return snapshot_at(state, version.value)
 
 
+def milliseconds(moment: datetime.datetime) -> int:
+    """A moment as logs and tables count time: whole milliseconds since the epoch, rounded down."""
+    return (moment - _EPOCH) // datetime.timedelta(milliseconds=1)
+
+
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
+
+
 def snapshot_at(state: TableState, moment: datetime.datetime) -> int:
     """The snapshot that was the head of the table at a moment.
 
     Raises:
         SeamlineError: TABLE_NOT_FOUND when none that is known is as old.
     """
-    moment_ms = int(moment.timestamp() * 1000)
+    moment_ms = milliseconds(moment)
     earlier = [s for at_ms, s in state.snapshot_log if at_ms <= moment_ms]
     if not earlier or earlier[-1] not in state.snapshots:
         raise SeamlineError(
@@ -92,7 +100,7 @@ def travel(
         state: The table's metadata now.
         sides: The snapshot that was the table's at the moment, then those that may stand in for
             it when the log no longer reaches back to it.
-        ends_then: Per partition the first offset after the moment.
+        ends_then: Per partition the first offset that does not belong to the moment.
         bounds: What the log holds now.
         cluster: Name of the cluster in the configuration.
         as_of: The moment, as the statement says it.

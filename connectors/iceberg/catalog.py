@@ -110,12 +110,12 @@ class IcebergTable:
             return self._files.deleted_rows(self.iceberg.io, plan)
 
     def offsets_at(
-        self, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]
+        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int
     ) -> Offsets:
         """See `ColdTable.offsets_at`."""
         if snapshot_id is None or not ranges:
             return Offsets()
-        wanted = moments.wanted_of(timestamp_ms, ranges)
+        wanted = moments.wanted_of(first_ms, last_ms, ranges)
         request = ScanRequest(self._state.current_schema_id, moments.COLUMNS, wanted)
         plan = self.inspect(self.plan(snapshot_id, request))
         if plan.unsupported is not None:

@@ -18,12 +18,16 @@ from seamline.sql.predicates import And, Comparison, Or, Predicate, conjunction
 COLUMNS = (names.PARTITION, names.OFFSET, names.TIMESTAMP)
 """What a look-up reads."""
 
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
-def wanted_of(timestamp_ms: int, ranges: Sequence[OffsetRange]) -> Predicate:
-    """What is true of the rows of the ranges whose record time is at or after a moment."""
-    moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
+
+def wanted_of(first_ms: int, last_ms: int, ranges: Sequence[OffsetRange]) -> Predicate:
+    """What is true of the rows of the ranges whose record time lies between two moments."""
+    first, last = (_EPOCH + datetime.timedelta(milliseconds=ms) for ms in (first_ms, last_ms))
     return conjunction(
-        Comparison(names.TIMESTAMP, ">=", moment), Or(tuple(_lies_in(r) for r in ranges))
+        Comparison(names.TIMESTAMP, ">=", first),
+        Comparison(names.TIMESTAMP, "<=", last),
+        Or(tuple(_lies_in(r) for r in ranges)),
     )
 
 

@@ -9,6 +9,7 @@ a catalog before its rows are read.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -91,6 +92,7 @@ class Gatherer:
         token: Sequence[Seam] = (),
         after: After = NOTHING,
         freshness: Freshness = LATEST,
+        now: datetime.datetime | None = None,
     ) -> list[PinnedTable]:
         """Pins each reference to its seam, in order.
 
@@ -101,13 +103,15 @@ class Gatherer:
             token: Seams to repeat; tables they do not name are pinned as they are now.
             after: What tables pinned as they are now must not fall behind.
             freshness: How fresh these must be.
+            now: The moment the statement was asked; this one when left out.
 
         Raises:
             SeamlineError: named after the cause; see `seam`.
         """
         known = self._connections
         targets = [Target(names.resolve(r.name, session, known), r.version) for r in references]
-        return self._pin_all(Wanted(targets, session, deadline, token, after, freshness))
+        wanted = Wanted(targets, session, deadline, token, after, freshness)
+        return self._pin_all(wanted if now is None else dataclasses.replace(wanted, now=now))
 
     def pin_table(self, name: TableName, deadline: Deadline) -> PinnedTable:
         """Pins one table, as it is now.

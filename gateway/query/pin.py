@@ -24,6 +24,7 @@ from seamline.gateway.commands import system
 from seamline.gateway.connections import Sources
 from seamline.gateway.query import names
 from seamline.gateway.query.freshness import LATEST, Freshness
+from seamline.gateway.query.moments import Later, ends_at
 from seamline.gateway.query.names import TableName
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.tail.requests import CachedEnds
@@ -32,9 +33,9 @@ from seamline.planners.logical import Kind, TableFacts
 from seamline.seam import now, past, repeat
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import ColdSide, check_columns, cold_side, kept_side
-from seamline.seam.checks import dropped, require, rolled_back
+from seamline.seam.checks import dropped, recreated, require, rolled_back
 from seamline.seam.log import READ_COMMITTED, LogBounds
-from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.offsets import Offsets
 from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam, cold_only, hot_only
 from seamline.seam.table import TableState
@@ -81,6 +82,10 @@ class Target:
         return self.version.value if self.version is not None else None
 
 
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
     """What one call is to pin, and how; see `Gatherer.pin`."""
@@ -91,6 +96,7 @@ class Wanted:
     token: Sequence[Seam] = ()
     after: After = NOTHING
     freshness: Freshness = LATEST
+    now: datetime.datetime = dataclasses.field(default_factory=_now)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -168,8 +174,7 @@ class TablePinner:
             raise SeamlineError(READ_CONFLICT, f"table {name.display} was bound to another topic")
         check_columns(state)
         if isinstance(target.moment, datetime.datetime):
-            deadline = known.wanted.deadline
-            seam = self._seam_then(table, binding, bounds, target.moment, deadline)
+            seam = self._seam_then(table, binding, bounds, target.moment, known.wanted)
         else:
             seam = self._seam(target, state, binding, bounds, known)
         if name.variant in system.TABLE_VARIANTS:
@@ -227,23 +232,20 @@ class TablePinner:
         binding: TopicBinding,
         bounds: LogBounds,
         moment: datetime.datetime,
-        deadline: Deadline,
+        wanted: Wanted,
     ) -> Seam:
         """The seam of a past moment: the snapshot of then, and the log up to then."""
         state = table.state
         own = cold_side(state, past.snapshot_at(state, moment))
         head = cold_side(state, state.current_snapshot_id)
-        after_ms = int(moment.timestamp() * 1000) + 1
+        require(recreated(bounds.topic, bounds.topic_id, own.boundary.topic_id))
+        later = Later(
+            past.milliseconds(moment) + 1,
+            past.milliseconds(wanted.now),
+            DecoderSpec.of(binding, state.schema.columns),
+        )
         log = self._connections.log(binding.cluster)
-        ends = log.offsets_at(bounds.topic, bounds.topic_id, bounds.end, after_ms, deadline)
-        trimmed = [
-            OffsetRange(p, own.boundary.next.get(p, 0), kept_from)
-            for p, kept_from in bounds.start.items()
-            if own.boundary.next.get(p, 0) < kept_from
-        ]
-        if trimmed:
-            earlier = table.offsets_at(state.current_snapshot_id, after_ms, trimmed)
-            ends = ends.replace(earlier)
+        ends = ends_at(table, log, own, head, bounds, later, wanted.deadline)
         return past.travel(
             state, (own, head), ends, bounds, cluster=binding.cluster, as_of=moment.isoformat(" ")
         )

@@ -151,6 +151,7 @@ class Queries:
             token=request.token,
             after=request.after,
             freshness=request.freshness,
+            now=request.now,
         )
         as_of = min([as_of, *(t.facts.as_of for t in tables if t.facts.as_of is not None)])
         query = self._qualify(request.tree, [table.relation for table in tables], now=request.now)

@@ -218,14 +218,14 @@ class FaultyTable:
         self._inner.require_fit_for_spark(snapshot_id)
 
     def offsets_at(
-        self, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]
+        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int
     ) -> Offsets:
         """See `ColdTable.offsets_at`."""
         found, _ = _look(
             self._plan,
             "cold offsets at",
             STORAGE_UNAVAILABLE,
-            lambda: self._inner.offsets_at(snapshot_id, timestamp_ms, ranges),
+            lambda: self._inner.offsets_at(snapshot_id, first_ms, ranges, last_ms),
         )
         return found
 

@@ -622,7 +622,7 @@ class MemoryTable:
         """See `ColdTable.require_fit_for_spark`: it has no files."""
 
     def offsets_at(
-        self, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]
+        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int
     ) -> Offsets:
         """See `ColdTable.offsets_at`; a record's time is asked of the log that it came from."""
         times = self._log.times(self._state.properties[f"{PROPERTY_PREFIX}topic"])
@@ -633,7 +633,7 @@ class MemoryTable:
                     partition == wanted.partition
                     and offset is not None
                     and wanted.start <= offset < wanted.end_exclusive
-                    and times.get((partition, offset), -1) >= timestamp_ms
+                    and first_ms <= times.get((partition, offset), -1) <= last_ms
                 ):
                     found[partition] = min(offset, found.get(partition, offset))
         return Offsets(found)
@@ -879,10 +879,10 @@ class MemoryView:
         self.table.require_fit_for_spark(snapshot_id)
 
     def offsets_at(
-        self, snapshot_id: int | None, timestamp_ms: int, ranges: Sequence[OffsetRange]
+        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int
     ) -> Offsets:
         """See `ColdTable.offsets_at`."""
-        return self.table.offsets_at(snapshot_id, timestamp_ms, ranges)
+        return self.table.offsets_at(snapshot_id, first_ms, ranges, last_ms)
 
 
 def seam_rows(table: MemoryTable, log: MemoryLog, seam: Any) -> list[Row]:

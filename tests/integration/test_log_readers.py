@@ -287,6 +287,7 @@ def _read_with(
 
 KNOWN = {
     ("connectors/continuity.py", "read"): "asks about epochs, takes no row",
+    ("gateway/query/moments.py", "read"): "looks up a moment, takes no row; checked all the same",
     ("gateway/tail/reader.py", "follow"): follower,
     ("connectors/kafka/tail.py", "read"): here,
     ("connectors/spark/engine.py", "decoded_tail"): spark_workers,

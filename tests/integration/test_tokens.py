@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from support.gateway import Gateway
+from support.odd_records import OddRecord, produce
 from support.stack import Stack
 from support.waiting import wait_until
 
@@ -223,3 +224,27 @@ def test_a_past_moment_is_cut_where_it_lies(stack: Stack, gateway: Gateway, name
     assert sorted(gateway.rows(then, "spark")) == [(i,) for i in range(80)]
     spark_sql(stack, name, "DELETE FROM {t} WHERE id = 3")
     assert failure(gateway, then).code.name == "LOG_TRIMMED"
+
+
+def test_fault_06_a_fast_clock_makes_no_moment_short(
+    stack: Stack, gateway: Gateway, name: str
+) -> None:
+    table_of(stack, name)
+    stack.produce(name, rows_of(range(10)))
+    ahead = OddRecord(b'{"id":10}', timestamp_ms=round(time.time() * 1000) + 1_800_000)
+    produce(stack.bootstrap_servers, name, [ahead])
+    stack.produce(name, rows_of(range(11, 20)))
+    moment = datetime.datetime.now(datetime.UTC)
+    wait_until(lambda: time.time() > moment.timestamp() + 0.01)
+    stack.produce(name, rows_of(range(20, 30)))
+    then = f"SELECT id FROM {name} FOR TIMESTAMP AS OF TIMESTAMP '{moment.isoformat(' ')}'"
+
+    def check() -> None:
+        assert sorted(row[0] for row in gateway.rows(then)) == list(range(20))
+
+    check()
+    stack.tier(name)
+    check()
+    end = stack.connections.log("default").bounds([name], "read_committed", no_deadline())[name].end
+    trim(stack, name, dict(end))
+    check()

@@ -36,6 +36,7 @@ class Started(NamedTuple):
         snapshot_id: The head of the table.
         upheavals: How often something had been taken away.
         cuts: How often the log had been cut.
+        now_ms: The time.
     """
 
     topic_id: str
@@ -43,13 +44,15 @@ class Started(NamedTuple):
     snapshot_id: int | None
     upheavals: int
     cuts: tuple[Cut, ...]
+    now_ms: int
 
 
 def started(world: World) -> Started:
     """The world now, for a statement that begins."""
     truth = world.truth
     head = world.table.state.current_snapshot_id
-    return Started(truth.topic_id, stable_ends(world), head, truth.upheavals, truth.cuts)
+    now_ms = world.clock.now_ms
+    return Started(truth.topic_id, stable_ends(world), head, truth.upheavals, truth.cuts, now_ms)
 
 
 def stable_ends(world: World) -> tuple[int, ...]:
@@ -192,7 +195,7 @@ def check_past(world: World, answer: Answer, moment_ms: int, begun: Started) -> 
     for partition, offset, _, _ in answer.rows:
         if partition is None or offset is None or offset < held.get(partition, 0):
             continue
-        if history[partition][offset].timestamp_ms > moment_ms:
+        if moment_ms < history[partition][offset].timestamp_ms <= begun.now_ms:
             raise Violation(f"7 {partition}/{offset} is later than {moment_ms}")
     for partition, end in seam.end.items():
         if end < held.get(partition, 0):
@@ -200,7 +203,8 @@ def check_past(world: World, answer: Answer, moment_ms: int, begun: Started) -> 
         if begun.topic_id != seam.topic_id or begun.upheavals != truth.upheavals:
             continue
         stable = begun.stable[partition] if partition < len(begun.stable) else 0
-        if end < stable and history[partition][end].timestamp_ms <= moment_ms:
+        is_later = end < stable and moment_ms < history[partition][end].timestamp_ms
+        if end < stable and not (is_later and history[partition][end].timestamp_ms <= begun.now_ms):
             raise Violation(f"7 {partition}/{end} was there at {moment_ms} and is left out")
 
 

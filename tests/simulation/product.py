@@ -28,6 +28,7 @@ class Read(Protocol):
         after: After = NOTHING,
         deadline: Deadline | None = None,
         last: LastSeen | None = None,
+        now_ms: int = 0,
     ) -> Answer:
         """See `reading.read`."""
 

@@ -50,7 +50,6 @@ CONFIG = Config(
 )
 SESSION = names.session(CONFIG)
 LIMITS = Limits(duckdb_cold_bytes_max=2**60, duckdb_tail_rows_max=2**60, spark=False)
-EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 _COLUMNS = "_kafka_partition, _kafka_offset, value"
 ALL = f"SELECT {_COLUMNS} FROM orders"
@@ -150,8 +149,19 @@ def read(
     after: After = NOTHING,
     deadline: Deadline | None = None,
     last: LastSeen | None = None,
+    now_ms: int = 0,
 ) -> Answer:
-    """Runs a statement as the gateway does; `last` is what the gateway has seen of its tables.
+    """Runs a statement as the gateway does.
+
+    Args:
+        sources: Catalog and log.
+        open_file: Gives the rows of a cold file.
+        statement: Its text.
+        token: Seams to repeat.
+        after: What it must not fall behind.
+        deadline: Its deadline.
+        last: What the gateway has seen of its tables.
+        now_ms: The time it is asked.
 
     Raises:
         SeamlineError: as the gateway would.
@@ -167,7 +177,8 @@ def read(
     loaded = LoadedTables(sources, last) if last is not None else None
     gatherer = Gatherer(sources, executor.tails, loaded=loaded)
     queries = Queries(gatherer, executor, LIMITS, qualify=_qualify)
-    request = QueryRequest(_tree(statement), SESSION, DUCKDB, token, after, EPOCH)
+    now = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
+    request = QueryRequest(_tree(statement), SESSION, DUCKDB, token, after, now)
     running = queries.start(request, deadline or NoDeadline(), lambda _: None)
     (scans,) = cast("list[tuple[tuple[Row, ...], ...]]", list(running.batches))
     return Answer(scans, running.planned.plan.seams, running.retries)

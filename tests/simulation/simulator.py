@@ -42,6 +42,8 @@ STATEMENTS = (ALL, ALL, ALL, ALL, TWICE, TIERS, FROM_1, ALL)
 GONE_STALE = frozenset(
     {"COLD_FILE_MISSING", "SNAPSHOT_GONE", "LOG_TRIMMED", "LOG_TRUNCATED", "READ_CONFLICT"}
 )
+AGES_MS = (*[0] * 12, 2, 6, -3, -20, -1_000_000)
+"""How much earlier than now a record says it is: late ones, and those of fast clocks."""
 UNAVAILABLE = frozenset({"KAFKA_UNAVAILABLE", "CATALOG_UNAVAILABLE", "STORAGE_UNAVAILABLE"})
 
 
@@ -212,7 +214,8 @@ class Simulation:
 
     def _append(self, operation: Operation) -> None:
         partition = self._partition(operation)
-        age_ms = operation.second % 7 if operation.second > 200 else 0
+        # late, and from clocks that are fast by little or for ever
+        age_ms = AGES_MS[operation.second % len(AGES_MS)]
         end = self.world.append(partition, age_ms=age_ms)
         self._acknowledged = (self.world.truth.topic_id, partition, end)
 
@@ -319,7 +322,13 @@ class Simulation:
         last = self._last if operation.second % 2 else Cache(REMEMBERED_MAX)
         try:
             outcome = self._product.read(
-                sources, open_file, statement, deadline=Patience(plan.others), last=last, **how
+                sources,
+                open_file,
+                statement,
+                deadline=Patience(plan.others),
+                last=last,
+                now_ms=plan.statement.begun.now_ms,
+                **how,
             )
             self.counts["answered"] += 1
         except SeamlineError as error:

@@ -6,6 +6,7 @@ rows of the answer are held against what was sent.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 
 import pytest
@@ -24,7 +25,7 @@ from seamline.gateway.tiering.step import tier_once
 from seamline.seam.offsets import Offsets
 from seamline.seam.tiering import Outcome, Step
 from simulation import oracle
-from simulation.reading import ALL, FROM_1, Answer, Sources, read
+from simulation.reading import ALL, FROM_1, Answer, Sources, at_moment, read
 from simulation.simulator import Patience
 from simulation.world import World
 
@@ -228,6 +229,34 @@ def test_a_late_record_is_neither_hidden_nor_doubled() -> None:
     assert places(ask(world)) == [(0, 0), (0, 1)]
     tier(world)
     assert places(ask(world)) == [(0, 0), (0, 1)]
+
+
+@pytest.mark.parametrize("tiered", [False, True])
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_fault_06_one_fast_clock_makes_no_moment_short(tiered: bool, forgotten: bool) -> None:
+    world = World(1)
+    world.clock.advance(1000)
+    tier(world)
+    world.append(0)
+    world.append(0, age_ms=-86_400_000)
+    world.append(0)
+    if tiered:
+        tier(world)
+        world.append(0)
+    moment_ms = world.clock.now_ms
+    then = places(ask(world))
+    world.clock.advance(1000)
+    world.append(0)
+    world.append(0, age_ms=900)
+    tier(world)
+    if forgotten:
+        world.trim(0, 2)
+    sentence = at_moment(datetime.datetime.fromtimestamp(moment_ms / 1000, datetime.UTC))
+    sources = Sources(world.catalog, world.log)
+    begun = oracle.started(world)
+    answer = read(sources, world.table.open, sentence, now_ms=world.clock.now_ms)
+    oracle.check_past(world, answer, moment_ms, begun)
+    assert places(answer) == then
 
 
 # pitfall: consumer-group offsets, which run ahead of the table, taken as the boundary

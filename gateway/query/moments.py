@@ -1,0 +1,129 @@
+"""Where a past moment lies in the log of a table.
+
+It ends, in each partition, the longest run of records after the snapshot of then of which none is
+later than the moment. Times need not ascend: an early record among later ones belongs to them, and
+a record whose time has not come yet says nothing but that its producer's clock is wrong.
+
+The log is asked where it still reaches back to that snapshot; of records it has lost, the newest
+snapshot, which holds the very same. So the cut is one place whatever retention and tiering do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+from seamline.connectors.continuity import check_read
+from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.protocols import ColdTable, Deadline, HotLog, RawBatch
+from seamline.seam.boundary import ColdSide
+from seamline.seam.checks import LogRead
+from seamline.seam.log import LogBounds
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.records import DecoderSpec
+
+_GROWTH = 1000
+"""The first record asked for is nearly always the one: only then are more of them read."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Later:
+    """The records that are later than a moment.
+
+    Attributes:
+        first_ms: The least time they have.
+        last_ms: The greatest one: the time it is now.
+        decoder: Which records are rows at all; what the policy `skip` leaves out is nowhere.
+    """
+
+    first_ms: int
+    last_ms: int
+    decoder: DecoderSpec
+
+    def among(self, batch: RawBatch) -> Iterator[tuple[int, int]]:
+        """Partitions and offsets of those in a batch."""
+        bad: Mapping[int, str] = {}
+        if self.decoder.on_error == "skip":
+            _, bad = Decoder(self.decoder).decode_all(batch)
+        places = zip(batch.partitions, batch.offsets, batch.timestamps_ms, strict=True)
+        for index, (partition, offset, time_ms) in enumerate(places):
+            if self.first_ms <= time_ms <= self.last_ms and index not in bad:
+                yield int(partition), int(offset)
+
+
+def ends_at(
+    table: ColdTable,
+    log: HotLog,
+    own: ColdSide,
+    head: ColdSide,
+    bounds: LogBounds,
+    later: Later,
+    deadline: Deadline,
+) -> Offsets:
+    """Per partition of the log the first offset that does not belong to the moment.
+
+    Args:
+        table: The table.
+        log: The cluster of its topic.
+        own: The snapshot of the moment.
+        head: The newest one.
+        bounds: What the log holds.
+        later: What belongs no more.
+        deadline: The statement's.
+
+    Raises:
+        SeamlineError: TOPIC_RECREATED, LOG_TRIMMED, LOG_TRUNCATED: fresh facts should be tried;
+            KAFKA_UNAVAILABLE and what reading the table may raise.
+    """
+    starts = {partition: own.boundary.next.get(partition, 0) for partition in bounds.end}
+    lost = [OffsetRange(p, s, bounds.start[p]) for p, s in starts.items() if s < bounds.start[p]]
+    found: dict[int, int] = {}
+    if lost:
+        found |= table.offsets_at(head.snapshot_id, later.first_ms, lost, later.last_ms)
+    lowest = log.offsets_at(bounds.topic, bounds.topic_id, bounds.end, later.first_ms, deadline)
+    rest = [
+        OffsetRange(partition, max(starts[partition], bounds.start[partition], at), end)
+        for partition, end in bounds.end.items()
+        if partition not in found and (at := lowest[partition]) < end
+    ]
+    return Offsets({**bounds.end, **found, **_first_of(log, rest, bounds, later, deadline)})
+
+
+def _first_of(
+    log: HotLog,
+    ranges: Sequence[OffsetRange],
+    bounds: LogBounds,
+    later: Later,
+    deadline: Deadline,
+) -> dict[int, int]:
+    """The first later record in each range, where there is one."""
+    found: dict[int, int] = {}
+    left, length = [r for r in ranges if len(r)], 1
+    read = {r.partition: dataclasses.replace(r, end_exclusive=r.start) for r in left}
+    while left:
+        parts = [
+            dataclasses.replace(r, end_exclusive=min(r.start + length, r.end_exclusive))
+            for r in left
+        ]
+        for batch in log.read(bounds.topic, parts, bounds.isolation, deadline):
+            for partition, offset in later.among(batch):
+                found.setdefault(partition, offset)
+        for part in parts:
+            start = read[part.partition].start
+            read[part.partition] = dataclasses.replace(part, start=start)
+        left = [
+            dataclasses.replace(r, start=part.end_exclusive)
+            for r, part in zip(left, parts, strict=True)
+            if r.partition not in found and part.end_exclusive < r.end_exclusive
+        ]
+        length *= _GROWTH
+    was_read = LogRead(
+        bounds.topic,
+        bounds.topic_id,
+        bounds.isolation,
+        tuple(read.values()),
+        bounds.end,
+        bounds.leader_epochs,
+    )
+    check_read(log, was_read, deadline)
+    return found
