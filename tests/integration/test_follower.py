@@ -77,9 +77,8 @@ def direct(stack: Stack, directories: pathlib.Path) -> Iterator[Gateway]:
 def follower_of(gateway: Gateway, name: str) -> Follower:
     followers = gateway.parts.followers
     assert followers is not None
-    found = next((f for f in followers.all() if f.table.name[-1] == name), None)
-    assert found is not None
-    return found
+    *_, newest = (f for f in followers.all() if f.table.name[-1] == name)
+    return newest
 
 
 def tail_of(statement: Any) -> dict[str, Any]:
@@ -365,7 +364,8 @@ def test_a_tail_that_cannot_be_held_goes_to_spark(
         assert statement.error is None, statement.error
         assert statement_rows(statement) == [(3000, sum(range(3000)))]
         assert statement.receipt["engine"] == "spark"
-        assert "3,000 offsets of tail that are not held here" in statement.receipt["engine_reason"]
+        reason = statement.receipt["engine_reason"]
+        assert "3,000 offsets of tail that are not cached here" in reason
         error = gateway.statement(sql, "duckdb").error
         assert error is not None
         assert error.code is TAIL_TOO_LARGE
@@ -468,4 +468,4 @@ def test_what_is_held_is_shown(stack: Stack, tiny: Gateway, direct: Gateway, nam
     assert f'seamline_tail_state{{state="following",{table}}} 1' in text
     assert "seamline_tail_budget_memory_bytes 20000" in text
     plan = "\n".join(row[0] for row in tiny.rows(f"EXPLAIN SELECT id FROM {name}"))
-    assert "5,000 held here" in plan
+    assert "5,000 cached here" in plan
