@@ -30,8 +30,8 @@ from sqlalchemy.exc import IntegrityError
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.config import CatalogConfig
-from seamline.connectors.iceberg import moments, namespaces, views
-from seamline.connectors.iceberg.catalog_config import GuardedCatalog, open_catalog
+from seamline.connectors.iceberg import moments, namespaces, pyiceberg_internals
+from seamline.connectors.iceberg.catalog_config import open_catalog
 from seamline.connectors.iceberg.errors import catalog_errors, metadata_errors, storage_errors
 from seamline.connectors.iceberg.files import FileReader
 from seamline.connectors.iceberg.marks import prepare_mark
@@ -41,6 +41,7 @@ from seamline.connectors.iceberg.metadata_properties import (
     require_no_code,
 )
 from seamline.connectors.iceberg.pruning import Pruner
+from seamline.connectors.iceberg.pyiceberg_internals import GuardedCatalog
 from seamline.connectors.iceberg.scan import FileTask, ScanPlanner
 from seamline.connectors.iceberg.types import table_schema
 from seamline.errors import NOT_SUPPORTED, SeamlineError
@@ -227,9 +228,10 @@ class IcebergCatalog:
         transaction = self.pyiceberg.create_table_transaction(
             identifier, schema, partition_spec=spec, sort_order=order, properties=properties
         )
-        staged = transaction._table  # noqa: SLF001 - knows where its files go
-        updates = (*prepare_mark(staged, boundary).updates, _name_mapping(staged))
-        transaction._apply(updates)  # noqa: SLF001 - takes the updates into the transaction
+        pyiceberg_internals.stage(
+            transaction,
+            lambda staged: (*prepare_mark(staged, boundary).updates, _name_mapping(staged)),
+        )
         try:
             return transaction.commit_transaction()
         except CommitFailedException as error:  # it requires that there is no table yet
@@ -297,7 +299,9 @@ class IcebergCatalog:
         Raises:
             SeamlineError: CATALOG_UNAVAILABLE.
         """
-        return isinstance(self.pyiceberg, RestCatalog) and views.are_served(self.pyiceberg)
+        return isinstance(self.pyiceberg, RestCatalog) and pyiceberg_internals.serves_views(
+            self.pyiceberg
+        )
 
     def views(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
         """Identifiers of the views of a namespace, in a catalog that has views.
@@ -316,7 +320,7 @@ class IcebergCatalog:
         """
         assert isinstance(self.pyiceberg, RestCatalog)
         with catalog_errors(self.name, identifier):
-            return views.load(self.pyiceberg, identifier)
+            return pyiceberg_internals.load_view(self.pyiceberg, identifier)
 
     def _wrap(self, identifier: tuple[str, ...], table: PyTable) -> IcebergTable:
         known = self._states.get(identifier)

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
-from pyiceberg.table.deletion_vector import DeletionVector, _extract_vector_payload
 
 from seamline.connectors.cache import Cache
+from seamline.connectors.iceberg.pyiceberg_internals import vector_positions
 from seamline.errors import COLD_FILE_INVALID, COLD_FILE_MISSING, SeamlineError
 from seamline.seam.files import ColdPlan, DataFile, DeleteFile
 
@@ -107,8 +107,7 @@ def _read_vector(io: FileIO, file: DataFile, delete: DeleteFile) -> pa.Table:
     checksum = int.from_bytes(blob[4 + size : 8 + size], "big")
     if zlib.crc32(blob[4 : 4 + size]) != checksum:
         raise SeamlineError(COLD_FILE_INVALID, f"{delete.path}: a deletion vector is damaged")
-    bitmaps = DeletionVector._deserialize_bitmap(_extract_vector_payload(blob))  # noqa: SLF001
-    positions = [(key << 32) + low for key, bitmap in enumerate(bitmaps) for low in bitmap]
+    positions = vector_positions(blob)
     return pa.table({"path": [file.path] * len(positions), "position": positions}, schema=_DELETES)
 
 

@@ -10,84 +10,29 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import struct
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from pyiceberg.avro.file import AvroFile, AvroOutputFile
-from pyiceberg.avro.reader import Reader
-from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
-    MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
-    DataFileContent,
-    FileFormat,
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
     ManifestWriterV2,
     PartitionFieldSummary,
-    _inherit_from_manifest,
 )
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema, visit_with_partner
+from pyiceberg.schema import Schema
 from pyiceberg.typedef import TableVersion
 
 _LATEST: Literal[3] = 3
 _FIRST_ROW_ID = 15
 _FIELDS = tuple(field.name for field in MANIFEST_LIST_FILE_SCHEMAS[_LATEST].fields)
 _UNCOMPRESSED: Any = "null"
-_DOUBLE = struct.Struct("<d")
-
-
-def live_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
-    """The entries of a manifest that are not deleted, with the fields of version 3.
-
-    Raises:
-        OSError: when it cannot be read.
-    """
-    with _EntryReader(
-        io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[_LATEST],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as reader:
-        return tuple(
-            _inherit_from_manifest(entry, manifest)
-            for entry in reader
-            if entry.status != ManifestEntryStatus.DELETED
-        )
-
-
-class _EntryReader(AvroFile[ManifestEntry]):
-    """Reads doubles whole: PyIceberg's fast decoder cuts them to 32 bits."""
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        found: Any = _Readers(self.read_types, self.read_enums)
-        wanted: Any = self.read_schema
-        self.reader = visit_with_partner(self.schema, wanted, found, SchemaPartnerAccessor())
-        return self
-
-
-class _Readers(ReadSchemaResolver):
-    def visit_double(self, double_type: Any, partner: Any) -> Reader:  # noqa: ARG002 - PyIceberg's
-        return _DOUBLES
-
-
-class _DoubleReader(Reader):
-    def read(self, decoder: Any) -> float:
-        found: float = _DOUBLE.unpack(decoder.read(_DOUBLE.size))[0]
-        return found
-
-    def skip(self, decoder: Any) -> None:
-        decoder.skip(_DOUBLE.size)
-
-
-_DOUBLES: Reader = _DoubleReader()  # type: ignore[no-untyped-call]
 
 
 class _ManifestWriter(ManifestWriterV2):

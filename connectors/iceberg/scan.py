@@ -21,9 +21,10 @@ from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.deletes import DeleteIndex
 from seamline.connectors.iceberg.errors import manifest_errors
 from seamline.connectors.iceberg.expressions import to_iceberg
-from seamline.connectors.iceberg.manifests import live_entries, read_list
+from seamline.connectors.iceberg.manifests import read_list
 from seamline.connectors.iceberg.partitions import identity_values
 from seamline.connectors.iceberg.pruning import Pruner
+from seamline.connectors.iceberg.pyiceberg_internals import live_entries
 from seamline.connectors.iceberg.row_ids import inherit_row_ids
 from seamline.errors import (
     SNAPSHOT_GONE,

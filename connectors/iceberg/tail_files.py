@@ -242,10 +242,12 @@ def _add_sort_keys(
 def _nan_counts(rows: pa.Table, schema: Schema) -> dict[int, int]:
     """NaNs of each floating column, inside structs too; lists and maps are not counted."""
     found = {}
-    for field_id, name in schema._lazy_id_to_name.items():  # noqa: SLF001 - no public listing
-        if isinstance(schema.find_type(field_id), FloatType | DoubleType) and not (
+    for name in schema.column_names:
+        field = schema.find_field(name)
+        if isinstance(field.field_type, FloatType | DoubleType) and not (
             {"element", "key", "value"} & set(name.split(".")[1:])
         ):
+            field_id = field.field_id
             nan = pc.sum(pc.is_nan(leaf(rows, schema, field_id))).as_py()
             found[field_id] = int(nan) if nan and not math.isnan(nan) else 0
     return found

@@ -10,6 +10,7 @@ A plan that does not say which snapshot it reads is of the cut its statement beg
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -219,8 +220,11 @@ class _Files:
 
 
 def _field_ids(schema: Schema, names: Sequence[str]) -> frozenset[int]:
-    known = schema._name_to_id  # noqa: SLF001 - no public listing
-    return frozenset(known[name] for name in names if name in known)
+    found = set()
+    for name in names:
+        with contextlib.suppress(ValueError):  # of a column that there is not
+            found.add(schema.find_field(name).field_id)
+    return frozenset(found)
 
 
 def _delete_key(file: DataFile) -> tuple[Any, ...]:

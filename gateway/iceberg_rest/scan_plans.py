@@ -22,8 +22,8 @@ from pyiceberg.table.sorting import SortOrder
 
 from seamline.connectors.iceberg import rest_expressions
 from seamline.connectors.iceberg.errors import storage_errors
-from seamline.connectors.iceberg.manifests import live_entries
 from seamline.connectors.iceberg.pruning import Pruner
+from seamline.connectors.iceberg.pyiceberg_internals import live_entries
 from seamline.connectors.iceberg.row_filters import matching
 from seamline.connectors.iceberg.row_ids import with_first_row_id
 from seamline.connectors.iceberg.scan import FileTask

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import pathlib
 import re
 import tomllib
@@ -135,6 +136,38 @@ def test_caches_are_made_in_one_way() -> None:
     assert not by_hand
     importing = {str(path) for path in MODULES if "cachetools" in imports_of(path)}
     assert importing == {"connectors/cache.py"}
+
+
+PYICEBERG_INTERNALS = "connectors/iceberg/pyiceberg_internals.py"
+
+
+def _private_uses(path: pathlib.Path) -> Iterator[str]:
+    """What a module takes of PyIceberg's that PyIceberg keeps to itself."""
+    bases: dict[str, object] = {}
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pyiceberg"):
+            found = importlib.import_module(str(node.module))
+            bases |= {a.asname or a.name: getattr(found, a.name, None) for a in node.names}
+            yield from (a.name for a in node.names if _is_private(a.name))
+    for node in ast.walk(tree_of(path)):
+        match node:
+            case ast.Attribute(ast.Name("self" | "cls")):
+                pass
+            case ast.Attribute(attr=name) if bases and _is_private(name):
+                yield name
+            case ast.ClassDef():
+                own = [bases[b.id] for b in node.bases if isinstance(b, ast.Name) and b.id in bases]
+                names = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
+                yield from (n for n in names for b in own if _is_private(n) and hasattr(b, n))
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def test_one_module_reaches_into_pyiceberg() -> None:
+    reaching = {str(path) for path in MODULES if any(_private_uses(path))}
+    assert reaching == {PYICEBERG_INTERNALS}
 
 
 IN_THE_BACKGROUND = {

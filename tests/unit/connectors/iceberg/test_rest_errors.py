@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import pytest
 
 from seamline.connectors.config import CatalogConfig
-from seamline.connectors.iceberg import catalog_config
+from seamline.connectors.iceberg import pyiceberg_internals
 from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.errors import CATALOG_ACCESS_DENIED, CATALOG_UNAVAILABLE, SeamlineError
 
@@ -71,7 +71,7 @@ def test_a_catalog_that_is_not_there() -> None:
 
 
 def test_a_catalog_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog_config, "REST_TIMEOUT_S", (0.2, 0.2))
+    monkeypatch.setattr(pyiceberg_internals, "REST_TIMEOUT_S", (0.2, 0.2))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         found = failure(f"http://127.0.0.1:{silent.getsockname()[1]}")
     assert found.code is CATALOG_UNAVAILABLE
