@@ -1,4 +1,4 @@
-"""The clusters and catalogs of a configuration, connected when first used.
+"""The clusters and catalogs of a configuration, imported and connected when first used.
 
 Clients of Kafka do not survive a fork: make `Connections` in the process that uses them.
 """
@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from seamline.connectors.iceberg.catalog import IcebergCatalog
-from seamline.connectors.kafka.cluster import Cluster
-from seamline.connectors.kafka.log import KafkaLog
-from seamline.connectors.protocols import Catalog, HotLog
 from seamline.errors import CATALOG_NOT_FOUND, INVALID_CONFIG, SeamlineError
-from seamline.gateway.config.model import Config
+
+if TYPE_CHECKING:
+    from seamline.connectors.iceberg.catalog import IcebergCatalog
+    from seamline.connectors.kafka.cluster import Cluster
+    from seamline.connectors.kafka.log import KafkaLog
+    from seamline.connectors.protocols import Catalog, HotLog
+    from seamline.gateway.config.model import Config
 
 T = TypeVar("T")
 
@@ -54,6 +56,8 @@ class Connections:
         Raises:
             SeamlineError: CATALOG_NOT_FOUND.
         """
+        from seamline.connectors.iceberg.catalog import IcebergCatalog
+
         config = self._config.catalogs.get(name)
         if config is None:
             raise SeamlineError(CATALOG_NOT_FOUND, f"catalog {name} does not exist")
@@ -65,6 +69,8 @@ class Connections:
         Raises:
             SeamlineError: INVALID_CONFIG when the configuration does not name it.
         """
+        from seamline.connectors.kafka.cluster import Cluster
+
         config = self._config.clusters.get(name)
         if config is None:
             raise SeamlineError(
@@ -80,6 +86,8 @@ class Connections:
         Raises:
             SeamlineError: INVALID_CONFIG when the configuration does not name it.
         """
+        from seamline.connectors.kafka.log import KafkaLog
+
         cluster = self.cluster(name)
         return self._once(self._logs, name, lambda: KafkaLog(cluster))
 

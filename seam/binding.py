@@ -13,6 +13,8 @@ PROPERTY_PREFIX = "seamline."
 
 
 MODES = ("append",)
+POLICIES = ("fail", "null", "skip")
+"""What a bad record may become."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,11 +7,9 @@ import dataclasses
 import pyarrow as pa
 
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
-from seamline.seam.binding import TopicBinding
+from seamline.seam.binding import POLICIES, TopicBinding
 from seamline.sql import columns as names
 from seamline.sql.types import Field, arrow_field
-
-POLICIES = ("fail", "null", "skip")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import urllib.parse
 from collections.abc import Mapping
-from typing import Any
-
-import urllib3
-from urllib3.exceptions import HTTPError, MaxRetryError, NewConnectionError, ReadTimeoutError
+from typing import TYPE_CHECKING, Any
 
 from seamline.dbapi.errors import OperationalError, as_client_error
 from seamline.errors import GATEWAY_UNAVAILABLE, INVALID_ARGUMENT, SeamlineError
 from seamline.version import VERSION
+
+if TYPE_CHECKING:
+    import urllib3
 
 CONNECT_S = 5.0
 ANSWER_S = 90.0
@@ -52,6 +52,8 @@ class Transport:
                     )
                 )
             headers["Authorization"] = f"Bearer {access_token}"
+        import urllib3  # not before there is a gateway to talk to: most commands have none
+
         self._pool = urllib3.PoolManager(
             headers=headers, maxsize=8, timeout=urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S)
         )
@@ -86,6 +88,8 @@ class Transport:
     def _send(
         self, method: str, path: str, body: Mapping[str, Any] | None
     ) -> urllib3.BaseHTTPResponse:
+        import urllib3
+
         reads = method in {"GET", "DELETE"}
         retries = urllib3.Retry(
             connect=_RETRIES,
@@ -105,10 +109,12 @@ class Transport:
             return self._pool.request(
                 method, self._base + path, body=data, headers=headers, retries=retries
             )
-        except HTTPError as error:
+        except urllib3.exceptions.HTTPError as error:
             raise self._unreachable(error) from error
 
-    def _unreachable(self, error: HTTPError) -> OperationalError:
+    def _unreachable(self, error: Exception) -> OperationalError:
+        from urllib3.exceptions import MaxRetryError, NewConnectionError, ReadTimeoutError
+
         cause: BaseException = error
         if isinstance(error, MaxRetryError) and error.reason is not None:
             cause = error.reason

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from seamline.gateway.cli.options import config_options, load_config
-from seamline.gateway.config.load import describe
 
 
 @click.group()
@@ -17,6 +16,8 @@ def config() -> None:
 @config_options
 def show(config_file: str | None, settings: tuple[str, ...]) -> None:
     """Prints each value and where it came from; secrets are hidden."""
+    from seamline.gateway.config.load import describe
+
     rows = list(describe(load_config(config_file, settings)))
     width = max(len(path) for path, _, _ in rows)
     for path, value, source in rows:

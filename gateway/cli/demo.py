@@ -9,7 +9,6 @@ import sys
 import click
 
 from seamline.gateway.config.files import local_state_directory
-from seamline.gateway.dev.demo.scenario import Demo
 
 
 @click.command()
@@ -20,6 +19,8 @@ from seamline.gateway.dev.demo.scenario import Demo
 )
 def demo(records: int, keep: bool, state: pathlib.Path | None) -> None:
     """Produces bids, tiers them, queries them from both tiers, and checks every answer."""
+    from seamline.gateway.dev.demo.scenario import Demo
+
     directory = state or local_state_directory(os.environ) / "demo"
     if Demo(directory.resolve(), records, click.echo).run(keep=keep):
         click.echo("\nall exact")

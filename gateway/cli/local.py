@@ -15,10 +15,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 import click
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
 
-from seamline.connectors.kafka.cluster import named_error
 from seamline.errors import LOCAL_STACK_DOWN, SeamlineError
 from seamline.gateway.config.files import local_state_directory
 from seamline.gateway.dev.local.stack import LocalStack, StackStatus
@@ -96,6 +93,11 @@ def topic(directory: pathlib.Path | None, name: str, partitions: int) -> None:
     found = _stack(directory).status()
     if not found.ready:
         raise SeamlineError(LOCAL_STACK_DOWN, f"no broker answers in {found.directory}")
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    from seamline.connectors.kafka.cluster import named_error
+
     admin = AdminClient({"bootstrap.servers": found.bootstrap_servers, "log_level": 0})
     (future,) = admin.create_topics([NewTopic(name, partitions)]).values()
     try:

@@ -1,20 +1,26 @@
-"""Options that the gateway's commands share."""
+"""Options that the gateway's commands share.
+
+A module of commands declares them and imports what they do when they are called: whoever asks for
+help, or for one of them, does not wait for the libraries of all.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from seamline.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError
 from seamline.gateway.config.files import find_file
-from seamline.gateway.config.load import Loaded, load
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.names import TableName
+
+if TYPE_CHECKING:
+    from seamline.gateway.config.load import Loaded
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 PORT = click.IntRange(0, 65535)
@@ -65,6 +71,8 @@ def load_config(
     Raises:
         SeamlineError: INVALID_CONFIG.
     """
+    from seamline.gateway.config.load import load
+
     values: dict[str, str] = {}
     for text in settings:
         path, equals, value = text.partition("=")

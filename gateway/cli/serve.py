@@ -7,7 +7,6 @@ import logging
 import click
 
 from seamline.gateway.cli.options import LOG_FORMAT, PORT, config_options, load_config
-from seamline.gateway.http.server import serve as serve_http
 
 
 @click.command()
@@ -26,6 +25,8 @@ def serve(
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=LOG_FORMAT)
     logging.getLogger("seamline.spark").setLevel(logging.INFO)  # jars fetched at the first start
     loaded = load_config(config_file, settings, http__host=host, http__port=port)
+    from seamline.gateway.http.server import serve as serve_http
+
     serve_http(loaded.config, greet)
 
 

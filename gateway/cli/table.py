@@ -6,12 +6,11 @@ import datetime
 import json
 import pathlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from seamline.connectors import supervision
-from seamline.connectors.iceberg import commits
 from seamline.errors import INVALID_ARGUMENT, NOT_A_UNIFIED_TABLE, SeamlineError
 from seamline.gateway.cli.options import (
     Duration,
@@ -20,14 +19,14 @@ from seamline.gateway.cli.options import (
     look_at,
     table_of,
 )
-from seamline.gateway.commands import listings, tables
-from seamline.gateway.commands.listings import Waiting
 from seamline.gateway.connections import Connections
 from seamline.gateway.query.deadline import no_deadline
 from seamline.gateway.query.names import TableName
-from seamline.seam.binding import TopicBinding
-from seamline.seam.records import POLICIES
-from seamline.sql.types import Field, quote
+from seamline.seam.binding import POLICIES, TopicBinding
+
+if TYPE_CHECKING:
+    from seamline.gateway.commands.listings import Waiting
+    from seamline.sql.types import Field
 
 
 @click.group()
@@ -74,6 +73,8 @@ def create(
     """Creates the unified table NAME over a topic."""
     if (columns is None) != infer:
         raise click.UsageError("give either --schema or --infer")
+    from seamline.gateway.commands import tables
+
     connections, resolved = _open(config_file, settings, name)
     assert resolved is not None
     definition = tables.TableDefinition(
@@ -110,6 +111,8 @@ def create(
 @config_options
 def list_(config_file: str | None, settings: tuple[str, ...], as_json: bool) -> None:
     """Lists the unified tables with their lag."""
+    from seamline.gateway.commands import listings
+
     connections, _ = _open(config_file, settings)
     found = list(listings.unified(connections, no_deadline()))
     connections.close()
@@ -129,6 +132,8 @@ def list_(config_file: str | None, settings: tuple[str, ...], as_json: bool) -> 
 @config_options
 def describe(name: str, config_file: str | None, settings: tuple[str, ...], as_json: bool) -> None:
     """Describes the table NAME: columns, topic, boundary and lag."""
+    from seamline.gateway.commands import tables
+
     connections, resolved = _open(config_file, settings, name)
     assert resolved is not None
     state = connections.catalog(resolved.catalog).load(resolved.path).state
@@ -158,6 +163,8 @@ def alter(
     """Changes a setting of the unified table NAME."""
     if on_error is None:
         raise click.UsageError("nothing to change: give --on-error")
+    from seamline.connectors.iceberg import commits
+
     connections, resolved = _open(config_file, settings, name)
     assert resolved is not None
     found = connections.catalog(resolved.catalog).load(resolved.path)
@@ -177,6 +184,8 @@ def drop(
     name: str, purge: bool, yes: bool, config_file: str | None, settings: tuple[str, ...]
 ) -> None:
     """Takes the unified table NAME out of its catalog. The topic is left alone."""
+    from seamline.gateway.commands import tables
+
     connections, resolved = _open(config_file, settings, name)
     assert resolved is not None
     tables.require_unified(connections, resolved)
@@ -205,12 +214,12 @@ def maintain(
     settings: tuple[str, ...],
 ) -> None:
     """Compacts tables and expires snapshots, never the one that carries the boundary."""
-    from seamline.connectors.spark.maintenance import maintain as run
-    from seamline.gateway.tiering.application import start_spark
-
     connections, _ = _open(config_file, settings)
     wanted = [table_of(text, connections) for text in tables_]
     look_at(wanted, connections)
+    from seamline.connectors.spark.maintenance import maintain as run
+    from seamline.gateway.tiering.application import start_spark
+
     click.echo("starting Spark …", err=True)
     spark = start_spark(connections)
     moment = None
@@ -283,6 +292,8 @@ def _text(value: str) -> str:
 
 
 def _columns_text(fields: tuple[Field, ...]) -> str:
+    from seamline.sql.types import quote
+
     width = max(len(quote(field.name)) for field in fields)
     return "\n".join(
         f"  {quote(field.name):<{width}}  {field.type}{'  not null' if field.required else ''}"

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,14 +22,10 @@ from seamline.gateway.cli.options import (
     table_of,
 )
 from seamline.gateway.connections import Connections
-from seamline.gateway.tiering.application import (
-    Progress,
-    SparkTables,
-    TieringApplication,
-    start_spark,
-)
-from seamline.gateway.tiering.server import serve_metrics
-from seamline.seam.tiering import Outcome, Step
+
+if TYPE_CHECKING:
+    from seamline.gateway.tiering.application import Progress, TieringApplication
+    from seamline.seam.tiering import Step
 
 
 @click.command()
@@ -81,12 +78,16 @@ def tier(
     connections = Connections(load_config(config_file, settings).config)
     wanted = [table_of(text, connections) for text in tables]
     look_at(wanted, connections)
+    from seamline.gateway.tiering.application import SparkTables, TieringApplication, start_spark
+
     click.echo("starting Spark …", err=True)
     spark = start_spark(connections, verbose=verbose)
     application = TieringApplication(SparkTables(connections, spark), records_max=max_records)
     stop_on_signals(application)
     server = None
     if metrics_port is not None:
+        from seamline.gateway.tiering.server import serve_metrics
+
         server = serve_metrics(application, metrics_host, metrics_port, unhealthy_after)
     try:
         failures = application.run(wanted, interval_s=None if once else interval, report=show_step)
@@ -116,6 +117,8 @@ def stop_on_signals(application: TieringApplication) -> None:
 
 def show_step(progress: Progress, step: Step | SeamlineError, seconds: float) -> None:
     """One line a step; idle looks say nothing."""
+    from seamline.seam.tiering import Outcome
+
     if isinstance(step, SeamlineError):
         click.echo(f"error: {progress.table}: {step}", err=True)
     elif step.outcome is Outcome.ROWS:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING
 
 from seamline.errors import (
     CATALOG_NOT_FOUND,
@@ -27,8 +28,10 @@ from seamline.errors import (
     TABLE_NOT_FOUND,
     SeamlineError,
 )
-from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Sources
+
+if TYPE_CHECKING:
+    from seamline.gateway.config.model import Config
+    from seamline.gateway.connections import Sources
 
 VARIANTS = ("cold", "hot", "seam", "snapshots", "files", "tail")
 INFORMATION_SCHEMA = "information_schema"

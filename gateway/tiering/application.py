@@ -98,6 +98,8 @@ def start_spark(connections: Connections, *, verbose: bool = False) -> Any:
     made = settings(config)
     try:
         spark = start_interruptibly(made)
+    except ImportError:
+        raise
     except Exception as error:
         if is_full(error):
             raise supervision.named(error) from error

@@ -123,11 +123,22 @@ def test_the_client_needs_only_the_base_install(base: pathlib.Path, tmp_path: pa
 NEEDS = {name: extras for name, (_, extras, _) in _COMMANDS.items() if extras}
 
 
+CALLS = {
+    "config": ["show"],
+    "demo": ["--state", "here"],
+    "local": ["up", "--state", "here"],
+    "serve": [],
+    "table": ["list"],
+    "tier": ["t"],
+}
+
+
 @pytest.mark.parametrize("command", NEEDS)
 def test_a_command_of_the_gateway_says_what_to_install(
     base: pathlib.Path, tmp_path: pathlib.Path, command: str
 ) -> None:
-    status, said = run(f"from seamline.cli import main; main([{command!r}])", [base], tmp_path)
+    arguments = [command, *CALLS[command]]
+    status, said = run(f"from seamline.cli import main; main({arguments!r})", [base], tmp_path)
     assert status == 1
     assert said.startswith(f"error: MISSING_EXTRA: `seamline {command}` needs ")
     assert said.endswith(f"hint: pip install 'seamline[{NEEDS[command]}]'\n")

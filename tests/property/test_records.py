@@ -21,7 +21,8 @@ from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import NOT_TEXT, Headers, RawBatch
 from seamline.connectors.spark import tail
 from seamline.errors import SeamlineError
-from seamline.seam.records import POLICIES, DecoderSpec
+from seamline.seam.binding import POLICIES
+from seamline.seam.records import DecoderSpec
 from seamline.sql import columns
 from seamline.sql.types import BIGINT, Field
 

@@ -317,7 +317,15 @@ def test_every_error_says_what_to_do() -> None:
 def test_every_mark_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     declared = {m.split(":")[0] for m in project["tool"]["pytest"]["ini_options"]["markers"]}
-    of_pytest = {"parametrize", "skip", "skipif", "usefixtures", "xfail", "filterwarnings"}
+    of_pytest = {
+        "parametrize",
+        "skip",
+        "skipif",
+        "usefixtures",
+        "xfail",
+        "filterwarnings",
+        "xdist_group",
+    }
     used = {
         node.attr
         for path in TESTS

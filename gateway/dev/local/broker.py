@@ -11,18 +11,18 @@ import fcntl
 import pathlib
 import shutil
 import time
+from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaException
-
-from seamline.connectors.config import ClusterConfig
 from seamline.connectors.files import disk_full, private_folder
 from seamline.connectors.jvm.java import Java
-from seamline.connectors.kafka.cluster import Cluster
 from seamline.errors import LOCAL_STACK_FAILED, SeamlineError
 from seamline.gateway.dev.local import storage
 from seamline.gateway.dev.local.broker_log import start_failure
 from seamline.gateway.dev.local.ports import Ports
 from seamline.gateway.dev.local.process import ProcessIdentity, is_running, spawn_detached, stop
+
+if TYPE_CHECKING:
+    from seamline.connectors.kafka.cluster import Cluster
 
 READY_S_MAX = 120.0
 FREE_BYTES_MIN = 200 << 20
@@ -130,6 +130,8 @@ class Broker:
 
     def _answers(self, cluster: Cluster) -> bool:
         """A request that only this broker, fully started, answers rightly."""
+        from confluent_kafka import KafkaException
+
         try:
             metadata = cluster.admin.list_topics(timeout=_ANSWER_S_MAX)
         except KafkaException:
@@ -138,6 +140,9 @@ class Broker:
         return metadata.cluster_id == ours and bool(metadata.brokers)
 
     def _client(self, ports: Ports) -> Cluster:
+        from seamline.connectors.config import ClusterConfig
+        from seamline.connectors.kafka.cluster import Cluster
+
         return Cluster(
             ClusterConfig(
                 name="local",

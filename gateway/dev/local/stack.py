@@ -31,10 +31,9 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.config.files import FILE_NAME
-from seamline.gateway.dev.local import ports, settings, state
+from seamline.gateway.dev.local import ports, state
 from seamline.gateway.dev.local.broker import FREE_BYTES_MIN, Broker
 from seamline.gateway.dev.local.broker_log import start_failure
-from seamline.gateway.dev.local.catalog import prepare_catalog
 from seamline.gateway.dev.local.process import ProcessIdentity, is_running, uninterrupted
 from seamline.gateway.dev.local.state import State
 
@@ -93,6 +92,7 @@ class LocalStack:
         """
         self._check_directory()
         with self._locked(report):
+            self._prepare_catalog()  # first: nothing is started where it cannot be
             known = state.read(self._state_file)
             if known is not None and _runs(known):
                 self._join(known, kafka_port)
@@ -203,12 +203,19 @@ class LocalStack:
         state.write(self._state_file, State(known.ports, None))
         return was_running
 
-    def _finish(self, running: State) -> StackStatus:
-        """Makes what goes with a broker: warehouse, catalog, the gateway's configuration."""
+    def _prepare_catalog(self) -> None:
+        from seamline.gateway.dev.local import settings
+        from seamline.gateway.dev.local.catalog import prepare_catalog
+
         private_folder(self._directory / "warehouse")
         prepare_catalog(settings.catalog_config(self._directory), settings.SCHEMA)
         for file in self._directory.glob("catalog.db*"):
             file.chmod(0o600)  # of earlier versions, too
+
+    def _finish(self, running: State) -> StackStatus:
+        """Writes the gateway's configuration."""
+        from seamline.gateway.dev.local import settings
+
         servers = running.ports.bootstrap_servers
         if self._config_file.exists():
             before = self._config_file.read_text(encoding="utf-8")
