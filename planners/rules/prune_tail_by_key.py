@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Callable, Mapping
 
@@ -36,7 +37,7 @@ def _interval(scan: Scan, leaf: Leaf, partition: int) -> Interval:
             return EVERYTHING
     for value in values:
         key = key_bytes(value, binding.key_format)
-        if key is None or partition_of(key, binding) == partition:
+        if key is None or partition_of(key, binding) in (None, partition):
             return EVERYTHING
     return NOTHING
 
@@ -49,11 +50,12 @@ def _is_usable(binding: TopicBinding, partition_count: int) -> bool:
     )
 
 
-def partition_of(key: bytes, binding: TopicBinding) -> int:
-    """The partition that the topic's partitioner gives a key."""
+def partition_of(key: bytes, binding: TopicBinding) -> int | None:
+    """The partition that the topic's partitioner gives a key; None when it may be any."""
     assert binding.key_partitioner is not None
     assert binding.key_partitions is not None
-    return PARTITIONERS[binding.key_partitioner](key) % binding.key_partitions
+    hashed = PARTITIONERS[binding.key_partitioner](key)
+    return None if hashed is None else hashed % binding.key_partitions
 
 
 def key_bytes(value: Value, key_format: str) -> bytes | None:
@@ -65,8 +67,10 @@ def key_bytes(value: Value, key_format: str) -> bytes | None:
             return str(value).lower().encode()
         case "string", int():
             return str(value).encode()
+        case "json", str() if not _ONE_WAY_IN_JSON.fullmatch(value):
+            return None
         case "json", str() | bool() | int():
-            return json.dumps(value, ensure_ascii=False).encode()
+            return json.dumps(value).encode()
         case "int32", int() if -(2**31) <= value < 2**31:
             return value.to_bytes(4, "big", signed=True)
         case "int64", int() if -(2**63) <= value < 2**63:
@@ -74,6 +78,13 @@ def key_bytes(value: Value, key_format: str) -> bytes | None:
         case "bytes", bytes():
             return value
     return None
+
+
+_ONE_WAY_IN_JSON = re.compile(r"[ !#-%(-.0-;?-\[\]-~]*")
+"""Texts that everybody writes alike; other characters some writers of JSON escape, and some do not.
+
+They are ASCII without control characters, quotes, `\\`, `/`, `&`, `<`, `=` and `>`.
+"""
 
 
 def murmur2(key: bytes) -> int:
@@ -93,9 +104,11 @@ def murmur2(key: bytes) -> int:
     return (mixed ^ mixed >> 15) & 0x7FFFFFFF
 
 
-PARTITIONERS: Mapping[str, Callable[[bytes], int]] = {
-    "murmur2": murmur2,
-    "crc32": zlib.crc32,
-}
+def crc32(key: bytes) -> int | None:
+    """The hash of librdkafka's default partitioner, which puts records of an empty key anywhere."""
+    return zlib.crc32(key) if key else None
+
+
+PARTITIONERS: Mapping[str, Callable[[bytes], int | None]] = {"murmur2": murmur2, "crc32": crc32}
 """`murmur2`: Kafka's Java client, and librdkafka's of that name. `crc32`: librdkafka's default for
 records that have a key."""

@@ -7,17 +7,13 @@ cannot read.
 from __future__ import annotations
 
 import contextlib
-import os
-import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-import pyspark
-from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
 from seamline.connectors.jvm.jars import spark_jars
-from seamline.connectors.jvm.java import find_java
+from support.java_library import java_library
 
 
 class IcebergJava:
@@ -42,16 +38,5 @@ class IcebergJava:
 @contextlib.contextmanager
 def iceberg_java() -> Iterator[IcebergJava]:
     """The library until the block ends."""
-    own = pathlib.Path(pyspark.__file__).parent / "jars"
-    jars = [*map(str, spark_jars(print)), str(own / "*")]
-    gateway = JavaGateway.launch_gateway(
-        classpath=os.pathsep.join(jars),
-        die_on_exit=True,
-        java_path=str(find_java(os.environ).path),
-    )
-    try:
-        yield IcebergJava(gateway.jvm)
-    finally:
-        gateway.shutdown()
-        gateway.java_process.stdin.close()  # which is what it lives by
-        gateway.java_process.wait(30)
+    with java_library(*spark_jars(print)) as jvm:
+        yield IcebergJava(jvm)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Sequence
 
@@ -37,7 +38,7 @@ class OddRecord:
 
 def produce(bootstrap_servers: str, topic: str, records: Sequence[OddRecord]) -> None:
     """Sends records to partition 0, in order, and waits until the broker has them."""
-    library = _library()
+    library = librdkafka()
     text = ctypes.create_string_buffer(512)
     settings = ctypes.c_void_p(library.rd_kafka_conf_new())
     for name, value in (("bootstrap.servers", bootstrap_servers), ("linger.ms", "5")):
@@ -54,12 +55,13 @@ def produce(bootstrap_servers: str, topic: str, records: Sequence[OddRecord]) ->
         library.rd_kafka_destroy(producer)
 
 
-def _library() -> ctypes.CDLL:
+@functools.cache
+def librdkafka() -> ctypes.CDLL:
     """librdkafka, as Python's client has loaded it."""
     beside = pathlib.Path(confluent_kafka.__file__).parent.with_name("confluent_kafka.libs")
     library = ctypes.CDLL(str(next(beside.glob("librdkafka*.so*"))))
-    for name in ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_headers_new"):
-        getattr(library, name).restype = ctypes.c_void_p
+    for name in ("conf_new", "new", "headers_new", "topic_new"):
+        getattr(library, f"rd_kafka_{name}").restype = ctypes.c_void_p
     return library
 
 

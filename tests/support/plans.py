@@ -92,7 +92,9 @@ def _table(name: str, key: str, boundary: dict[int, int], **cells: tuple[str, li
     for number in range(24):
         row = {column: values[number % len(values)] for column, (_, values) in cells.items()}
         raw = key_bytes(row[key], binding.key_format)
-        partition = partition_of(raw, binding) if raw is not None else number % PARTITIONS
+        partition = partition_of(raw, binding) if raw is not None else None
+        if partition is None:
+            partition = number % PARTITIONS
         row[columns.PARTITION] = partition
         row[columns.OFFSET] = next(offsets[partition])
         row[columns.TIMESTAMP] = NOW - datetime.timedelta(minutes=60 - number * 7 % 23)

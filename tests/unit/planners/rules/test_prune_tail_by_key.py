@@ -1,40 +1,113 @@
-"""Goal: a key's partition is the one that Kafka's own clients would have chosen.
+"""Goal: a key's partition is the one that Kafka's own clients would have chosen, or any.
 
-Method: hashes as Kafka's Java client computes them, and the bytes that keys are written as.
+Method: generated keys, empty and large ones among them, are given to librdkafka's partitioners as
+Python's client has loaded them, and to Java's; the bytes that keys are written as.
 """
 
 from __future__ import annotations
 
-import pytest
+import ctypes
+import functools
+import random
+from collections.abc import Callable, Iterator
 
-from seamline.planners.rules.prune_tail_by_key import key_bytes, murmur2, partition_of
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.java_library import java_library
+from support.odd_records import librdkafka
+
+from seamline.connectors.jvm.jars import kafka_jars
+from seamline.planners.rules.prune_tail_by_key import PARTITIONERS, key_bytes, partition_of
 from seamline.seam.binding import TopicBinding
 from seamline.sql.predicates import Value
 
-
-@pytest.mark.parametrize(
-    ("key", "signed"),
-    [
-        (b"21", -973932308),
-        (b"foobar", -790332482),
-        (b"a-little-bit-long-string", -985981536),
-        (b"a-little-bit-longer-string", -1486304829),
-        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
-        (b"abc", 479470107),
-    ],
+KEYS = st.binary(max_size=20) | st.builds(
+    lambda size, seed: random.Random(seed).randbytes(size), st.integers(0, 5000), st.integers(0, 99)
 )
-def test_murmur2_is_that_of_the_java_client(key: bytes, signed: int) -> None:
-    assert murmur2(key) == signed & 0x7FFFFFFF
+LARGE = bytes(range(256)) * 4096
+CLIENTS = {
+    "murmur2": ("murmur2", "murmur2_random"),
+    "crc32": ("consistent", "consistent_random"),
+}
+"""librdkafka's partitioners that each of our words stands for."""
+
+
+def binding_of(partitioner: str, count: int) -> TopicBinding:
+    return TopicBinding("c", "t", key="k", key_partitioner=partitioner, key_partitions=count)
+
+
+@functools.cache
+def topic() -> ctypes.c_void_p:
+    """A topic of a producer that has no broker: partitioners ask it which partitions are up."""
+    library, text = librdkafka(), ctypes.create_string_buffer(512)
+    producer = ctypes.c_void_p(library.rd_kafka_new(0, None, text, 512))
+    return ctypes.c_void_p(library.rd_kafka_topic_new(producer, b"t", None))
+
+
+def chosen_by_librdkafka(name: str, key: bytes, count: int) -> int:
+    choose = getattr(librdkafka(), f"rd_kafka_msg_partitioner_{name}")
+    return int(choose(topic(), key, ctypes.c_size_t(len(key)), ctypes.c_int32(count), None, None))
+
+
+def test_every_partitioner_is_held_against_a_client() -> None:
+    assert set(CLIENTS) == set(PARTITIONERS)
+
+
+@pytest.mark.parametrize("partitioner", CLIENTS)
+@settings(max_examples=300, deadline=None)
+@given(key=KEYS, count=st.integers(1, 200))
+@example(key=b"", count=7)
+@example(key=LARGE, count=7)
+def test_fault_09_a_record_lies_where_librdkafka_puts_it(
+    key: bytes, count: int, partitioner: str
+) -> None:
+    expected = partition_of(key, binding_of(partitioner, count))
+    for name in CLIENTS[partitioner]:
+        found = chosen_by_librdkafka(name, key, count)
+        assert expected in (None, found)
+    assert (expected is None) == (partitioner == "crc32" and not key), "nothing is given up"
+
+
+def test_fault_09_librdkafka_puts_an_empty_key_anywhere() -> None:
+    """Else there would be no need to read every partition for it."""
+    found = {chosen_by_librdkafka("consistent_random", b"", 50) for _ in range(200)}
+    assert len(found) > 1
+
+
+@pytest.fixture(scope="module")
+def java_partition() -> Iterator[Callable[[bytes, int], int]]:
+    with java_library(kafka_jars(print) / "*") as jvm:
+        internals = jvm.org.apache.kafka.clients.producer.internals
+        yield internals.BuiltInPartitioner.partitionForKey
+
+
+@pytest.mark.integration
+def test_fault_09_a_record_lies_where_java_puts_it(
+    java_partition: Callable[[bytes, int], int],
+) -> None:
+    chance = random.Random(9)
+    keys = [b"", LARGE, *(chance.randbytes(chance.randint(0, 40)) for _ in range(300))]
+    for key in keys:
+        count = chance.randint(1, 200)
+        assert java_partition(key, count) == partition_of(key, binding_of("murmur2", count))
 
 
 @pytest.mark.parametrize(
     ("value", "key_format", "raw"),
     [
         ("ü", "string", "ü".encode()),
+        ("", "string", b""),
         (42, "string", b"42"),
         (True, "string", b"true"),
         ("a", "json", b'"a"'),
-        ("ü", "json", '"ü"'.encode()),
+        ("user-1 [x]", "json", b'"user-1 [x]"'),
+        ("", "json", b'""'),
+        ("ü", "json", None),
+        ("a/b", "json", None),
+        ('q"', "json", None),
+        ("\\", "json", None),
+        ("\x7f", "json", None),
         (42, "json", b"42"),
         (False, "json", b"false"),
         (-2, "int32", b"\xff\xff\xff\xfe"),
@@ -51,9 +124,3 @@ def test_a_key_is_written_in_its_format_or_nothing_is_known(
     value: Value, key_format: str, raw: bytes | None
 ) -> None:
     assert key_bytes(value, key_format) == raw
-
-
-@pytest.mark.parametrize(("partitioner", "partition"), [("murmur2", 3), ("crc32", 2)])
-def test_the_partition_follows_from_the_partitioner(partitioner: str, partition: int) -> None:
-    binding = TopicBinding("c", "t", key="k", key_partitioner=partitioner, key_partitions=4)
-    assert partition_of(b"abc", binding) == partition

@@ -1,0 +1,31 @@
+"""A Java library in a process of its own, for what the original says."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pyspark
+from py4j.java_gateway import JavaGateway
+
+from seamline.connectors.jvm.java import find_java
+
+
+@contextlib.contextmanager
+def java_library(*jars: pathlib.Path) -> Iterator[Any]:
+    """The Java process, until the block ends."""
+    own = pathlib.Path(pyspark.__file__).parent / "jars"
+    gateway = JavaGateway.launch_gateway(
+        classpath=os.pathsep.join([*map(str, jars), str(own / "*")]),
+        die_on_exit=True,
+        java_path=str(find_java(os.environ).path),
+    )
+    try:
+        yield gateway.jvm
+    finally:
+        gateway.shutdown()
+        gateway.java_process.stdin.close()  # which is what it lives by
+        gateway.java_process.wait(30)
