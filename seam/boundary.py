@@ -50,6 +50,9 @@ class Boundary:
         max_timestamp_ms: Greatest record time seen per partition, milliseconds; absent if none.
         skipped: Bad records left out under the policy `skip`, since the table began.
         schema_id: Schema the rows of this commit were decoded with.
+        format: How they were decoded; empty when no rows were.
+        on_error: What became of the bad ones among them.
+        decoded_from: From where on all rows have been decoded so, per partition.
         epochs: Leader epoch each partition had when `next` was chosen, where the log tells it: a
             log that has lost records below `next` and grown again has a later one there.
         base_id: The snapshot the batch of this commit started from; None for the first.
@@ -69,6 +72,9 @@ class Boundary:
     max_timestamp_ms: Offsets = dataclasses.field(default_factory=Offsets)
     skipped: int = 0
     schema_id: int | None = None
+    format: str = ""
+    on_error: str = ""
+    decoded_from: Offsets = dataclasses.field(default_factory=Offsets)
     epochs: Offsets = dataclasses.field(default_factory=Offsets)
     base_id: int | None = None
     foreign_change_id: int | None = None
@@ -91,6 +97,10 @@ def encode(boundary: Boundary) -> str:
         body["skipped"] = boundary.skipped
     if boundary.schema_id is not None:
         body["schema_id"] = boundary.schema_id
+    if boundary.format:
+        body["format"] = boundary.format
+        body["on_error"] = boundary.on_error
+        body["decoded_from"] = boundary.decoded_from.to_json()
     if boundary.epochs:
         body["epochs"] = boundary.epochs.to_json()
     if boundary.base_id is not None:
@@ -132,6 +142,9 @@ def _decoded(snapshot_id: int, text: str) -> Boundary:
             max_timestamp_ms=Offsets.from_json(body.get("max_ts", {})),
             skipped=int(body.get("skipped", 0)),
             schema_id=body.get("schema_id"),
+            format=str(body.get("format", "")),
+            on_error=str(body.get("on_error", "")),
+            decoded_from=Offsets.from_json(body.get("decoded_from", {})),
             epochs=Offsets.from_json(body.get("epochs", {})),
             base_id=body.get("base"),
             foreign_change_id=body.get("foreign_change"),

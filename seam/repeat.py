@@ -101,14 +101,30 @@ def repeat(
         if later and side.foreign_change_id != earlier.foreign_change_id:
             reason += ", and rows have been changed since"
             continue
+        if _decoded_otherwise(side, earlier):
+            reason += ", and its tail has been tiered under another schema, format or on_error"
+            continue
         gone = missing_between(side, earlier.end, bounds)
         if gone is not None:
             reason = gone.message
             continue
-        return seam_up_to(
+        seam = seam_up_to(
             state, side, earlier.end, bounds, cluster=cluster, schema_id=earlier.schema_id
         )
+        return dataclasses.replace(seam, format=earlier.format, on_error=earlier.on_error)
     raise SeamlineError(TOKEN_EXPIRED, reason)
+
+
+def _decoded_otherwise(side: ColdSide, earlier: Seam) -> bool:
+    """Whether a snapshot may hold other rows for a tail than that had when it was read."""
+    held = side.boundary
+    tiered = {
+        r.partition: r.start for r in earlier.hot_ranges if r.start < held.next.get(r.partition, 0)
+    }
+    now = (held.format, held.on_error, held.schema_id)
+    is_same = now == (earlier.format, earlier.on_error, earlier.schema_id)
+    begun = held.decoded_from
+    return any(not is_same or start < begun.get(p, 0) for p, start in tiered.items())
 
 
 def missing_between(side: ColdSide, end: Offsets, bounds: LogBounds) -> SeamlineError | None:

@@ -35,6 +35,8 @@ class Seam:
         topic: Name of the topic.
         topic_id: Kafka's id of it.
         isolation: What the log is read under.
+        format: How its values are decoded.
+        on_error: What becomes of bad records.
         boundary: `B`: first offset not in the snapshot, per partition of the log or the table.
         end: `E`: exclusive end of the statement's reading, at least `boundary`.
         pending: Offsets past `end` that open transactions hold back.
@@ -56,6 +58,8 @@ class Seam:
     topic: str = ""
     topic_id: str = ""
     isolation: str = ""
+    format: str = ""
+    on_error: str = ""
     boundary: Offsets = dataclasses.field(default_factory=Offsets)
     end: Offsets = dataclasses.field(default_factory=Offsets)
     pending: int = 0

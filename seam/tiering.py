@@ -107,6 +107,8 @@ def next_batch(
         return None
     taken = _shares(waiting, total, records_max)
     ranges = tuple(OffsetRange(p, starts[p], starts[p] + n) for p, n in taken.items() if n)
+    how = (binding.format, binding.on_error, state.current_schema_id)
+    is_same = how == (before.format, before.on_error, before.schema_id)
     return Batch(
         binding=binding,
         snapshot_id=state.current_snapshot_id,
@@ -120,6 +122,9 @@ def next_batch(
             start=Offsets(starts),
             next=Offsets({p: start + taken[p] for p, start in starts.items()}),
             schema_id=state.current_schema_id,
+            format=binding.format,
+            on_error=binding.on_error,
+            decoded_from=before.decoded_from if is_same else Offsets(starts),
             epochs=bounds.leader_epochs,
             base_id=state.current_snapshot_id,
             foreign_change_id=foreign_change(state, state.current_snapshot_id),

@@ -181,8 +181,10 @@ class TablePinner:
             follower = tails.follower_of(state) if tails is not None else None
             relation, rows = system.about_table(name, table, seam, follower)
             return _system(name, relation, rows)
+        if not seam.format:
+            seam = dataclasses.replace(seam, format=binding.format, on_error=binding.on_error)
         schema = state.schemas[seam.schema_id]
-        decoder = DecoderSpec.of(binding, schema.columns)
+        decoder = DecoderSpec(binding.topic, seam.format, seam.on_error, schema.columns)
         kind: Kind = "hot" if name.variant == "hot" else "unified"
         facts = TableFacts(
             kind,
@@ -213,6 +215,7 @@ class TablePinner:
         earlier = target.virtual or remembered(target.name, known.tables, known.wanted.token)
         if earlier is not None:
             own = kept_side(state, earlier.snapshot_id)
+            bounds = _under((own or head).boundary.isolation, bounds, log, deadline)
             # what is in the log alone depends on the snapshot: a later one cannot stand in
             later = () if target.name.variant in {"hot", "seam"} else (head,)
             sides = (*((own,) if own is not None else ()), *later)
@@ -238,13 +241,14 @@ class TablePinner:
         state = table.state
         own = cold_side(state, past.snapshot_at(state, moment))
         head = cold_side(state, state.current_snapshot_id)
+        log = self._connections.log(binding.cluster)
+        bounds = _under(own.boundary.isolation, bounds, log, wanted.deadline)
         require(recreated(bounds.topic, bounds.topic_id, own.boundary.topic_id))
         later = Later(
             past.milliseconds(moment) + 1,
             past.milliseconds(wanted.now),
             DecoderSpec.of(binding, state.schema.columns),
         )
-        log = self._connections.log(binding.cluster)
         ends = ends_at(table, log, own, head, bounds, later, wanted.deadline)
         return past.travel(
             state, (own, head), ends, bounds, cluster=binding.cluster, as_of=moment.isoformat(" ")
@@ -299,6 +303,13 @@ class TablePinner:
 
 
 # --- Asking a log again --------------------------------------------------------------------------
+
+
+def _under(isolation: str, bounds: LogBounds, log: HotLog, deadline: Deadline) -> LogBounds:
+    """What a log holds under the isolation a table is tiered with, whatever it is set to now."""
+    if bounds.isolation == isolation:
+        return bounds
+    return log.bounds([bounds.topic], isolation, deadline)[bounds.topic]
 
 
 def _seam_of_now(

@@ -138,6 +138,8 @@ def encode(seam: Seam) -> list[Any]:
         [seam.end_epochs.get(p, -1) for p in seam.end],
         seam.foreign_change_id,
         seam.sequence_number,
+        seam.format,
+        seam.on_error,
     ]
 
 
@@ -147,7 +149,8 @@ def decode(entry: Any) -> Seam:
     Raises:
         ValueError, TypeError, AttributeError: when it is none.
     """
-    table, uuid, snapshot_id, schema_id, topic_id, *columns, foreign_change_id, sequence = entry
+    table, uuid, snapshot_id, schema_id, topic_id, *columns = entry[:-4]
+    foreign_change_id, sequence, format_, on_error = entry[-4:]
     offsets = [tuple(map(int, row)) for row in zip(*columns, strict=True)]
     return Seam(
         table=tuple(table),
@@ -160,6 +163,8 @@ def decode(entry: Any) -> Seam:
         end_epochs=Offsets({p: epoch for p, _, _, epoch in offsets if epoch >= 0}),
         foreign_change_id=foreign_change_id,
         sequence_number=int(sequence),
+        format=format_,
+        on_error=on_error,
     )
 
 

@@ -715,6 +715,11 @@ class MemoryTable:
         rows = tuple(row for file in files for row in file.rows)
         self._commit("replace", (), rows, {})
 
+    def set_property(self, name: str, value: str) -> None:
+        """Somebody sets a property; nothing is committed."""
+        properties = {**self._state.properties, name: value}
+        self._state = dataclasses.replace(self._state, properties=properties)
+
     def roll_back(self, snapshot_id: int) -> None:
         """Moves the head to an older snapshot."""
         self._set_head(snapshot_id)

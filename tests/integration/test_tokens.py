@@ -248,3 +248,27 @@ def test_fault_06_a_fast_clock_makes_no_moment_short(
     end = stack.connections.log("default").bounds([name], "read_committed", no_deadline())[name].end
     trim(stack, name, dict(end))
     check()
+
+
+@pytest.mark.parametrize("policy", ["null", "skip"])
+def test_fault_10_a_token_outlives_a_change_of_policy(
+    stack: Stack, gateway: Gateway, name: str, policy: str
+) -> None:
+    stack.create_topic(name, 1)
+    stack.create_table(name, COLUMNS, on_error=policy)
+    stack.produce(name, [*rows_of(range(3)), b"bad", *rows_of(range(3, 6))])
+    sql = f"SELECT id, _kafka_offset, _kafka_error FROM {name} ORDER BY 2"
+    first = gateway.statement(sql)
+    token, rows = first.receipt["token"], gateway.rows(sql)
+    assert len(rows) == (7 if policy == "null" else 6)
+    other = "skip" if policy == "null" else "null"
+    commits.set_properties(stack.load(name), {"seamline.on-error": other})
+    assert len(gateway.rows(sql)) != len(rows)
+    for engine in ("duckdb", "spark"):
+        assert gateway.rows(sql, engine, token=token) == rows
+    stack.tier(name)
+    assert gateway.rows(sql, token=token) == rows, "of the snapshot of then, and the log"
+    trim(stack, name, {0: 7})
+    with pytest.raises(SeamlineError) as caught:
+        gateway.rows(sql, token=token)
+    assert caught.value.code.name == "TOKEN_EXPIRED"

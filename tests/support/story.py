@@ -6,6 +6,7 @@ what a stitched read must agree with.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Mapping
 
@@ -52,9 +53,11 @@ class Story:
 
     # --- The topic -----------------------------------------------------------------------------
 
-    def produce(self, partition: int, transaction: int | None = None) -> Position:
-        """Appends a record with a value of its own."""
-        value = str(next(self._values)).encode()
+    def produce(
+        self, partition: int, transaction: int | None = None, value: bytes | None = None
+    ) -> Position:
+        """Appends a record; with a value of its own, unless given."""
+        value = value or str(next(self._values)).encode()
         offset = self.log.produce(TOPIC, partition, value, transaction=transaction)
         into = self.committed if transaction is None else self._undecided[transaction]
         into[partition, offset] = value
@@ -116,13 +119,18 @@ class Story:
 
     def pin(self, bounds: LogBounds | None = None) -> Seam | None:
         """The seam of a read whose ends were asked for before the table; now, unless given."""
-        return now.pin(
+        binding = TopicBinding.from_properties(self.table.state.properties)
+        assert binding is not None
+        seam = now.pin(
             self.table.state,
             cold_side(self.table.state, self.head),
             bounds or self.bounds(),
             cluster="default",
             bounds_are_newer=bounds is None,
         )
+        if seam is None:
+            return None
+        return dataclasses.replace(seam, format=binding.format, on_error=binding.on_error)
 
     def repeat(self, token: Seam) -> Seam:
         """The seam of an earlier read again: of its own snapshot, or of the head in its place."""

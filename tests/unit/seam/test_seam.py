@@ -183,11 +183,19 @@ TOKEN = Seam(
     snapshot_id=7,
     schema_id=1,
     topic_id="topic-1",
+    format="json",
+    on_error="null",
     boundary=Offsets({0: 10, 1: 20}),
     end=Offsets({0: 15, 1: 20}),
 )
+ALIKE: dict[str, Any] = {
+    "schema_id": 1,
+    "format": "json",
+    "on_error": "null",
+    "decoded_from": Offsets({0: 10, 1: 20}),
+}
 OWN = ColdSide(7, boundary())
-LATER = ColdSide(9, boundary(snapshot_id=9, next=Offsets({0: 40, 1: 40})))
+LATER = ColdSide(9, boundary(snapshot_id=9, next=Offsets({0: 40, 1: 40}), **ALIKE))
 
 
 def repeated(log: LogBounds, *sides: ColdSide, state: TableState = STATE, **changes: Any) -> Seam:
@@ -224,7 +232,7 @@ def test_a_trimmed_tail_is_taken_from_a_later_snapshot_up_to_the_end() -> None:
 
 
 def test_a_partition_added_since_has_no_part_in_what_is_repeated() -> None:
-    grown = boundary(snapshot_id=9, next=Offsets({0: 40, 1: 40, 2: 5}))
+    grown = boundary(snapshot_id=9, next=Offsets({0: 40, 1: 40, 2: 5}), **ALIKE)
     log = bounds(start={0: 11, 1: 5, 2: 0}, end={0: 40, 1: 40, 2: 5})
     seam = repeated(log, ColdSide(9, grown))
     assert seam.cold_end == Offsets({0: 15, 1: 20, 2: 0})
@@ -236,6 +244,24 @@ def test_a_later_snapshot_whose_rows_somebody_changed_cannot_stand_in() -> None:
     error = refused(TOKEN_EXPIRED, lambda: repeated(bounds(), changed))
     assert "rows have been changed since" in error.message
     assert repeated(bounds(), dataclasses.replace(OWN, foreign_change_id=8)).snapshot_id == 7
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema_id": 2},
+        {"format": "raw"},
+        {"on_error": "skip"},
+        {"decoded_from": Offsets({0: 11, 1: 20})},
+    ],
+)
+def test_fault_10_a_later_snapshot_that_was_decoded_otherwise_cannot_stand_in(
+    change: dict[str, Any],
+) -> None:
+    other = dataclasses.replace(LATER, boundary=dataclasses.replace(LATER.boundary, **change))
+    error = refused(TOKEN_EXPIRED, lambda: repeated(bounds(), other))
+    assert "on_error" in error.message
+    assert repeated(bounds(), OWN, other).on_error == "null", "the log is decoded as it was"
 
 
 def test_trimming_what_the_snapshot_holds_does_not_expire_the_token() -> None:
