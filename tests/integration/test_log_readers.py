@@ -12,6 +12,7 @@ import ast
 import contextlib
 import dataclasses
 import datetime
+import json
 import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -268,6 +269,26 @@ def test_fault_05_every_reader_gives_records_of_any_time(
     produce(bench.stack.bootstrap_servers, name, records)
     found = reader(bench, name, Event(lambda: None))
     assert sorted(found) == list(range(len(times)))
+
+
+def test_fault_15_a_stream_goes_on_in_the_log_that_it_has_read(bench: Bench, name: str) -> None:
+    """Between two batches, with nothing but Spark's checkpoint to remember the first by."""
+    bench.stack.create_topic(name, 1)
+    bench.stack.create_table(name, COLUMNS)
+    _produce(bench.stack, name, RECORDS)
+    options = Options.of({"url": bench.gateway.url, "table": name})
+    first = _StreamReader(options)
+    checkpoint = json.loads(json.dumps(first.latestOffset()))
+    assert sorted(_between(first, first.initialOffset(), checkpoint)) == list(RECORDS)
+    cut(bench.stack, name)
+    again = _StreamReader(options)
+    with pytest.raises(SeamlineError) as caught:
+        _between(again, checkpoint, again.latestOffset())
+    assert caught.value.code.name == "LOG_TRUNCATED"
+
+
+def _between(reader: _StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    return [i for part in reader.partitions(start, end) for i in _ids(part.read())]
 
 
 def _read_with(
