@@ -29,6 +29,11 @@ from seamline.seam.log import READ_COMMITTED
 
 POOL_SIZE_MAX = 16
 _QUEUE_KILOBYTES_MAX = 2048
+_FOLLOW_WAIT_MS = 50
+_READ_WAIT_MS = 1
+"""How long the broker may hold a fetch at the end of the log, answering nothing else meanwhile on
+that connection. Whoever reads what is there leaves such a fetch behind, as the client fetches ahead
+of what is taken; the next reader of the pool would wait for it."""
 
 
 class Cluster:
@@ -38,7 +43,7 @@ class Cluster:
         self.config = config
         self._lock = threading.Lock()
         self._admin: AdminClient | None = None
-        self._idle: dict[str, list[Consumer]] = {}
+        self._idle: dict[tuple[str, bool], list[Consumer]] = {}
         self._closed = False
 
     @property
@@ -66,13 +71,20 @@ class Cluster:
             raise
 
     @contextlib.contextmanager
-    def consumer(self, isolation: str = READ_COMMITTED) -> Iterator[Consumer]:
-        """A consumer with nothing assigned; back in the pool afterwards, closed after an error."""
+    def consumer(
+        self, isolation: str = READ_COMMITTED, *, follows: bool = False
+    ) -> Iterator[Consumer]:
+        """A consumer with nothing assigned; back in the pool afterwards, closed after an error.
+
+        Args:
+            isolation: What it reads under.
+            follows: Whether it waits for what is still to come, or reads what is there.
+        """
         with self._lock:
-            idle = self._idle.setdefault(isolation, [])
+            idle = self._idle.setdefault((isolation, follows), [])
             consumer = idle.pop() if idle else None
         if consumer is None:
-            consumer = Consumer(self._consumer_properties(isolation))
+            consumer = Consumer(self.consumer_properties(isolation, follows=follows))
         try:
             yield consumer
             consumer.unassign()
@@ -95,7 +107,8 @@ class Cluster:
         for consumer in idle:
             consumer.close()
 
-    def _consumer_properties(self, isolation: str) -> dict[str, Any]:
+    def consumer_properties(self, isolation: str, *, follows: bool) -> dict[str, Any]:
+        """What a consumer is made with; see `consumer`."""
         return {
             **self.config.client_properties(),
             "group.id": "seamline-reader",  # required by the client; never joined
@@ -105,7 +118,7 @@ class Cluster:
             "enable.partition.eof": True,
             "isolation.level": isolation,
             "check.crcs": True,
-            "fetch.wait.max.ms": 50,
+            "fetch.wait.max.ms": _FOLLOW_WAIT_MS if follows else _READ_WAIT_MS,
             "fetch.error.backoff.ms": 50,
             "fetch.queue.backoff.ms": 5,
             "queued.max.messages.kbytes": _QUEUE_KILOBYTES_MAX,

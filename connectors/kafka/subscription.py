@@ -47,7 +47,7 @@ class KafkaSubscription:
     ) -> None:
         self._topic = topic
         with contextlib.ExitStack() as started:
-            self._consumer = started.enter_context(cluster.consumer(isolation))
+            self._consumer = started.enter_context(cluster.consumer(isolation, follows=True))
             assign(self._consumer, topic, starts, epochs)
             self._held = started.pop_all()
 
