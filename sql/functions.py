@@ -227,6 +227,11 @@ _REASONS = {
 }
 
 
+def is_aggregate(name: str) -> bool:
+    """Whether a function of that name computes one value of many rows."""
+    return any(overload.kind == "aggregate" for overload in FUNCTIONS.get(name, ()))
+
+
 def unknown(name: str) -> SeamlineError:
     """The error for a name that is not in the table, with the reason if there is one."""
     folded = name.lower()

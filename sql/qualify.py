@@ -13,24 +13,20 @@ import datetime
 from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
-from sqlglot.errors import OptimizeError, SqlglotError
-from sqlglot.optimizer.qualify import qualify as sqlglot_qualify
-from sqlglot.schema import MappingSchema
 
 from seamline.errors import (
     COLUMN_AMBIGUOUS,
-    COLUMN_NOT_FOUND,
     NOT_SUPPORTED,
     STATEMENT_TOO_LARGE,
     SYNTAX_ERROR,
-    ErrorCode,
     Location,
     SeamlineError,
 )
 from seamline.sql import parse
 from seamline.sql.binder.bind import bind
-from seamline.sql.binder.naming import UnusedNames
-from seamline.sql.binder.scope import Output, location_of
+from seamline.sql.binder.naming import unused_prefix
+from seamline.sql.binder.options import check_options
+from seamline.sql.binder.scope import Column, Output, Source
 from seamline.sql.types import Field
 
 
@@ -69,10 +65,12 @@ class Relation:
     Attributes:
         columns: Every column, hidden ones included, as declared.
         hidden: Names that `SELECT *` leaves out.
+        name: Its whole name, of which a statement may leave out the first parts.
     """
 
     columns: tuple[Field, ...]
     hidden: frozenset[str] = frozenset()
+    name: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,8 +110,7 @@ def references(tree: exp.Expr) -> list[TableReference]:
     Raises:
         SeamlineError: NOT_SUPPORTED, SYNTAX_ERROR.
     """
-    if any(with_.args.get("recursive") for with_ in tree.find_all(exp.With)):
-        raise SeamlineError(NOT_SUPPORTED, "WITH RECURSIVE is not supported", hint="")
+    check_options(tree)
     for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Func):
             raise SeamlineError(
@@ -137,90 +134,45 @@ def qualify(tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.date
             NOT_SUPPORTED, GROUPING_ERROR and the like.
     """
     tree = tree.copy()
-    written = _written_names(tree)
-    natural = next((j for j in tree.find_all(exp.Join) if j.method), None)
-    if natural is not None:
-        raise SeamlineError(
-            NOT_SUPPORTED, f"{natural.method} JOIN is not supported", hint="Use JOIN … USING."
-        )
-    names = UnusedNames(tree, (c.name for relation in relations for c in relation.columns))
-    by_id: dict[str, Relation] = {}
-    found: list[tuple[str, TableReference]] = []
+    scans: dict[str, tuple[TableReference, dict[str, Field]]] = {}
+    sources: dict[str, Source] = {}
+    prefix = unused_prefix("scan_", (c.name for relation in relations for c in relation.columns))
     for number, table in enumerate(_tables(tree)):
-        scan_id = names.scan(number)
-        found.append((scan_id, _reference(table)))
-        by_id[scan_id] = relations[number]
-        _rename(table, scan_id)
-    names.give(tree)
-    fields = {scan_id: _fields(relation) for scan_id, relation in by_id.items()}
+        scan_id, reference = f"{prefix}{number}", _reference(table)
+        table.meta["scan_id"] = scan_id
+        fields = _fields(relations[number])
+        scans[scan_id] = reference, fields
+        sources[scan_id] = _source(scan_id, reference, relations[number], fields)
     try:
-        tree = _qualify_names(tree, by_id, fields)
-        column_types = {s: {n: f.type for n, f in own.items()} for s, own in fields.items()}
-        tree, output, used = bind(tree, column_types, now)
+        tree, output, used = bind(tree, sources, now)
     except RecursionError as error:
         raise SeamlineError(STATEMENT_TOO_LARGE, "the statement is nested too deeply") from error
-    declared = {name: f.name for own in fields.values() for name, f in own.items()}
     return BoundQuery(
         tree=tree,
         scans=tuple(
             BoundScan(
-                scan_id,
-                reference,
-                tuple(f for n, f in fields[scan_id].items() if (scan_id, n) in used),
+                scan_id, reference, tuple(f for n, f in fields.items() if (scan_id, n) in used)
             )
-            for scan_id, reference in found
+            for scan_id, (reference, fields) in scans.items()
         ),
-        output=tuple(
-            Output(name, column.type)
-            for name, column in zip(_output_names(output, written, declared), output, strict=True)
-        ),
+        output=tuple(Output(c.name or f"_col{i}", c.type) for i, c in enumerate(output)),
     )
 
 
-def _qualify_names(
-    tree: exp.Expr, by_id: Mapping[str, Relation], fields: Mapping[str, Mapping[str, Field]]
-) -> exp.Expr:
-    schema = MappingSchema(
-        {scan_id: dict.fromkeys(own, "unknown") for scan_id, own in fields.items()},
-        visible={
-            scan_id: [n for n, f in own.items() if f.name not in by_id[scan_id].hidden]
-            for scan_id, own in fields.items()
-        },
-        dialect=_DIALECT,  # sqlglot takes its rules for aliases from here
-        normalize=False,
+def _source(
+    scan_id: str, reference: TableReference, relation: Relation, fields: Mapping[str, Field]
+) -> Source:
+    """What a statement may call the columns of a table: by any last parts of its whole name."""
+    written, whole = (
+        tuple(part.lower() for part in name) for name in (reference.name, relation.name)
     )
-    if not by_id:
-        schema = MappingSchema({"_": {"_": "unknown"}}, dialect=_DIALECT, normalize=False)
-    try:
-        qualified: exp.Expr = sqlglot_qualify(
-            tree,
-            schema=schema,
-            dialect=_DIALECT,
-            validate_qualify_columns=False,
-            quote_identifiers=False,
-            identify=False,
+    columns = tuple(
+        Column(
+            field.name, field.type, exp.column(name), (scan_id, name), field.name in relation.hidden
         )
-    except OptimizeError as error:
-        text = str(error).split("\n", maxsplit=1)[0]
-        code = next((code for part, code in _CODES.items() if part in text), SYNTAX_ERROR)
-        name = text.removeprefix("Unknown column: ")
-        unknown = next((c for c in tree.find_all(exp.Column) if c.name == name), None)
-        place = location_of(unknown.this) if unknown is not None else None
-        raise SeamlineError(code, text.rstrip("."), location=place) from error
-    except SqlglotError as error:
-        raise SeamlineError(SYNTAX_ERROR, str(error).split("\n", maxsplit=1)[0]) from error
-    return qualified
-
-
-_DIALECT = "seamlinedialect, normalization_strategy=case_insensitive"
-_CODES: Mapping[str, ErrorCode] = {
-    "mbiguous": COLUMN_AMBIGUOUS,
-    "Alias already used": COLUMN_AMBIGUOUS,
-    "Unknown table": COLUMN_NOT_FOUND,
-    "Unknown column": COLUMN_NOT_FOUND,
-    "Cannot automatically join": COLUMN_NOT_FOUND,
-}
-"""What sqlglot's messages are about."""
+        for name, field in fields.items()
+    )
+    return Source(whole if whole[-len(written) :] == written else written, scan_id, columns)
 
 
 def _fields(relation: Relation) -> dict[str, Field]:
@@ -277,11 +229,6 @@ def _reference(table: exp.Table) -> TableReference:
     identifier = table.this
     meta = identifier.meta
     location = Location(meta["line"], _column(meta)) if "line" in meta else None
-    for argument in ("sample", "pivots", "hints", "only", "ordinality", "when", "changes"):
-        if table.args.get(argument):
-            raise SeamlineError(
-                NOT_SUPPORTED, f"{argument} on a table is not supported", location=location
-            )
     return TableReference(parse.table_name(table), _version(table), location)
 
 
@@ -313,61 +260,3 @@ def _version(table: exp.Table) -> TableVersion | None:
         "a version must be written out",
         hint="FOR VERSION AS OF 123, FOR VERSION AS OF 'tag', FOR TIMESTAMP AS OF TIMESTAMP '…'.",
     )
-
-
-def _rename(table: exp.Table, scan_id: str) -> None:
-    """The reference becomes its scan; what the statement called it stays as its alias."""
-    if not table.alias:
-        alias = table.args.get("alias")
-        columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
-        table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name), columns=columns))
-    table.set("this", exp.to_identifier(scan_id))
-    for argument in ("db", "catalog", "version"):
-        table.set(argument, None)
-
-
-def _written_names(tree: exp.Expr) -> list[str | exp.Star | exp.Identifier | None]:
-    """What a statement calls its columns: alias, column's identifier, star, or None for none."""
-    select = tree
-    while isinstance(select, exp.SetOperation | exp.Subquery):
-        select = select.this
-    names: list[str | exp.Star | exp.Identifier | None] = []
-    for projection in select.expressions if isinstance(select, exp.Select) else ():
-        match projection:
-            case exp.Star() | exp.Column(this=exp.Star()):
-                names.append(exp.Star())
-            case exp.Alias():
-                names.append(projection.alias)
-            case exp.Column():
-                names.append(projection.this)
-            case exp.Dot():
-                names.append(projection.expression)
-            case _:
-                names.append(None)
-    return names
-
-
-def _output_names(
-    output: Sequence[Output],
-    written: Sequence[str | exp.Star | exp.Identifier | None],
-    declared: Mapping[str, str],
-) -> list[str]:
-    """Columns are called as declared, aliases as written, and nameless ones as Trino calls them."""
-    stars = sum(isinstance(name, exp.Star) for name in written)
-    from_star = len(output) - len(written) + stars
-    names: list[str] = []
-    for name in written:
-        match name:
-            case exp.Star():
-                count = from_star if stars == 1 else 0
-                found = output[len(names) : len(names) + count]
-                names.extend(declared.get(column.name, column.name) for column in found)
-            case exp.Identifier():
-                names.append(declared.get(name.name.lower(), name.name))
-            case None:
-                names.append(f"_col{len(names)}")
-            case _:
-                names.append(name)
-    if len(names) != len(output):  # several stars: aliases lose their case
-        return [declared.get(column.name, column.name) for column in output]
-    return names

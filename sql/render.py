@@ -7,7 +7,6 @@ joins) means the same in both, and sqlglot's generators write it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,9 +14,9 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.spark import Spark
 
-from seamline.sql import types
 from seamline.sql.calls import Call
-from seamline.sql.functions import rendered, resolve
+from seamline.sql.functions import rendered
+from seamline.sql.spark import for_spark
 
 DUCKDB = "duckdb"
 SPARK = "spark"
@@ -45,7 +44,7 @@ def _argument(generator: Any, node: exp.Expr) -> str:
 def _over(generator: Any, node: exp.Expr) -> str:
     """A call with FILTER, IGNORE NULLS or OVER: these go where the call's template wants them."""
     over = nulls = ""
-    inner = _filter_inside(node) if generator.dialect.engine == SPARK else node
+    inner = node
     while not isinstance(inner, Call):
         match inner:
             case exp.Window():
@@ -88,24 +87,6 @@ def opaque(column: str) -> str:
     DuckDB hands on not only a query's own filters, but also those that joins make while they run.
     """
     return f"struct_extract(struct_pack(v := {column}), 'v')"
-
-
-def _filter_inside(node: exp.Expr) -> exp.Expr:
-    """Spark has no FILTER with OVER: rows that fail it are made null, which aggregates skip."""
-    if not isinstance(node, exp.Window) or not isinstance(node.this, exp.Filter):
-        return node
-    call, condition = node.this.this.copy(), node.this.expression.this
-    arguments = call.expressions or [exp.Literal.number(1)]
-    if not call.expressions:
-        overload = resolve(call.spec.overload.name, [types.INTEGER]).overload
-        call.set("spec", dataclasses.replace(call.spec, overload=overload))
-    call.set(
-        "expressions",
-        [exp.Case(ifs=[exp.If(this=condition.copy(), true=a)]) for a in arguments],
-    )
-    window = node.copy()
-    window.set("this", call)
-    return window
 
 
 _OURS: dict[Any, Any] = {
@@ -193,11 +174,5 @@ def _is_joined_and_limited(node: exp.Query) -> bool:
 
 
 def to_spark(tree: exp.Expr) -> str:
-    """The tree as Spark's SQL; LIKE gets an escape character that occurs in no pattern."""
-    return tree.transform(_spark_like).sql(dialect=_SeamlineSpark, identify=True)
-
-
-def _spark_like(node: exp.Expr) -> exp.Expr:
-    if isinstance(node, exp.Like) and not isinstance(node.parent, exp.Escape):
-        return exp.Escape(this=node, expression=exp.Literal.string("\x01"))
-    return node
+    """The tree as Spark's SQL."""
+    return for_spark(tree).sql(dialect=_SeamlineSpark, identify=True)

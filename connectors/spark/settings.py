@@ -26,6 +26,10 @@ SESSION: Mapping[str, str] = {
     "spark.sql.variable.substitute": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    # it fails over what a correlated subquery takes from outside
+    "spark.sql.optimizer.excludedRules": (
+        "org.apache.spark.sql.catalyst.optimizer.PushProjectionThroughUnion"
+    ),
 }
 """Settings of a session, on a server of ours or of somebody else's."""
 

@@ -154,7 +154,10 @@ class Queries:
             now=request.now,
         )
         as_of = min([as_of, *(t.facts.as_of for t in tables if t.facts.as_of is not None)])
-        query = self._qualify(request.tree, [table.relation for table in tables], now=request.now)
+        relations = [
+            dataclasses.replace(table.relation, name=table.facts.seam.table) for table in tables
+        ]
+        query = self._qualify(request.tree, relations, now=request.now)
         asked_for = self._gatherer.scans(
             asked(query, [table.facts for table in tables]),
             tables,

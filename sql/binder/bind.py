@@ -1,4 +1,4 @@
-"""The way in: a query whose names are qualified, bound to types and verified functions."""
+"""The way in: a query bound to columns, types and verified functions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from sqlglot import exp
 
 from seamline.sql.binder import function_calls, literals, operators, windows
 from seamline.sql.binder.queries import bind_query
-from seamline.sql.binder.scope import Output
+from seamline.sql.binder.scope import Output, Source
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.types import Type
 
 HANDLERS: Handlers = {
     **literals.HANDLERS,
@@ -23,13 +22,13 @@ HANDLERS: Handlers = {
 
 
 def bind(
-    tree: exp.Expr, relations: Mapping[str, Mapping[str, Type]], now: datetime.datetime
+    tree: exp.Expr, relations: Mapping[str, Source], now: datetime.datetime
 ) -> tuple[exp.Expr, list[Output], frozenset[tuple[str, str]]]:
     """A query in canonical form, the columns it gives, and the (scan id, column) pairs it reads.
 
     Args:
-        tree: The query, every column with its source; changed in place.
-        relations: Types of the columns of each scan.
+        tree: The query; the `meta["scan_id"]` of a table says which scan it is. Changed in place.
+        relations: Name and columns of each scan.
         now: The moment the statement was asked.
     """
     typer = Typer(relations, now, HANDLERS, bind_query)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from seamline.errors import (
@@ -13,16 +17,26 @@ from seamline.errors import (
 )
 from seamline.sql import functions
 from seamline.sql.binder.conversions import common_type, implicit_cast, require_comparable
-from seamline.sql.binder.literals import row_count
-from seamline.sql.binder.scope import Scope, unsupported
+from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
+from seamline.sql.binder.literals import as_value, row_count, row_limit
+from seamline.sql.binder.scope import (
+    Column,
+    Output,
+    Scope,
+    Source,
+    Typed,
+    location_of,
+    output_column,
+    unsupported,
+)
 from seamline.sql.binder.shapes import renamed
 from seamline.sql.binder.typer import Typer
-from seamline.sql.types import Array, Row, Type
+from seamline.sql.calls import CallSpec, call
+from seamline.sql.types import Array, Row
 
 
 def bind_source(typer: Typer, node: exp.Expr, scope: Scope) -> exp.Expr:
     """One source of FROM or JOIN; its columns become visible in the scope."""
-    name = node.alias_or_name
     if node.args.get("joins"):
         raise SeamlineError(
             NOT_SUPPORTED,
@@ -31,52 +45,97 @@ def bind_source(typer: Typer, node: exp.Expr, scope: Scope) -> exp.Expr:
         )
     match node:
         case exp.Table():
-            columns, scan_id = _bind_table(typer, node, scope)
+            source = _bind_table(typer, node, scope)
         case exp.Subquery():
-            inner, output = typer.query(node.this, None, scope.ctes)
-            node.set("this", inner)
-            columns = {c.name: c.type for c in renamed(output, node.args.get("alias"))}
-            scan_id = None
+            source = _bind_derived(typer, node, scope)
         case exp.Values():
-            columns, scan_id = _bind_values(typer, node, scope), None
+            source = _bind_values(typer, node, scope)
         case exp.Unnest():
-            columns, scan_id = _bind_unnest(typer, node, scope), None
+            source = _bind_unnest(typer, node, scope)
         case _:
             raise unsupported(node)
-    if name in scope.sources:
+    if source.name and any(source.name == other.name for other in scope.sources):
         raise SeamlineError(
-            COLUMN_AMBIGUOUS, f"{name} stands twice in FROM", hint="Give one an alias."
+            COLUMN_AMBIGUOUS,
+            f"{source.name[-1]} stands twice in FROM",
+            hint="Give one an alias.",
         )
-    scope.sources[name] = columns
-    if scan_id is not None:
-        scope.scan_ids[name] = scan_id
+    scope.add(source)
     return node
 
 
-def _bind_table(typer: Typer, node: exp.Table, scope: Scope) -> tuple[dict[str, Type], str | None]:
-    if node.name in scope.ctes and node.name not in typer.relations:
-        output = renamed(scope.ctes[node.name], node.args.get("alias"))
-        return {column.name: column.type for column in output}, None
+def _name_of(node: exp.Expr) -> tuple[str, ...]:
+    """The alias of a source, if it has one."""
+    return (node.alias.lower(),) if node.alias else ()
+
+
+def _bind_table(typer: Typer, node: exp.Table, scope: Scope) -> Source:
+    scan_id = node.meta.get("scan_id")
+    if scan_id is None:
+        cte = scope.ctes[node.name.lower()]
+        name = _name_of(node) or (node.name.lower(),)
+        node.set("this", exp.to_identifier(cte.alias))
+        return _called(typer, node, name, renamed(cte.output, node.args.get("alias")))
     if node.args.get("alias") is not None and node.args["alias"].args.get("columns"):
         raise SeamlineError(
             NOT_SUPPORTED,
             "columns of a table cannot be renamed in FROM",
             hint="Select from it in a subquery with AS.",
         )
-    return dict(typer.relations[node.name]), node.name
+    relation = typer.relations[scan_id]
+    alias = typer.new_alias()
+    columns = tuple(
+        dataclasses.replace(column, node=exp.column(column.folded, alias))
+        for column in relation.columns
+    )
+    name = _name_of(node) or relation.name
+    for argument in ("db", "catalog", "version"):
+        node.set(argument, None)
+    node.set("this", exp.to_identifier(scan_id))
+    node.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+    return Source(name, alias, columns)
 
 
-def _bind_values(typer: Typer, node: exp.Values, scope: Scope) -> dict[str, Type]:
+def _called(
+    typer: Typer, node: exp.Expr, name: tuple[str, ...], output: Sequence[Output]
+) -> Source:
+    """A source of computed columns under its name in the bound tree."""
+    alias = typer.new_alias()
+    node.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+    columns = tuple(
+        Column(column.name, column.type, exp.column(output_column(i), alias))
+        for i, column in enumerate(output)
+    )
+    return Source(name, alias, columns)
+
+
+def _with_columns(node: exp.Expr, count: int) -> None:
+    """Names the columns of a source that has none of its own."""
+    columns = [exp.to_identifier(output_column(i)) for i in range(count)]
+    node.args["alias"].set("columns", columns)
+
+
+def _bind_derived(typer: Typer, node: exp.Subquery, scope: Scope) -> Source:
+    inner, output = typer.query(node.this, None, scope.ctes)
+    node.set("this", inner)
+    return _called(typer, node, _name_of(node), renamed(output, node.args.get("alias")))
+
+
+def _bind_values(typer: Typer, node: exp.Values, scope: Scope) -> Source:
     rows = []
+    inside = Scope(None, scope.ctes)
     for row in node.expressions:
         cells = row.expressions if isinstance(row, exp.Tuple) else [row]
-        rows.append([typer.expression(cell, scope) for cell in cells])
+        rows.append([typer.expression(cell, inside) for cell in cells])
     width = len(rows[0])
     if any(len(row) != width for row in rows):
         raise SeamlineError(TYPE_MISMATCH, "the rows of VALUES differ in length", hint="")
     wanted = [
         common_type([row[i][1] for row in rows], f"column {i + 1} of VALUES") for i in range(width)
     ]
+    for value, _ in itertools.chain.from_iterable(rows):
+        refuse_aggregates(value, "VALUES")
+        refuse_windows(value, "VALUES")
     node.set(
         "expressions",
         [
@@ -88,16 +147,19 @@ def _bind_values(typer: Typer, node: exp.Values, scope: Scope) -> dict[str, Type
             for row in rows
         ],
     )
-    names = [column.name for column in node.args["alias"].columns]
-    if len(names) > width:
-        raise SeamlineError(COLUMN_NOT_FOUND, f"VALUES has {width} columns, not {len(names)}")
-    return dict(zip(names, wanted, strict=True))
+    nameless = [Output("", type_) for type_ in wanted]
+    output = renamed(nameless, node.args.get("alias"))
+    source = _called(typer, node, _name_of(node), output)
+    _with_columns(node, width)
+    return source
 
 
-def _bind_unnest(typer: Typer, node: exp.Unnest, scope: Scope) -> dict[str, Type]:
+def _bind_unnest(typer: Typer, node: exp.Unnest, scope: Scope) -> Source:
     if len(node.expressions) != 1 or node.args.get("offset"):
         raise SeamlineError(NOT_SUPPORTED, "UNNEST takes one array, without ORDINALITY", hint="")
     inner, type_ = typer.expression(node.expressions[0], scope)
+    refuse_aggregates(inner, "UNNEST")
+    refuse_windows(inner, "UNNEST")
     if not isinstance(type_, Array):
         raise SeamlineError(TYPE_MISMATCH, f"UNNEST of {type_} is not supported", hint="")
     if isinstance(type_.element, Row):
@@ -108,12 +170,14 @@ def _bind_unnest(typer: Typer, node: exp.Unnest, scope: Scope) -> dict[str, Type
         )
     node.set("expressions", [inner])
     alias = node.args.get("alias")
-    columns = alias.args.get("columns") if alias is not None else None
-    if not columns:
+    if alias is None or not alias.args.get("columns"):
         raise SeamlineError(
             NOT_SUPPORTED, "UNNEST needs a name", hint="CROSS JOIN UNNEST(a) AS t(x)."
         )
-    return {columns[0].name: type_.element}
+    output = renamed([Output("", type_.element)], alias)
+    source = _called(typer, node, _name_of(node), output)
+    _with_columns(node, 1)
+    return source
 
 
 def bind_join(typer: Typer, join: exp.Join, scope: Scope) -> None:
@@ -123,18 +187,65 @@ def bind_join(typer: Typer, join: exp.Join, scope: Scope) -> None:
         raise SeamlineError(
             NOT_SUPPORTED,
             f"{' '.join(filter(None, (join.method, kind)))} JOIN is not supported",
-            hint="INNER, LEFT, RIGHT, FULL and CROSS JOIN are.",
+            hint="INNER, LEFT, RIGHT, FULL and CROSS JOIN are; for NATURAL, write USING.",
         )
     if isinstance(join.this, exp.Unnest) and side:
         raise SeamlineError(
             NOT_SUPPORTED, f"{side} JOIN UNNEST is not supported", hint="Use CROSS JOIN."
         )
+    left = list(scope.row)
     join.set("this", bind_source(typer, join.this, scope))
-    on = join.args.get("on")
-    if on is not None:
-        join.set("on", typer.boolean(on, scope, "ON"))
+    on, using = join.args.get("on"), join.args.get("using")
+    if using:
+        join.set("on", _bind_using(typer, using, left, side, scope))
+        join.set("using", None)
+    elif on is not None:
+        condition = typer.boolean(on, scope, "ON")
+        refuse_aggregates(condition, "ON")
+        refuse_windows(condition, "ON")
+        if side and condition.find(exp.Query) is not None:
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"a subquery in ON of a {side} JOIN is not supported",
+                hint="Join the subquery, or filter one side in a subquery of its own.",
+            )
+        join.set("on", condition)
     elif side:
         raise SeamlineError(NOT_SUPPORTED, f"{side} JOIN needs ON or USING", hint="")
+
+
+def _bind_using(
+    typer: Typer, names: Sequence[exp.Expr], left: Sequence[Column], side: str, scope: Scope
+) -> exp.Expr:
+    """The condition of a join by names; in the row each stands once, in front of all others."""
+    merged, replaced, conditions = [], [], []
+    for name in names:
+        one = _of_side(name, left)
+        other = _of_side(name, scope.sources[-1].columns)
+        common = common_type([one.type, other.type], f"USING ({name.name})")
+        require_comparable(common, "USING")
+        sides = [implicit_cast(*typer.column(c), common) for c in (one, other)]
+        conditions.append(exp.EQ(this=sides[0], expression=sides[1]))
+        value = {"": sides[0], "LEFT": sides[0], "RIGHT": sides[1]}.get(side)
+        if value is None:
+            resolved = functions.resolve("coalesce", [common, common])
+            spec = CallSpec(resolved.overload, resolved.parameters, resolved.returns)
+            value = call(spec, sides)
+        merged.append(Column(one.name, common, value.copy()))
+        replaced += [one, other]
+    scope.row = [*merged, *(c for c in scope.row if not any(c is r for r in replaced))]
+    return exp.and_(*conditions, copy=False)
+
+
+def _of_side(name: exp.Expr, columns: Sequence[Column]) -> Column:
+    found = [column for column in columns if column.folded == name.name.lower()]
+    if len(found) != 1:
+        code = COLUMN_AMBIGUOUS if found else COLUMN_NOT_FOUND
+        what = "stands for several on" if found else "is not on"
+        raise SeamlineError(
+            code, f"column {name.name} {what} one side of USING", location=location_of(name)
+        )
+    return found[0]
 
 
 def bind_condition(typer: Typer, node: exp.Expr, clause: str, scope: Scope) -> None:
@@ -144,31 +255,57 @@ def bind_condition(typer: Typer, node: exp.Expr, clause: str, scope: Scope) -> N
         found.set("this", typer.boolean(found.this, scope, clause.upper()))
 
 
-def bind_group(typer: Typer, node: exp.Select, scope: Scope) -> None:
-    """GROUP BY, its sets included."""
+def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[Typed]) -> None:
+    """GROUP BY, its sets included; a whole number is the place of a result."""
     group = node.args.get("group")
     if group is None:
         return
-    for key in ("totals", "all"):
-        if group.args.get(key):
-            raise SeamlineError(NOT_SUPPORTED, f"GROUP BY {key.upper()} is not supported")
-    group.set("expressions", [_bind_group_item(typer, e, scope) for e in group.expressions])
-    for key in ("grouping_sets", "cube", "rollup"):
-        for item in group.args.get(key) or ():
-            if isinstance(item, exp.Expr):
-                _bind_group_item(typer, item, scope)
+
+    def item(inner: exp.Expr) -> exp.Expr:
+        if isinstance(inner, exp.Tuple | exp.Rollup | exp.Cube | exp.GroupingSets):
+            inner.set("expressions", [item(e) for e in inner.expressions])
+            return inner
+        if isinstance(inner, exp.Paren):
+            inner.set("this", item(inner.this))
+            return inner
+        place = place_of(inner, len(results), "GROUP BY")
+        bound, type_ = typer.expression(inner, scope) if place is None else results[place]
+        require_comparable(type_, "GROUP BY")
+        if bound.find(exp.Query) is not None:
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                "GROUP BY cannot hold a subquery",
+                hint="Compute it in a subquery in FROM.",
+            )
+        return as_value(bound.copy(), type_)
+
+    items = [
+        item(e)
+        for key in ("expressions", "grouping_sets", "cube", "rollup")
+        for e in group.args.get(key) or ()
+    ]
+    sets = [i for i in items if not isinstance(i, exp.Tuple) or i.expressions]  # `()` adds nothing
+    group.replace(
+        exp.Group(expressions=sets or [exp.GroupingSets(expressions=[exp.Tuple(expressions=[])])])
+    )
 
 
-def _bind_group_item(typer: Typer, node: exp.Expr, scope: Scope) -> exp.Expr:
-    if isinstance(node, exp.Tuple | exp.Rollup | exp.Cube | exp.GroupingSets):
-        node.set("expressions", [_bind_group_item(typer, e, scope) for e in node.expressions])
-        return node
-    if isinstance(node, exp.Paren):
-        node.set("this", _bind_group_item(typer, node.this, scope))
-        return node
-    inner, type_ = typer.expression(node, scope)
-    require_comparable(type_, "GROUP BY")
-    return inner
+def place_of(node: exp.Expr, count: int, where: str) -> int | None:
+    """The place of a result, from 0, that a whole number in GROUP BY or ORDER BY is.
+
+    Raises:
+        SeamlineError: COLUMN_NOT_FOUND when there are not so many.
+    """
+    if not isinstance(node, exp.Literal) or node.is_string or not node.name.isdigit():
+        return None
+    if not 1 <= int(node.name) <= count:
+        raise SeamlineError(
+            COLUMN_NOT_FOUND,
+            f"{where} {node.name} is not the place of a column",
+            location=location_of(node),
+            hint=f"The query has {count}.",
+        )
+    return int(node.name) - 1
 
 
 def bind_order(typer: Typer, node: exp.Expr, scope: Scope) -> None:
@@ -177,13 +314,16 @@ def bind_order(typer: Typer, node: exp.Expr, scope: Scope) -> None:
     if order is None:
         return
     for ordered in order.expressions:
-        inner, type_ = typer.expression(ordered.this, scope)
-        if not functions.is_ordered(type_):
-            raise SeamlineError(TYPE_MISMATCH, f"{type_} cannot be ordered", hint="")
-        ordered.set("this", inner)
-        if ordered.args.get("with_fill"):
-            raise SeamlineError(NOT_SUPPORTED, "WITH FILL is not supported")
+        ordered.set("this", bind_order_item(typer, ordered, scope))
         ordered.set("nulls_first", bool(ordered.args.get("nulls_first")))
+
+
+def bind_order_item(typer: Typer, ordered: exp.Ordered, scope: Scope) -> exp.Expr:
+    """What one item of ORDER BY sorts by."""
+    inner, type_ = typer.expression(ordered.this, scope)
+    if not functions.is_ordered(type_):
+        raise SeamlineError(TYPE_MISMATCH, f"{type_} cannot be ordered", hint="")
+    return inner
 
 
 def bind_limits(node: exp.Expr) -> None:
@@ -193,13 +333,10 @@ def bind_limits(node: exp.Expr) -> None:
         options = limit.args.get("limit_options")
         if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
             raise SeamlineError(NOT_SUPPORTED, "FETCH … WITH TIES or PERCENT is not supported")
-        count = limit.args.get("count") or exp.Literal.number(1)
-        node.set("limit", exp.Limit(expression=row_count(count)))
+        node.set("limit", row_limit(limit.args.get("count") or exp.Literal.number(1)))
     elif isinstance(limit, exp.Limit):
-        if limit.expression.name.upper() == "ALL":
-            node.set("limit", None)
-        else:
-            limit.set("expression", row_count(limit.expression))
+        is_all = limit.expression.name.upper() == "ALL"
+        node.set("limit", None if is_all else row_limit(limit.expression))
     offset = node.args.get("offset")
     if offset is not None:
         offset.set("expression", row_count(offset.expression))

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from seamline.errors import TYPE_MISMATCH, SeamlineError
 from seamline.sql import casts, coercion, functions, types
-from seamline.sql.binder.scope import Output, Typed
+from seamline.sql.binder.scope import Output, Typed, output_column
 from seamline.sql.calls import CallSpec, call
 from seamline.sql.functions import Overload
 from seamline.sql.types import Decimal, Field, Row, Type
+
+if TYPE_CHECKING:
+    from seamline.sql.binder.typer import Typer
 
 
 def implicit_cast(node: exp.Expr, source: Type, target: Type) -> exp.Expr:
@@ -31,18 +35,19 @@ def explicit_cast(node: exp.Expr, source: Type, target: Type, *, safe: bool) -> 
     return call(CallSpec(overload, (source,), target), [node])
 
 
-def cast_outputs(query: exp.Expr, output: Sequence[Output], wanted: Sequence[Output]) -> exp.Expr:
+def cast_outputs(
+    typer: Typer, query: exp.Expr, output: Sequence[Output], wanted: Sequence[Output]
+) -> exp.Expr:
     """A query whose columns have the wanted types; unchanged when they have them already."""
     if [column.type for column in output] == [column.type for column in wanted]:
         return query
+    alias = typer.new_alias()
     source = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)
-    source.set("alias", exp.TableAlias(this=exp.to_identifier("_typed")))
+    source.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+    names = [output_column(place) for place in range(len(wanted))]
     projections = [
-        exp.alias_(
-            implicit_cast(exp.column(exp.to_identifier(one.name), "_typed"), one.type, want.type),
-            exp.to_identifier(want.name),
-        )
-        for one, want in zip(output, wanted, strict=True)
+        exp.alias_(implicit_cast(exp.column(name, alias), one.type, want.type), name)
+        for name, one, want in zip(names, output, wanted, strict=True)
     ]
     return exp.select(*projections).from_(source)
 

@@ -183,6 +183,8 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
         expressions = expressions[0].expressions
     if name == "count" and len(expressions) == 1 and isinstance(expressions[0], exp.Star):
         expressions = []
+    if scope.is_of_order and scope.outer is not None and functions.is_aggregate(name):
+        scope = scope.outer
     for argument in expressions:
         if isinstance(argument, exp.Order | exp.Lambda | exp.Star | exp.Kwarg):
             raise SeamlineError(

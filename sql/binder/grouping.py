@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlglot import exp
 
-from seamline.errors import GROUPING_ERROR, SeamlineError
+from seamline.errors import GROUPING_ERROR, NOT_SUPPORTED, SeamlineError
 from seamline.sql.binder.scope import Scope, location_of
 from seamline.sql.calls import Call
 
 
 def check_grouping(node: exp.Select, scope: Scope) -> None:
-    """In a grouped query, whatever is not aggregated must be one of the grouping expressions."""
+    """In a grouped query, whatever is not aggregated must be one of the grouping expressions.
+
+    Raises:
+        SeamlineError: GROUPING_ERROR, also for an aggregate or a window where there can be none.
+    """
     group = node.args.get("group")
     checked = [projection.unalias() for projection in node.expressions]
     having = node.args.get("having")
     if having is not None:
         checked.append(having.this)
+        refuse_windows(having.this, "HAVING")
     order = node.args.get("order")
     ordered = [item.this for item in order.expressions] if order is not None else []
     if where := node.args.get("where"):
-        _refuse_aggregates(where.this, "WHERE")
+        refuse_aggregates(where.this, "WHERE")
+        refuse_windows(where.this, "WHERE")
+    for expression in (*checked, *ordered):
+        _check_windows(expression, scope)
     if group is None and not any(_has_aggregate(e) for e in (*checked, *ordered)):
         if having is not None:
             raise SeamlineError(GROUPING_ERROR, "HAVING needs GROUP BY or an aggregate", hint="")
         return
     keys = list(_group_keys(group)) if group is not None else []
     for key in keys:
-        _refuse_aggregates(key, "GROUP BY")
+        refuse_aggregates(key, "GROUP BY")
+        refuse_windows(key, "GROUP BY")
     for expression in (*checked, *ordered):
         _check_grouped(expression, keys, scope)
 
@@ -51,29 +60,84 @@ def _group_keys(group: exp.Group) -> list[exp.Expr]:
     return keys
 
 
+def refuse_aggregates(node: exp.Expr, where: str) -> None:
+    """Raises GROUPING_ERROR for an aggregate where rows have not been grouped yet."""
+    if _has_aggregate(node):
+        hint = "Use HAVING." if where == "WHERE" else ""
+        raise SeamlineError(GROUPING_ERROR, f"{where} cannot hold an aggregate", hint=hint)
+
+
+def refuse_windows(node: exp.Expr, where: str) -> None:
+    """Raises GROUPING_ERROR for a window function where windows have not been formed yet."""
+    if any(isinstance(inner, exp.Window) for inner in _of_this_level(node)):
+        raise SeamlineError(
+            GROUPING_ERROR,
+            f"{where} cannot hold a window function",
+            hint="Compute it in a subquery, and use its result.",
+        )
+
+
+def _of_this_level(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The node and all inside of it, but not inside of queries."""
+    return node.walk(prune=lambda inner: isinstance(inner, exp.Query))
+
+
 def _has_aggregate(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Subquery | exp.Exists | exp.Select | exp.SetOperation):
+    if isinstance(node, exp.Query):
         return False
     if isinstance(node, exp.Window):
-        below: list[Any] = [*_function_arguments(node.this), *(node.args.get("partition_by") or ())]
-        if node.args.get("order") is not None:
-            below += [item.this for item in node.args["order"].expressions]
-        return any(_has_aggregate(child) for child in below)
+        return any(_has_aggregate(part) for part in _parts_of_window(node))
     if isinstance(node, Call) and node.spec.overload.kind == "aggregate":
         return True
     return any(_has_aggregate(child) for child in node.iter_expressions())
 
 
-def _function_arguments(node: exp.Expr) -> list[exp.Expr]:
-    while isinstance(node, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
-        node = node.this
-    return list(node.expressions)
+def _parts_of_window(node: exp.Window) -> list[exp.Expr]:
+    """What a window function is computed from: arguments, filter, partition and order."""
+    function: exp.Expr = node.this
+    parts: list[Any] = []
+    while isinstance(function, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        if isinstance(function, exp.Filter):
+            parts.append(function.expression.this)
+        function = function.this
+    parts += [*function.expressions, *(node.args.get("partition_by") or ())]
+    if node.args.get("order") is not None:
+        parts += [item.this for item in node.args["order"].expressions]
+    return parts
 
 
-def _refuse_aggregates(node: exp.Expr, where: str) -> None:
-    if _has_aggregate(node):
-        hint = "Use HAVING." if where == "WHERE" else ""
-        raise SeamlineError(GROUPING_ERROR, f"{where} cannot hold an aggregate", hint=hint)
+def _check_windows(node: exp.Expr, scope: Scope) -> None:
+    """Windows stand in nothing that is computed before them, and read this query's rows alone."""
+    for inner in _of_this_level(node):
+        if isinstance(inner, exp.Window):
+            for part in _parts_of_window(inner):
+                refuse_windows(part, "A window function")
+                _refuse_outer(part, scope, "A window function", always=True)
+        elif isinstance(inner, Call) and inner.spec.overload.kind == "aggregate":
+            for argument in inner.expressions:
+                name = f"{inner.spec.overload.name}()"
+                refuse_windows(argument, name)
+                _refuse_outer(argument, scope, name, always=False)
+
+
+def _refuse_outer(node: exp.Expr, scope: Scope, where: str, *, always: bool) -> None:
+    """Raises NOT_SUPPORTED for columns of a query around this one.
+
+    Args:
+        node: A part of it.
+        scope: What this query reads.
+        where: What the part belongs to.
+        always: Whether columns of this query beside them make no difference.
+    """
+    columns = [c for c in _of_this_level(node) if isinstance(c, exp.Column) and c.table]
+    outer = [column for column in columns if not scope.owns(column)]
+    if outer and (always or len(outer) == len(columns)):
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"{where} of a subquery cannot be computed from columns of a query around it",
+            location=location_of(outer[0]),
+            hint="Join the two queries.",
+        )
 
 
 def _check_grouped(node: exp.Expr, keys: Sequence[exp.Expr], scope: Scope) -> None:
@@ -82,29 +146,21 @@ def _check_grouped(node: exp.Expr, keys: Sequence[exp.Expr], scope: Scope) -> No
     match node:
         case Call() if node.spec.overload.kind == "aggregate":
             for argument in node.expressions:
-                _refuse_aggregates(argument, f"{node.spec.overload.name}()")
+                refuse_aggregates(argument, f"{node.spec.overload.name}()")
             return
         case exp.Filter():
             return
         case exp.Window():
-            parts: list[Any] = [
-                *_function_arguments(node.this),
-                *(node.args.get("partition_by") or ()),
-            ]
-            if node.args.get("order") is not None:
-                parts += [item.this for item in node.args["order"].expressions]
-            for part in parts:
+            for part in _parts_of_window(node):
                 _check_grouped(part, keys, scope)
             return
         case exp.Column():
-            if node.table in scope.sources:
+            if scope.owns(node):
                 raise SeamlineError(
                     GROUPING_ERROR,
-                    f"column {node.name} is neither grouped nor aggregated",
+                    f"column {node.meta.get('name', node.name)} is neither grouped nor aggregated",
                     location=location_of(node),
                 )
-            return
-        case exp.Subquery() | exp.Exists() | exp.Select():
             return
     for child in node.iter_expressions():
         _check_grouped(child, keys, scope)

@@ -123,11 +123,46 @@ def interval_of(node: exp.Interval) -> tuple[int, str]:
     return int(text), unit_name
 
 
+def as_value(node: exp.Expr, type_: Type) -> exp.Expr:
+    """A constant as what no engine takes for the place of a column; anything else as it is."""
+    if type_ == types.UNKNOWN or node.find(exp.Column, exp.Query, exp.Window) is not None:
+        return node
+    cast = "CAST({0} AS {type})"
+    return call(CallSpec(constructor("$value", cast, cast), (type_,), type_), [node])
+
+
+ROWS_MAX = 2**31 - 1
+"""As far as Spark counts in LIMIT and OFFSET."""
+_MORE_THAN_ANY = 2**53
+
+
+def row_limit(node: exp.Expr) -> exp.Limit | None:
+    """LIMIT of that many rows; none for more rows than there are anywhere."""
+    count = _whole_number(node)
+    return None if count >= _MORE_THAN_ANY else exp.Limit(expression=row_count(node))
+
+
 def row_count(node: exp.Expr) -> exp.Expr:
-    """The operand of LIMIT or OFFSET."""
+    """The operand of LIMIT or OFFSET.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED.
+    """
+    count = _whole_number(node)
+    if count > ROWS_MAX:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"LIMIT and OFFSET count to {ROWS_MAX}",
+            location=location_of(node),
+            hint="Leave LIMIT out to read all rows.",
+        )
+    return exp.Literal.number(count)
+
+
+def _whole_number(node: exp.Expr) -> int:
     inner = unparenthesized(node)
     if isinstance(inner, exp.Literal) and not inner.is_string and inner.name.isdigit():
-        return exp.Literal.number(int(inner.name))
+        return int(inner.name)
     raise SeamlineError(NOT_SUPPORTED, "LIMIT and OFFSET need a whole number, written out", hint="")
 
 

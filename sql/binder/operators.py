@@ -16,44 +16,50 @@ from seamline.sql.binder.conversions import (
     row_of,
 )
 from seamline.sql.binder.literals import literal_of_type
-from seamline.sql.binder.scope import Output, Scope, Typed, location_of, unknown_column, unsupported
-from seamline.sql.binder.shapes import as_operand, bracketed, is_text, unwrapped
+from seamline.sql.binder.scope import (
+    Column,
+    Output,
+    Scope,
+    Typed,
+    location_of,
+    resolve,
+    unsupported,
+)
+from seamline.sql.binder.shapes import as_operand, bracketed, is_text, names_of, unwrapped
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.types import Row, Type
 
 
-def _bind_column(typer: Typer, node: exp.Column, scope: Scope) -> Typed:
-    name, source = node.name, node.table
-    if not source:
-        if name in scope.aliases:
-            return node, scope.aliases[name]
-        raise unknown_column(node, scope)
-    level = scope.find(source)
-    columns = level.sources.get(source, {}) if level is not None else {}
-    if level is None or name not in columns:
-        raise unknown_column(node, scope)
-    if source in level.scan_ids:
-        typer.used.add((level.scan_ids[source], name))
-    type_ = columns[name]
-    if isinstance(type_, types.Unsupported):
-        raise SeamlineError(
-            NOT_SUPPORTED, f"column {name} has the type {type_}", location=location_of(node)
-        )
-    return node, type_
+def _bind_name(typer: Typer, node: exp.Column | exp.Dot, scope: Scope) -> Typed:
+    """A column, with or without its table in front, and fields in it; or fields of anything."""
+    names = names_of(node)
+    if names is None:
+        if isinstance(node, exp.Column):
+            raise unsupported(node)
+        return _field_of(typer.expression(node.this, scope), node.expression)
+    found, fields = resolve(names, scope)
+    if isinstance(found, Column):
+        value = typer.column(found, names[len(names) - len(fields) - 1])
+    else:
+        value = found[0].copy(), found[1]
+    for field in fields:
+        value = _field_of(value, field)
+    return value
 
 
-def _bind_dot(typer: Typer, node: exp.Dot, scope: Scope) -> Typed:
-    inner, type_ = typer.expression(node.this, scope)
-    name = node.expression.name
-    field = type_.field(name) if isinstance(type_, Row) else None
+def _field_of(value: Typed, name: exp.Expr) -> Typed:
+    row, type_ = value
+    if not isinstance(name, exp.Identifier):
+        raise unsupported(name)
+    field = type_.field(name.name) if isinstance(type_, Row) else None
     if field is None or not isinstance(type_, Row):
         raise SeamlineError(
             COLUMN_NOT_FOUND,
-            f"{type_} has no field {name}",
-            location=location_of(node.expression),
+            f"{type_} has no field {name.name}",
+            location=location_of(name),
             hint="",
         )
-    return field_of(inner, type_, field), field.type
+    return field_of(row, type_, field), field.type
 
 
 def _bind_paren(typer: Typer, node: exp.Paren, scope: Scope) -> Typed:
@@ -142,7 +148,7 @@ def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
             raise SeamlineError(TYPE_MISMATCH, "IN needs a query of one column", hint="")
         common = common_type([value_type, output[0].type], "IN")
         require_comparable(common, "IN")
-        inner = cast_outputs(inner, output, [Output(output[0].name, common)])
+        inner = cast_outputs(typer, inner, output, [Output(output[0].name, common)])
         query = inner if isinstance(inner, exp.Subquery) else exp.Subquery(this=inner)
         return (
             exp.In(this=as_operand(implicit_cast(value, value_type, common)), query=query),
@@ -270,8 +276,8 @@ def _bind_row_as(typer: Typer, node: exp.Anonymous, target: Type, scope: Scope) 
 
 
 HANDLERS: Handlers = {
-    exp.Column: _bind_column,
-    exp.Dot: _bind_dot,
+    exp.Column: _bind_name,
+    exp.Dot: _bind_name,
     exp.Paren: _bind_paren,
     exp.And: _bind_logic,
     exp.Or: _bind_logic,

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from sqlglot import exp
 
-from seamline.errors import NOT_SUPPORTED, SYNTAX_ERROR, TYPE_MISMATCH, SeamlineError
-from seamline.sql import coercion, types
+from seamline.errors import SYNTAX_ERROR, TYPE_MISMATCH, SeamlineError
+from seamline.sql import coercion
 from seamline.sql.binder.clauses import (
     bind_condition,
     bind_group,
     bind_join,
     bind_limits,
-    bind_order,
     bind_source,
 )
 from seamline.sql.binder.conversions import cast_outputs, require_comparable
-from seamline.sql.binder.grouping import check_grouping
-from seamline.sql.binder.scope import Output, Scope, unsupported
+from seamline.sql.binder.ordering import order_results, order_select
+from seamline.sql.binder.results import bind_results
+from seamline.sql.binder.scope import Cte, Output, Scope, location_of, output_column, unsupported
 from seamline.sql.binder.shapes import renamed
 from seamline.sql.binder.typer import Typer
-from seamline.sql.binder.windows import bind_window_definition
+from seamline.sql.binder.windows import bind_windows
 
 
 def bind_query(
-    typer: Typer,
-    node: exp.Expr,
-    outer: Scope | None,
-    ctes: Mapping[str, Sequence[Output]],
+    typer: Typer, node: exp.Expr, outer: Scope | None, ctes: Mapping[str, Cte]
 ) -> tuple[exp.Expr, list[Output]]:
     """A query of any shape: in canonical form, and the columns it gives."""
     ctes = _bind_with(typer, node, outer, ctes)
@@ -40,32 +37,38 @@ def bind_query(
         case exp.Subquery():
             inner, output = typer.query(node.this, outer, ctes)
             node.set("this", inner)
-            _bind_order_by_outputs(typer, node, output)
-            return node, output
+            bind_limits(node)
+            return order_results(typer, node, ctes, output), output
     raise unsupported(node)
 
 
 def _bind_with(
-    typer: Typer,
-    node: exp.Expr,
-    outer: Scope | None,
-    ctes: Mapping[str, Sequence[Output]],
-) -> Mapping[str, Sequence[Output]]:
+    typer: Typer, node: exp.Expr, outer: Scope | None, ctes: Mapping[str, Cte]
+) -> Mapping[str, Cte]:
     with_ = node.args.get("with_")
     if with_ is None:
         return ctes
-    known = dict(ctes)
+    known, here = dict(ctes), set[str]()
     for cte in with_.expressions:
+        name = cte.alias.lower()
+        if name in here:
+            raise SeamlineError(
+                SYNTAX_ERROR,
+                f"WITH defines {name} twice",
+                location=location_of(cte.args["alias"]),
+                hint="Give one of them another name.",
+            )
+        here.add(name)
         inner, output = typer.query(cte.this, outer, known)
+        known[name] = Cte(typer.new_alias(), tuple(renamed(output, cte.args.get("alias"))))
         cte.set("this", inner)
-        known[cte.alias] = renamed(output, cte.args.get("alias"))
+        cte.set("alias", exp.TableAlias(this=exp.to_identifier(known[name].alias)))
     return known
 
 
 def _bind_select(
-    typer: Typer, node: exp.Select, outer: Scope | None, ctes: Mapping[str, Sequence[Output]]
+    typer: Typer, node: exp.Select, outer: Scope | None, ctes: Mapping[str, Cte]
 ) -> tuple[exp.Expr, list[Output]]:
-    _check_clauses(node)
     if not node.expressions:
         raise SeamlineError(SYNTAX_ERROR, "SELECT needs at least one column")
     scope = Scope(outer, ctes)
@@ -73,40 +76,24 @@ def _bind_select(
         from_.set("this", bind_source(typer, from_.this, scope))
     for join in node.args.get("joins") or ():
         bind_join(typer, join, scope)
+    bind_windows(typer, node, scope)
+    output, results = bind_results(typer, node.expressions, scope)
+    node.set(
+        "expressions", [exp.alias_(r, output_column(place)) for place, r in enumerate(results)]
+    )
     bind_condition(typer, node, "where", scope)
-    output = _bind_projections(typer, node, scope)
-    bind_group(typer, node, scope)
+    types_ = [column.type for column in output]
+    bind_group(typer, node, scope, list(zip(results, types_, strict=True)))
     bind_condition(typer, node, "having", scope)
-    for definition in node.args.get("windows") or ():
-        bind_window_definition(typer, definition, scope)
-    bind_order(typer, node, scope)
     bind_limits(node)
     if node.args.get("distinct"):
         for column in output:
             require_comparable(column.type, "DISTINCT")
-    check_grouping(node, scope)
-    return node, output
-
-
-def _bind_projections(typer: Typer, node: exp.Select, scope: Scope) -> list[Output]:
-    output = []
-    rewritten = []
-    for projection in node.expressions:
-        name = projection.alias_or_name
-        inner, type_ = typer.expression(projection.unalias(), scope)
-        if isinstance(type_, types.Interval):
-            raise SeamlineError(
-                NOT_SUPPORTED, "an interval cannot be a result", hint="Use date_diff."
-            )
-        rewritten.append(exp.alias_(inner, exp.to_identifier(name)))
-        output.append(Output(name, type_))
-    node.set("expressions", rewritten)
-    scope.aliases = {column.name: column.type for column in output}
-    return output
+    return order_select(typer, node, scope, output), output
 
 
 def _bind_set_operation(
-    typer: Typer, node: exp.SetOperation, outer: Scope | None, ctes: Mapping[str, Sequence[Output]]
+    typer: Typer, node: exp.SetOperation, outer: Scope | None, ctes: Mapping[str, Cte]
 ) -> tuple[exp.Expr, list[Output]]:
     left, left_output = typer.query(node.this, outer, ctes)
     right, right_output = typer.query(node.expression, outer, ctes)
@@ -118,39 +105,18 @@ def _bind_set_operation(
             hint="Select as many columns on both sides.",
         )
     output = []
-    for one, other in zip(left_output, right_output, strict=True):
+    for place, (one, other) in enumerate(zip(left_output, right_output, strict=True), 1):
         common = coercion.common_type(one.type, other.type)
         if common is None:
             raise SeamlineError(
                 TYPE_MISMATCH,
-                f"column {one.name} of {node.key.upper()} is {one.type} on one side, "
+                f"column {one.name or place} of {node.key.upper()} is {one.type} on one side, "
                 f"{other.type} on the other",
             )
         if isinstance(node, exp.Except | exp.Intersect) or node.args.get("distinct"):
             require_comparable(common, node.key.upper())
         output.append(Output(one.name, common))
-    node.set("this", cast_outputs(left, left_output, output))
-    node.set("expression", cast_outputs(right, right_output, output))
-    _bind_order_by_outputs(typer, node, output)
-    return node, output
-
-
-def _bind_order_by_outputs(typer: Typer, node: exp.Expr, output: Sequence[Output]) -> None:
-    """ORDER BY and LIMIT of a combination speak only of its columns."""
-    scope = Scope(None, {})
-    scope.aliases = {column.name: column.type for column in output}
-    bind_order(typer, node, scope)
+    node.set("this", cast_outputs(typer, left, left_output, output))
+    node.set("expression", cast_outputs(typer, right, right_output, output))
     bind_limits(node)
-
-
-def _check_clauses(node: exp.Select) -> None:
-    for key in ("qualify", "laterals", "match", "locks", "connect", "prewhere", "sample", "hint",
-                "kind", "into", "cluster", "distribute", "sort", "settings", "format", "options",
-                "pivots", "operation_modifiers", "exclude"):  # fmt: skip
-        if node.args.get(key):
-            raise SeamlineError(
-                NOT_SUPPORTED, f"{key.upper()} is not supported in a query", hint=""
-            )
-    distinct = node.args.get("distinct")
-    if distinct is not None and distinct.args.get("on"):
-        raise SeamlineError(NOT_SUPPORTED, "DISTINCT ON is not supported", hint="")
+    return order_results(typer, node, ctes, output), output

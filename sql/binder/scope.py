@@ -1,4 +1,13 @@
-"""What is visible at one level of a query, and how a name that is not there is reported."""
+"""What is visible at one level of a query, and what a name there stands for.
+
+Trino's rule: at each level, from the innermost outwards, the longest part of a dotted name that is
+a column, with or without the name of its table in front, is that column, and what is left of the
+name are fields in it. Case never counts.
+
+In the bound tree nothing keeps a name that the statement gave: sources are called by names that no
+column has, and the columns of a query by their place. So neither engine can find anything else
+under a name.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +29,7 @@ from seamline.sql.types import Type
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Output:
-    """A column of a result: name and type."""
+    """A column of a result: name, '' for one that nothing can call, and type."""
 
     name: str
     type: Type
@@ -30,22 +39,179 @@ Typed = tuple[exp.Expr, Type]
 """An expression in canonical form, and its type."""
 
 
+def output_column(place: int) -> str:
+    """What a column of a bound query is called, by its place from 0."""
+    return f"c{place}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Column:
+    """A column that a level of a query sees.
+
+    Attributes:
+        name: As declared, or as the statement called it; '' if it did not.
+        type: Its type.
+        node: What stands for it in the bound tree.
+        scan: Scan id and lower-case name, if it is read from a table.
+        hidden: Whether `*` leaves it out.
+    """
+
+    name: str
+    type: Type
+    node: exp.Expr
+    scan: tuple[str, str] | None = None
+    hidden: bool = False
+
+    @property
+    def folded(self) -> str:
+        """The name without regard to case."""
+        return self.name.lower()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Source:
+    """A relation of FROM.
+
+    Attributes:
+        name: What may stand in front of its columns, in lower case: the last parts of it or all;
+            nothing for one without a name.
+        alias: Its name in the bound tree.
+        columns: Its columns in order.
+    """
+
+    name: tuple[str, ...]
+    alias: str
+    columns: tuple[Column, ...]
+
+    def is_called(self, parts: Sequence[str]) -> bool:
+        """Whether these parts in front of a column mean this source."""
+        return 0 < len(parts) <= len(self.name) and self.name[-len(parts) :] == tuple(parts)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cte:
+    """A common table expression: its name in the bound tree, and its columns."""
+
+    alias: str
+    output: tuple[Output, ...]
+
+
 class Scope:
-    """The sources visible at one level of a query, and the level around it."""
+    """The columns visible at one level of a query, and the level around it.
 
-    def __init__(self, outer: Scope | None, ctes: Mapping[str, Sequence[Output]]) -> None:
+    Attributes:
+        outer: The level around it.
+        ctes: Common table expressions by lower-case name.
+        sources: The relations of FROM so far.
+        row: The columns that a name without a table, or `*`, may mean: those of all sources, but
+            one for the two of a USING.
+        results: Results of the select list so far, by lower-case alias; they are looked at last.
+        windows: Definitions of WINDOW by lower-case name, bound.
+        is_of_order: Whether it holds the results of a query for its ORDER BY; `outer` is then the
+            level that they are computed from.
+    """
+
+    def __init__(
+        self, outer: Scope | None, ctes: Mapping[str, Cte], *, is_of_order: bool = False
+    ) -> None:
         self.outer = outer
-        self.ctes = dict(ctes)
-        self.sources: dict[str, dict[str, Type]] = {}
-        self.scan_ids: dict[str, str] = {}
-        self.aliases: dict[str, Type] = {}
+        self.ctes = ctes
+        self.sources: list[Source] = []
+        self.row: list[Column] = []
+        self.results: dict[str, Typed] = {}
+        self.windows: dict[str, exp.Window] = {}
+        self.is_of_order = is_of_order
 
-    def find(self, source: str) -> Scope | None:
-        """The nearest level that has the source."""
-        scope: Scope | None = self
-        while scope is not None and source not in scope.sources:
-            scope = scope.outer
-        return scope
+    def add(self, source: Source) -> None:
+        """Makes the columns of a source visible."""
+        self.sources.append(source)
+        self.row.extend(source.columns)
+
+    def owns(self, node: exp.Column) -> bool:
+        """Whether a column of the bound tree belongs to a source of this level."""
+        return any(source.alias == node.table for source in self.sources)
+
+    def named(self, parts: Sequence[str]) -> list[Column]:
+        """The columns of this level that a whole name means; lower case."""
+        *table, name = parts
+        if not name:
+            return []
+        if not table:
+            return [column for column in self.row if column.folded == name]
+        return [
+            column
+            for source in self.sources
+            if source.is_called(table)
+            for column in source.columns
+            if column.folded == name
+        ]
+
+
+def resolve(
+    names: Sequence[exp.Identifier], scope: Scope
+) -> tuple[Column | Typed, Sequence[exp.Identifier]]:
+    """What a dotted name stands for: a column, or a result of the select list; the rest are fields.
+
+    Raises:
+        SeamlineError: COLUMN_NOT_FOUND, COLUMN_AMBIGUOUS.
+    """
+    parts = [name.name.lower() for name in names]
+    level: Scope | None = scope
+    while level is not None:
+        for count in range(len(parts), 0, -1):
+            found = level.named(parts[:count])
+            if len(found) > 1:
+                raise _ambiguous(names[:count], level, found)
+            if found:
+                return found[0], names[count:]
+        level = level.outer
+    result = scope.results.get(parts[0])
+    if result is not None:
+        return result, names[1:]
+    raise _unknown(names, scope)
+
+
+def _ambiguous(
+    names: Sequence[exp.Identifier], scope: Scope, found: Sequence[Column]
+) -> SeamlineError:
+    owners = [
+        ".".join(source.name)
+        for source in scope.sources
+        if source.name and any(column in source.columns for column in found)
+    ]
+    where = f" is in {' and in '.join(owners)}" if len(owners) > 1 else " stands for several"
+    return SeamlineError(
+        COLUMN_AMBIGUOUS, f"column {_text(names)}{where}", location=location_of(names[-1])
+    )
+
+
+def _unknown(names: Sequence[exp.Identifier], scope: Scope) -> SeamlineError:
+    """The error for a name that no level has: the table is wrong, or the column is."""
+    parts = [name.name.lower() for name in names]
+    levels = [scope]
+    while levels[-1].outer is not None:
+        levels.append(levels[-1].outer)
+    is_table = any(s.is_called(parts[:-1]) for level in levels for s in level.sources)
+    if len(parts) > 1 and not is_table:
+        return SeamlineError(
+            COLUMN_NOT_FOUND,
+            f"there is no table {_text(names[:-1])} in FROM",
+            location=location_of(names[-1]),
+        )
+    name = parts[-1]
+    known = sorted({column.folded for column in scope.row})
+    near = [n for n in known if n[:3] == name[:3] or name in n][:5]
+    hint = f"Near it: {', '.join(near)}." if near else None
+    return SeamlineError(
+        COLUMN_NOT_FOUND,
+        f"column {name} does not exist",
+        location=location_of(names[-1]),
+        hint=hint,
+    )
+
+
+def _text(names: Sequence[exp.Identifier]) -> str:
+    return ".".join(name.name for name in names)
 
 
 def location_of(node: exp.Expr) -> Location | None:
@@ -59,44 +225,12 @@ def location_of(node: exp.Expr) -> Location | None:
     return Location(meta["line"], max(1, meta["col"] - (meta["end"] - meta["start"])))
 
 
-def unknown_column(node: exp.Column, scope: Scope) -> SeamlineError:
-    """The error for a column that is not there, or there twice."""
-    name = node.name
-    owners = [s for s, columns in scope.sources.items() if name in columns]
-    place = location_of(node.this)
-    if not node.table and len(owners) > 1:
-        return SeamlineError(
-            COLUMN_AMBIGUOUS,
-            f"column {name} is in {' and in '.join(owners)}",
-            location=place,
-        )
-    if node.table and scope.find(node.table) is None:
-        return SeamlineError(
-            COLUMN_NOT_FOUND, f"there is no table {node.table} in FROM", location=place
-        )
-    known = sorted({n for columns in scope.sources.values() for n in columns})
-    near = [n for n in known if n[:3] == name[:3] or name in n][:5]
-    hint = f"Near it: {', '.join(near)}." if near else None
-    return SeamlineError(
-        COLUMN_NOT_FOUND, f"column {name} does not exist", location=place, hint=hint
-    )
-
-
 def unsupported(node: exp.Expr) -> SeamlineError:
     """The error for a node that nothing is known of."""
-    if isinstance(node, exp.Star):
-        return SeamlineError(
-            COLUMN_AMBIGUOUS,
-            "* stands for no columns here, or for several of the same name",
-            hint="Name the columns, with AS where two have the same name.",
-        )
-    text = node.sql("trino")
-    return (
-        SeamlineError(
-            NOT_SUPPORTED,
-            f"{text[:80]} ({type(node).__name__}) is not supported",
-            location=location_of(node),
-        )
-        if not isinstance(node, exp.Placeholder)
-        else SeamlineError(INVALID_PARAMETERS, "a placeholder has no value")
+    if isinstance(node, exp.Placeholder):
+        return SeamlineError(INVALID_PARAMETERS, "a placeholder has no value")
+    return SeamlineError(
+        NOT_SUPPORTED,
+        f"{node.sql('trino')[:80]} ({type(node).__name__}) is not supported",
+        location=location_of(node),
     )

@@ -54,3 +54,14 @@ def is_text(node: exp.Expr, length: int | None = None) -> bool:
         and node.is_string
         and (length is None or len(node.name) == length)
     )
+
+
+def names_of(node: exp.Expr) -> list[exp.Identifier] | None:
+    """The parts of a dotted name, None when it is none or starts with something else."""
+    if isinstance(node, exp.Column):
+        parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
+        return parts if len(parts) == len(node.parts) else None
+    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
+        front = names_of(node.this)
+        return None if front is None else [*front, node.expression]
+    return None

@@ -7,22 +7,31 @@ refused, so that nothing reaches an engine whose meaning has not been settled.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from sqlglot import exp
 
-from seamline.errors import TYPE_MISMATCH, SeamlineError
+from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import coercion, types
 from seamline.sql.binder.conversions import implicit_cast
-from seamline.sql.binder.scope import Output, Scope, Typed, unsupported
-from seamline.sql.types import Type
+from seamline.sql.binder.naming import unused_prefix
+from seamline.sql.binder.scope import (
+    Column,
+    Cte,
+    Output,
+    Scope,
+    Source,
+    Typed,
+    location_of,
+    unsupported,
+)
 
 Handler: TypeAlias = "Callable[[Typer, Any, Scope], Typed]"
 Handlers: TypeAlias = Mapping[type[Any], Handler]
 QueryHandler: TypeAlias = (
-    "Callable[[Typer, exp.Expr, Scope | None, Mapping[str, Sequence[Output]]],"
-    " tuple[exp.Expr, list[Output]]]"
+    "Callable[[Typer, exp.Expr, Scope | None, Mapping[str, Cte]], tuple[exp.Expr, list[Output]]]"
 )
 
 
@@ -33,7 +42,7 @@ _OPTIONS: Mapping[type[Any], frozenset[str]] = {
     exp.Between: frozenset({"low", "high", "symmetric"}),
     exp.Case: frozenset({"ifs", "default"}),
     exp.Cast: frozenset({"to", "safe"}),
-    exp.Column: frozenset({"table"}),
+    exp.Column: frozenset({"table", "db", "catalog"}),
     exp.Concat: frozenset({"safe", "coalesce"}),
     exp.DPipe: frozenset({"safe"}),
     exp.Div: frozenset({"typed", "safe"}),
@@ -67,14 +76,14 @@ class Typer:
     """Binds one query.
 
     Attributes:
-        relations: Columns by scan id.
+        relations: Tables by scan id.
         now: The moment the statement was asked, in UTC.
         used: (scan id, column) pairs that the query reads.
     """
 
     def __init__(
         self,
-        relations: Mapping[str, Mapping[str, Type]],
+        relations: Mapping[str, Source],
         now: datetime.datetime,
         handlers: Handlers,
         query_handler: QueryHandler,
@@ -84,12 +93,41 @@ class Typer:
         self.used: set[tuple[str, str]] = set()
         self._handlers = handlers
         self._query_handler = query_handler
+        columns = itertools.chain.from_iterable(source.columns for source in relations.values())
+        self._prefix = unused_prefix("q", (column.name for column in columns))
+        self._sources = itertools.count()
+
+    def new_alias(self) -> str:
+        """A name for a source that nothing else in the bound tree has."""
+        return f"{self._prefix}{next(self._sources)}"
+
+    def column(self, column: Column, written: exp.Identifier | None = None) -> Typed:
+        """A column, as something that the query reads.
+
+        Args:
+            column: The column.
+            written: What the statement calls it, so that errors have its name and place.
+
+        Raises:
+            SeamlineError: NOT_SUPPORTED when its type cannot be handled.
+        """
+        if isinstance(column.type, types.Unsupported):
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"column {column.name} has the type {column.type}",
+                location=location_of(written) if written is not None else None,
+            )
+        if column.scan is not None:
+            self.used.add(column.scan)
+        node = column.node.copy()
+        if isinstance(node, exp.Column):
+            node.meta["name"] = column.name
+            if written is not None:
+                node.this.meta.update(written.meta)
+        return node, column.type
 
     def query(
-        self,
-        node: exp.Expr,
-        outer: Scope | None,
-        ctes: Mapping[str, Sequence[Output]],
+        self, node: exp.Expr, outer: Scope | None, ctes: Mapping[str, Cte]
     ) -> tuple[exp.Expr, list[Output]]:
         """A query in canonical form, and the columns it gives."""
         return self._query_handler(self, node, outer, ctes)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from sqlglot import exp
 
-from seamline.errors import NOT_SUPPORTED, SeamlineError
+from seamline.errors import (
+    COLUMN_NOT_FOUND,
+    INVALID_ARGUMENT,
+    NOT_SUPPORTED,
+    SYNTAX_ERROR,
+    SeamlineError,
+)
 from seamline.sql.binder.clauses import bind_order
 from seamline.sql.binder.conversions import require_comparable
-from seamline.sql.binder.scope import Scope, Typed
+from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
+from seamline.sql.binder.literals import as_value, row_count
+from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call
 
@@ -17,6 +28,8 @@ def _bind_filter(typer: Typer, node: exp.Filter, scope: Scope) -> Typed:
     if not isinstance(inner, Call) or inner.spec.overload.kind != "aggregate":
         raise SeamlineError(NOT_SUPPORTED, "FILTER needs an aggregate function", hint="")
     condition = typer.boolean(node.expression.this, scope, "FILTER")
+    refuse_aggregates(condition, "FILTER")
+    refuse_windows(condition, "FILTER")
     return exp.Filter(this=inner, expression=exp.Where(this=condition)), type_
 
 
@@ -29,23 +42,63 @@ def _bind_window(typer: Typer, node: exp.Window, scope: Scope) -> Typed:
         raise SeamlineError(NOT_SUPPORTED, "OVER needs an aggregate or window function", hint="")
     if function.args.get("distinct"):
         raise SeamlineError(NOT_SUPPORTED, "DISTINCT with OVER is not supported", hint="")
-    node.set("this", inner)
-    bind_window_definition(typer, node, scope)
-    return node, type_
+    bound = _definition(typer, node, scope)
+    bound.set("this", inner)
+    return bound, type_
 
 
-def bind_window_definition(typer: Typer, node: exp.Window, scope: Scope) -> None:
-    """PARTITION BY, ORDER BY and the frame of a window."""
+def bind_windows(typer: Typer, node: exp.Select, scope: Scope) -> None:
+    """The definitions of WINDOW; each is written out where it is used."""
+    for definition in node.args.get("windows") or ():
+        name = definition.this.name.lower()
+        if name in scope.windows:
+            raise SeamlineError(
+                SYNTAX_ERROR,
+                f"WINDOW defines {name} twice",
+                location=location_of(definition.this),
+                hint="Give one of them another name.",
+            )
+        scope.windows[name] = _definition(typer, definition, scope)
+    node.set("windows", None)
+
+
+def _definition(typer: Typer, node: exp.Window, scope: Scope) -> exp.Window:
+    """PARTITION BY, ORDER BY and the frame of a window, those of a named one included."""
     partitions = []
     for partition in node.args.get("partition_by") or ():
         inner, type_ = typer.expression(partition, scope)
         require_comparable(type_, "PARTITION BY")
-        partitions.append(inner)
-    node.set("partition_by", partitions)
+        partitions.append(as_value(inner, type_))
     bind_order(typer, node, scope)
-    frame = node.args.get("spec")
+    order, frame = node.args.get("order"), node.args.get("spec")
     if frame is not None:
         _check_frame(frame)
+    if isinstance(node.args.get("alias"), exp.Identifier):
+        base = _named_window(node.args["alias"], scope)
+        own = bool(partitions or order or frame)
+        if own and (partitions or base.args.get("spec") or (order and base.args.get("order"))):
+            raise SeamlineError(
+                SYNTAX_ERROR,
+                f"the window {node.args['alias'].name} can only be given what it does not have",
+                location=location_of(node.args["alias"]),
+                hint="Write PARTITION BY, ORDER BY and the frame out.",
+            )
+        partitions = base.args["partition_by"]
+        order, frame = order or base.args.get("order"), frame or base.args.get("spec")
+    return exp.Window(partition_by=partitions, order=order, spec=frame, over="OVER").copy()
+
+
+def _named_window(name: exp.Identifier, scope: Scope) -> exp.Window:
+    level = scope.outer if scope.is_of_order and scope.outer is not None else scope
+    found = level.windows.get(name.name.lower())
+    if found is None:
+        raise SeamlineError(
+            COLUMN_NOT_FOUND,
+            f"there is no window {name.name}",
+            location=location_of(name),
+            hint="WINDOW name AS (…) defines one.",
+        )
+    return found
 
 
 def _bind_nulls(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:
@@ -62,19 +115,34 @@ def _bind_nulls(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:
 
 def _check_frame(frame: exp.Expr) -> None:
     kind = str(frame.args.get("kind") or "").upper()
-    bounds = [frame.args.get("start"), frame.args.get("end")]
+    start, end = frame.args.get("start"), frame.args.get("end")
     plain = all(
         bound is None
         or isinstance(bound, str)
         or (kind == "ROWS" and isinstance(bound, exp.Literal) and not bound.is_string)
-        for bound in bounds
+        for bound in (start, end)
     )
-    if kind not in {"ROWS", "RANGE"} or not plain or frame.args.get("exclude"):
+    if kind not in {"ROWS", "RANGE"} or not plain:
         raise SeamlineError(
             NOT_SUPPORTED,
             "this window frame is not supported",
             hint="ROWS with whole numbers, or RANGE with UNBOUNDED and CURRENT ROW.",
         )
+    first = _row_of(start, frame.args.get("start_side"))
+    last = _row_of(end, frame.args.get("end_side")) if end is not None else 0.0
+    if first > last or first == math.inf or last == -math.inf:
+        raise SeamlineError(
+            INVALID_ARGUMENT, "the window frame ends before it starts", location=location_of(frame)
+        )
+
+
+def _row_of(bound: Any, side: Any) -> float:
+    """A bound as a row, counted from the current one."""
+    if isinstance(bound, exp.Literal):
+        count = float(row_count(bound).name)
+    else:
+        count = math.inf if str(bound).upper() == "UNBOUNDED" else 0.0
+    return -count if str(side or "").upper() == "PRECEDING" else count
 
 
 HANDLERS: Handlers = {

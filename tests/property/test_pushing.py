@@ -113,9 +113,10 @@ class Column:
             sql = render.to_duckdb(bound.tree, {scan.scan_id: "SELECT * FROM t"})
             found = engine.sql(sql).to_arrow_table()
         columns = {field.name: field for field in self.fields}
+        numbers = found.column(0).to_pylist()
         for number, sql in enumerate(conditions):
             truth = found.column(number + 1).to_pylist()
-            kept = [n for n, is_true in zip(found["n"].to_pylist(), truth, strict=True) if is_true]
+            kept = [n for n, is_true in zip(numbers, truth, strict=True) if is_true]
             node = bound.tree.expressions[number + 1].unalias()
             yield Condition(sql, frozenset(kept), to_predicate(node, columns))
 

@@ -1,0 +1,72 @@
+"""Clauses and flags of a query: each has its meaning, or is refused.
+
+A parser reads more than is offered, and keeps it beside what it knows. What nobody looks at would
+change the meaning of a statement without a word. (For expressions the typer sees to it.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlglot import exp
+
+from seamline.errors import NOT_SUPPORTED, SeamlineError
+
+_OPERANDS = frozenset({"this", "expression", "expressions"})
+_QUERY = frozenset({"with_", "order", "limit", "offset"})
+_CLAUSES: Mapping[type[Any], frozenset[str]] = {
+    exp.Select: _QUERY | {"distinct", "from_", "joins", "where", "group", "having", "windows"},
+    exp.Union: _QUERY | {"distinct"},
+    exp.Except: _QUERY | {"distinct"},
+    exp.Intersect: _QUERY | {"distinct"},
+    exp.Subquery: _QUERY | {"alias"},
+    exp.With: frozenset(),
+    exp.CTE: frozenset({"alias"}),
+    exp.TableAlias: frozenset({"columns"}),
+    exp.From: frozenset(),
+    exp.Join: frozenset({"side", "kind", "method", "on", "using"}),
+    exp.Table: frozenset({"db", "catalog", "alias", "version", "joins"}),
+    exp.Values: frozenset({"alias"}),
+    exp.Unnest: frozenset({"alias"}),
+    exp.Where: frozenset(),
+    exp.Having: frozenset(),
+    exp.Group: frozenset({"grouping_sets", "cube", "rollup"}),
+    exp.GroupingSets: frozenset(),
+    exp.Rollup: frozenset(),
+    exp.Cube: frozenset(),
+    exp.Order: frozenset(),
+    exp.Ordered: frozenset({"desc", "nulls_first"}),
+    exp.Limit: frozenset(),
+    exp.Offset: frozenset(),
+    exp.Fetch: frozenset({"direction", "count", "limit_options"}),
+    exp.Distinct: frozenset(),
+    exp.Star: frozenset({"except_", "replace", "rename"}),
+    exp.WindowSpec: frozenset({"kind", "start", "start_side", "end", "end_side"}),
+}
+"""What each part of a query may carry beside its operands; the binder reads all of it."""
+_CALLED = {
+    "by_name": "CORRESPONDING",
+    "on": "DISTINCT ON",
+    "udfs": "WITH FUNCTION",
+    "recursive": "WITH RECURSIVE",
+    "offset": "WITH ORDINALITY",
+}
+"""What people call an argument, where that is not its name in the tree."""
+
+
+def check_options(tree: exp.Expr) -> None:
+    """Looks at every clause of a parsed query.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED, naming the clause or flag.
+    """
+    for node in tree.walk():
+        known = _CLAUSES.get(type(node))
+        if known is None:
+            continue
+        for name, value in node.args.items():
+            if value and name not in known | _OPERANDS:
+                what = _CALLED.get(name, name.strip("_").upper())
+                hint = "Use JOIN … USING." if name == "method" else ""
+                raise SeamlineError(NOT_SUPPORTED, f"{what} is not supported here", hint=hint)

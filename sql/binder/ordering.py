@@ -1,0 +1,196 @@
+"""ORDER BY of a whole query: by its results, by their place, and by what they are computed from.
+
+A name in ORDER BY is a result first, at any depth of an expression; only the arguments of
+aggregates are looked for in FROM. Not every engine sorts by whatever a query can compute: then a
+query around it does the sorting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from seamline.errors import GROUPING_ERROR, SeamlineError
+from seamline.sql.binder.clauses import bind_order_item, place_of
+from seamline.sql.binder.grouping import check_grouping, refuse_aggregates, refuse_windows
+from seamline.sql.binder.scope import Column, Cte, Output, Scope, location_of, output_column
+from seamline.sql.binder.shapes import bracketed
+from seamline.sql.binder.typer import Typer
+
+
+class _Result(exp.Expression):
+    """A result of the query in an item of ORDER BY, by its place."""
+
+    arg_types = {"place": True}  # noqa: RUF012
+
+
+def order_select(
+    typer: Typer, node: exp.Select, scope: Scope, output: Sequence[Output]
+) -> exp.Select:
+    """A SELECT with its ORDER BY bound, or one around it.
+
+    Args:
+        typer: Binds it.
+        node: The query, its results bound.
+        scope: What they are computed from.
+        output: Name and type of each result.
+
+    Raises:
+        SeamlineError: GROUPING_ERROR, and what an expression raises.
+    """
+    projections = [projection.unalias() for projection in node.expressions]
+    items = _bind_items(typer, node, scope, scope.ctes, output, projections)
+    if node.args.get("distinct"):
+        for ordered in items:
+            if any(scope.owns(column) for column in ordered.this.find_all(exp.Column)):
+                raise SeamlineError(
+                    GROUPING_ERROR,
+                    "ORDER BY of SELECT DISTINCT can only use what is selected",
+                    location=location_of(ordered),
+                    hint="Select the expression, too.",
+                )
+            refuse_aggregates(ordered.this, "ORDER BY of SELECT DISTINCT")
+        check_grouping(node, scope)
+        if not all(isinstance(ordered.this, _Result) for ordered in items):
+            return _order_around(typer, node, items, len(output))
+    for ordered in items:
+        ordered.set("this", _over_sources(ordered.this, projections))
+    _set_order(node, items)
+    check_grouping(node, scope)
+    if any(ordered.this.find(exp.Window, exp.Query) for ordered in items):
+        return _order_by_more(typer, node, items)
+    return node
+
+
+def order_results(
+    typer: Typer, node: exp.Expr, ctes: Mapping[str, Cte], output: Sequence[Output]
+) -> exp.Expr:
+    """Another query with its ORDER BY bound; it speaks only of its results."""
+    items = _bind_items(typer, node, None, ctes, output, ())
+    for ordered in items:
+        refuse_aggregates(ordered.this, "ORDER BY of a combination")
+        refuse_windows(ordered.this, "ORDER BY of a combination")
+    is_plain = all(isinstance(ordered.this, _Result) for ordered in items)
+    if isinstance(node, exp.Subquery):
+        is_plain = not any(node.args.get(key) for key in ("order", "limit", "offset"))
+    if not is_plain:
+        return _order_around(typer, node, items, len(output))
+    for ordered in items:
+        ordered.set("this", exp.column(output_column(ordered.this.args["place"])))
+    _set_order(node, items)
+    return node
+
+
+def _bind_items(
+    typer: Typer,
+    node: exp.Expr,
+    sources: Scope | None,
+    ctes: Mapping[str, Cte],
+    output: Sequence[Output],
+    projections: Sequence[exp.Expr],
+) -> list[exp.Ordered]:
+    """The items that sort, results in them as `_Result`."""
+    order = node.args.get("order")
+    if order is None:
+        return []
+    scope = Scope(sources, ctes, is_of_order=True)
+    for number, column in enumerate(output):
+        if _first_like(number, output, projections) == number:
+            scope.row.append(Column(column.name, column.type, _Result(place=number)))
+    items = []
+    for ordered in order.expressions:
+        place = place_of(ordered.this, len(output), "ORDER BY")
+        found: exp.Expr
+        if place is not None:
+            found = _Result(place=place)
+        else:
+            found = bind_order_item(typer, ordered, scope)
+            same = (i for i, projection in enumerate(projections) if projection == found)
+            found = next((_Result(place=i) for i in same), found)
+        if _varies(found):
+            nulls_first = bool(ordered.args.get("nulls_first"))
+            items.append(
+                exp.Ordered(this=found, desc=ordered.args.get("desc"), nulls_first=nulls_first)
+            )
+    return items
+
+
+def _first_like(place: int, output: Sequence[Output], projections: Sequence[exp.Expr]) -> int:
+    """The first result of the same name that is computed alike; there is no choosing then."""
+    for earlier in range(place if projections else 0):
+        same_name = output[earlier].name.lower() == output[place].name.lower()
+        if same_name and projections[earlier] == projections[place]:
+            return earlier
+    return place
+
+
+def _varies(node: exp.Expr) -> bool:
+    """Whether it may differ from row to row; engines take a constant for a place."""
+    return node.find(_Result, exp.Column, exp.Query, exp.Window) is not None
+
+
+def _over_sources(node: exp.Expr, projections: Sequence[exp.Expr]) -> exp.Expr:
+    """An item over FROM: a result alone by its name, inside of an expression computed again."""
+    if isinstance(node, _Result):
+        return exp.column(output_column(node.args["place"]))
+
+    def replace(inner: exp.Expr) -> exp.Expr:
+        if isinstance(inner, _Result):
+            return bracketed(projections[inner.args["place"]].copy())
+        return inner
+
+    return node.transform(replace)
+
+
+def _order_around(
+    typer: Typer, node: exp.Expr, items: Sequence[exp.Ordered], width: int
+) -> exp.Select:
+    """A query around one that gives no more than its results; it sorts by what they make."""
+    around, alias = _around(typer, node, width)
+
+    def replace(inner: exp.Expr) -> exp.Expr:
+        if isinstance(inner, _Result):
+            return exp.column(output_column(inner.args["place"]), alias)
+        return inner
+
+    for ordered in items:
+        ordered.set("this", ordered.this.transform(replace))
+    _set_order(around, items)
+    if any(ordered.this.find(exp.Window, exp.Query) for ordered in items):
+        return _order_by_more(typer, around, items)
+    return around
+
+
+def _order_by_more(typer: Typer, node: exp.Select, items: Sequence[exp.Ordered]) -> exp.Select:
+    """A query around one that gives what it is sorted by beside its results."""
+    width = len(node.expressions)
+    around, alias = _around(typer, node, width)
+    for ordered in items:
+        value = ordered.this
+        if isinstance(value, exp.Column) and not value.table:
+            name = value.name
+        else:
+            name = output_column(len(node.expressions))
+            node.append("expressions", exp.alias_(value, name))
+        ordered.set("this", exp.column(name, alias))
+    _set_order(around, items)
+    return around
+
+
+def _around(typer: Typer, node: exp.Expr, width: int) -> tuple[exp.Select, str]:
+    """A query that gives the first results of another, and takes over its limits."""
+    alias = typer.new_alias()
+    names = [output_column(place) for place in range(width)]
+    around = exp.select(*(exp.alias_(exp.column(name, alias), name) for name in names))
+    for argument in ("limit", "offset"):
+        around.set(argument, node.args.get(argument))
+        node.set(argument, None)
+    node.set("order", None)
+    inside = node.this if isinstance(node, exp.Subquery) else node
+    source = exp.Subquery(this=inside, alias=exp.TableAlias(this=exp.to_identifier(alias)))
+    return around.from_(source, copy=False), alias
+
+
+def _set_order(node: exp.Expr, items: Sequence[exp.Ordered]) -> None:
+    node.set("order", exp.Order(expressions=list(items)) if items else None)

@@ -1,0 +1,111 @@
+"""The select list: stars written out, every result bound and named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+
+from seamline.errors import (
+    COLUMN_AMBIGUOUS,
+    COLUMN_NOT_FOUND,
+    NOT_SUPPORTED,
+    STATEMENT_TOO_LARGE,
+    SeamlineError,
+)
+from seamline.sql import types
+from seamline.sql.binder.scope import Column, Output, Scope, Typed, location_of, resolve
+from seamline.sql.binder.shapes import names_of
+from seamline.sql.binder.typer import Typer
+
+NODES_MAX = 100_000
+"""Of all results that have an alias; one can use another, and that one a third."""
+
+
+def bind_results(
+    typer: Typer, projections: Sequence[exp.Expr], scope: Scope
+) -> tuple[list[Output], list[exp.Expr]]:
+    """Name and type of each result, and what computes it.
+
+    A name that no source has may be the alias of an earlier result.
+
+    Raises:
+        SeamlineError: STATEMENT_TOO_LARGE when results that use each other grow out of hand.
+    """
+    output: list[Output] = []
+    results: list[exp.Expr] = []
+    size = 0
+    for projection in projections:
+        for name, (result, type_) in _expanded(typer, projection, scope):
+            if isinstance(type_, types.Interval):
+                raise SeamlineError(
+                    NOT_SUPPORTED, "an interval cannot be a result", hint="Use date_diff."
+                )
+            output.append(Output(name, type_))
+            results.append(result)
+            if isinstance(projection, exp.Alias):
+                scope.results.setdefault(name.lower(), (exp.Paren(this=result), type_))
+                size += sum(1 for _ in result.walk())
+        if size > NODES_MAX:
+            raise SeamlineError(STATEMENT_TOO_LARGE, "the results repeat each other too often")
+    return output, results
+
+
+def _expanded(typer: Typer, projection: exp.Expr, scope: Scope) -> Iterator[tuple[str, Typed]]:
+    """The results that one item stands for; one without a name has the name ''."""
+    match projection:
+        case exp.Star():
+            yield from _all_of(typer, projection, scope.row, scope)
+        case exp.Column(this=exp.Star()):
+            columns = _columns_of(projection, scope)
+            yield from _all_of(typer, projection.this, columns, scope)
+        case _:
+            node = projection.unalias()
+            yield projection.alias or _name_of(node, scope), typer.expression(node, scope)
+
+
+def _name_of(node: exp.Expr, scope: Scope) -> str:
+    """What a result without an alias is called: a column as declared, a field as written."""
+    names = names_of(node)
+    if names is None:
+        return str(node.expression.name) if isinstance(node, exp.Dot) else ""
+    found, fields = resolve(names, scope)
+    return found.name if isinstance(found, Column) and not fields else names[-1].name
+
+
+def _columns_of(star: exp.Column, scope: Scope) -> Sequence[Column]:
+    """The columns of the source in front of a star."""
+    parts = [part.name.lower() for part in star.parts[:-1]]
+    found = [source for source in scope.sources if source.is_called(parts)]
+    if len(found) != 1:
+        code, what = (
+            (COLUMN_AMBIGUOUS, "is more than one table")
+            if found
+            else (COLUMN_NOT_FOUND, "is no table")
+        )
+        raise SeamlineError(
+            code, f"{'.'.join(parts)} {what} in FROM", location=location_of(star.parts[0])
+        )
+    return found[0].columns
+
+
+def _all_of(
+    typer: Typer, star: exp.Star, columns: Sequence[Column], scope: Scope
+) -> Iterator[tuple[str, Typed]]:
+    """What a star stands for; some columns may be left out, computed or called otherwise."""
+    left_out = {node.name.lower() for node in star.args.get("except_") or ()}
+    computed = {node.alias.lower(): node.this for node in star.args.get("replace") or ()}
+    called = {node.this.name.lower(): node.alias for node in star.args.get("rename") or ()}
+    visible = [column for column in columns if not column.hidden]
+    if not visible:
+        raise SeamlineError(COLUMN_NOT_FOUND, "* needs a table in FROM", hint="")
+    for name in {*left_out, *computed, *called} - {column.folded for column in visible}:
+        raise SeamlineError(COLUMN_NOT_FOUND, f"* has no column {name}")
+    for column in visible:
+        if column.folded in left_out:
+            continue
+        name = called.get(column.folded, column.name)
+        if column.folded in computed:
+            yield name, typer.expression(computed[column.folded].copy(), scope)
+        else:
+            yield name, typer.column(column)

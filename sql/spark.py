@@ -1,0 +1,248 @@
+"""What Spark is told otherwise: a bound tree in a form in which Spark gives the same answer.
+
+Only where its own answer would be another one, or none: nulls in IN with a subquery, a grand total
+of no rows, functions over windows without an order, LIKE without ESCAPE, FILTER with OVER.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+
+from seamline.sql import types
+from seamline.sql.calls import Call
+from seamline.sql.functions import resolve
+
+
+def for_spark(tree: exp.Expr) -> exp.Expr:
+    """The tree in Spark's form; the one given is left as it is."""
+    tree = tree.copy()
+    names = _Names(tree)
+    for node in list(tree.find_all(exp.In)):
+        if isinstance(node.args.get("query"), exp.Expr) and not _only_filters(node):
+            _tell_null_from_false(node, names)
+    for select in list(tree.find_all(exp.Select)):
+        if _groups_no_rows(select.args.get("group")):
+            _total_of_no_rows(select, names)
+    return tree.transform(_one, copy=False)
+
+
+class _Names:
+    """Names that no source of the tree has."""
+
+    def __init__(self, tree: exp.Expr) -> None:
+        taken = {alias.name for alias in tree.find_all(exp.TableAlias)}
+        self._prefix = max(taken, key=len, default="q").rstrip("0123456789") + "_s"
+        self._count = 0
+
+    def new(self) -> str:
+        """Another one."""
+        self._count += 1
+        return f"{self._prefix}{self._count}"
+
+
+def _one(node: exp.Expr) -> exp.Expr:
+    match node:
+        case exp.Like() if not isinstance(node.parent, exp.Escape):
+            # an escape character that occurs in no pattern
+            return exp.Escape(this=node, expression=exp.Literal.string("\x01"))
+        case exp.Window():
+            return _ordered(_filter_inside(node))
+    return node
+
+
+# --- Windows -------------------------------------------------------------------------------------
+
+
+def _filter_inside(node: exp.Window) -> exp.Window:
+    """FILTER with OVER: rows that fail it are made null, which aggregates skip."""
+    if not isinstance(node.this, exp.Filter):
+        return node
+    call, condition = node.this.this.copy(), node.this.expression.this
+    arguments = call.expressions or [exp.Literal.number(1)]
+    if not call.expressions:
+        overload = resolve(call.spec.overload.name, [types.INTEGER]).overload
+        call.set("spec", dataclasses.replace(call.spec, overload=overload))
+    call.set(
+        "expressions",
+        [exp.Case(ifs=[exp.If(this=condition.copy(), true=a)]) for a in arguments],
+    )
+    node.set("this", call)
+    return node
+
+
+def _ordered(node: exp.Window) -> exp.Window:
+    """A function of the place in a window needs an order: one in which all rows are alike."""
+    function = node.this
+    while isinstance(function, exp.IgnoreNulls | exp.RespectNulls):
+        function = function.this
+    is_of_place = isinstance(function, Call) and function.spec.overload.kind == "window"
+    if is_of_place and node.args.get("order") is None:
+        node.set("order", exp.Order(expressions=[exp.Ordered(this=exp.Boolean(this=True))]))
+    return node
+
+
+# --- IN with a subquery --------------------------------------------------------------------------
+
+
+def _only_filters(node: exp.In) -> bool:
+    """Whether null and false are the same where it stands: both drop the row."""
+    inner: exp.Expr = node
+    if isinstance(node.parent, exp.Not) or (
+        isinstance(node.parent, exp.Paren) and isinstance(node.parent.parent, exp.Not)
+    ):
+        inner = node.find_ancestor(exp.Not) or node
+    above = inner.parent
+    while isinstance(above, exp.And | exp.Paren):
+        above = above.parent
+    return isinstance(above, exp.Where | exp.Having)
+
+
+def _tell_null_from_false(node: exp.In, names: _Names) -> None:
+    """`x IN (q)` as a value; Spark's own is false where it should be null.
+
+    It is null when q has rows, none of them is x, and x or one of q is null.
+    """
+    value, query = node.this, node.args["query"].this
+    if not _is_correlated(query):
+        query = _as_cte(node, query, names)
+    column = exp.column("c0", alias := names.new())
+    counts = exp.Case(
+        ifs=[
+            exp.If(this=exp.EQ(this=_count(), expression=_number(0)), true=_number(0)),
+            exp.If(this=exp.LT(this=_count(column), expression=_count()), true=_number(2)),
+        ],
+        default=_number(1),
+    )
+    source = exp.Subquery(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier(alias)))
+    facts = exp.Subquery(this=exp.select(counts).from_(source))
+    is_null = exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null())
+    least = exp.Case(ifs=[exp.If(this=is_null, true=_number(0))], default=_number(1))
+    found = exp.In(this=value.copy(), query=exp.Subquery(this=query.copy()))
+    node.replace(
+        exp.Paren(
+            this=exp.Case(
+                ifs=[
+                    exp.If(this=found, true=exp.Boolean(this=True)),
+                    exp.If(this=exp.GT(this=facts, expression=least), true=exp.Null()),
+                ],
+                default=exp.Boolean(this=False),
+            )
+        )
+    )
+
+
+def _is_correlated(query: exp.Expr) -> bool:
+    """Whether it reads columns of a query around it."""
+    own = {alias.name for alias in query.find_all(exp.TableAlias)}
+    return any(column.table and column.table not in own for column in query.find_all(exp.Column))
+
+
+def _as_cte(node: exp.Expr, query: exp.Expr, names: _Names) -> exp.Expr:
+    """Names the query in the SELECT that holds the node, so that it is written once."""
+    name = names.new()
+    select = node.find_ancestor(exp.Select)
+    assert select is not None
+    cte = exp.CTE(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier(name)))
+    with_ = select.args.get("with_")
+    if with_ is None:
+        select.set("with_", exp.With(expressions=[cte]))
+    else:
+        with_.append("expressions", cte)
+    table = exp.Table(
+        this=exp.to_identifier(name), alias=exp.TableAlias(this=exp.to_identifier(names.new()))
+    )
+    return exp.select(exp.column("c0", table.alias)).from_(table)
+
+
+def _count(node: exp.Expr | None = None) -> exp.Expr:
+    return exp.Count(this=exp.Star() if node is None else node.copy())
+
+
+def _number(value: int) -> exp.Expr:
+    return exp.Literal.number(value)
+
+
+# --- Groups of no rows ---------------------------------------------------------------------------
+
+
+def _groups_no_rows(group: exp.Group | None) -> bool:
+    """Whether one of its sets is empty: that set has a row even when there is none to group."""
+    return group is not None and all(map(_has_empty_set, group.expressions))
+
+
+def _has_empty_set(item: exp.Expr) -> bool:
+    match item:
+        case exp.Rollup() | exp.Cube():
+            return True
+        case exp.GroupingSets():
+            return any(map(_has_empty_set, item.expressions))
+        case exp.Tuple():
+            return not item.expressions
+    return False
+
+
+def _total_of_no_rows(select: exp.Select, names: _Names) -> None:
+    """Groups in a subquery, joined to one row, so that no group at all becomes the grand total."""
+    alias = names.new()
+    inside = exp.Select(expressions=[])
+    for argument in ("from_", "joins", "where", "group"):
+        inside.set(argument, select.args.get(argument))
+        select.set(argument, None)
+    named: dict[exp.Expr, str] = {}
+    keys = list(_keys(inside.args["group"].expressions))
+
+    def column_of(node: exp.Expr) -> exp.Expr:
+        if node not in named:
+            named[node] = f"c{len(named)}"
+            inside.append("expressions", exp.alias_(node.copy(), named[node]))
+        return exp.column(named[node], alias)
+
+    def replace(node: exp.Expr) -> exp.Expr:
+        if any(node == key for key in keys):
+            return column_of(node)
+        aggregate = node.this if isinstance(node, exp.Filter) else node
+        if not isinstance(aggregate, Call) or aggregate.spec.overload.kind != "aggregate":
+            return node
+        if _is_of_window(node) or node.find_ancestor(exp.Query) is not select:
+            return node  # computed over groups, unlike what is in it, or over rows of its own
+        value = column_of(node)
+        if aggregate.spec.overload.name in {"count", "count_if"}:
+            return exp.Coalesce(this=value, expressions=[_number(0)])
+        return value
+
+    for part in (*select.expressions, select.args.get("having"), select.args.get("order")):
+        if part is not None:
+            part.transform(replace, copy=False)
+    having = select.args.get("having")
+    if having is not None:
+        select.set("where", exp.Where(this=having.this))
+        select.set("having", None)
+    inside.append("expressions", exp.alias_(exp.Boolean(this=True), f"c{len(named)}"))
+    one = exp.select(exp.alias_(exp.Boolean(this=True), "c0"))
+    select.set("from_", exp.From(this=_source(one, names.new())))
+    join = exp.Join(this=_source(inside, alias), side="LEFT", on=exp.Boolean(this=True))
+    select.set("joins", [join])
+
+
+def _source(query: exp.Expr, alias: str) -> exp.Subquery:
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(alias)))
+
+
+def _keys(items: Sequence[exp.Expr]) -> Iterator[exp.Expr]:
+    for item in items:
+        if isinstance(item, exp.Tuple | exp.Rollup | exp.Cube | exp.GroupingSets):
+            yield from _keys(item.expressions)
+        elif isinstance(item, exp.Paren):
+            yield from _keys([item.this])
+        else:
+            yield item
+
+
+def _is_of_window(node: exp.Expr) -> bool:
+    """Whether it is the function that OVER belongs to."""
+    while isinstance(node.parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        node = node.parent
+    return isinstance(node.parent, exp.Window) and node.arg_key == "this"
