@@ -7,9 +7,12 @@ cannot be made the same on both engines is refused.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import types
-from seamline.sql.functions import Overload, Template
+from seamline.sql.functions import Overload
+from seamline.sql.templates import DUCKDB, SPARK, Template, rendered
 from seamline.sql.types import Array, Decimal, Map, Row, Type, Varbinary
 
 _INTEGER = "[+-]?[0-9]+"
@@ -75,7 +78,10 @@ def _plain(*, safe: bool) -> tuple[Template, Template]:
 
 
 def _nested(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template] | None:
-    """Containers convert when what is inside does by a plain cast, field names unchanged."""
+    """Containers convert when what is inside does by a plain cast, field names unchanged.
+
+    The elements of an array may convert in any way.
+    """
     match source, target:
         case Array(one), Array(other):
             inside = [(one, other)]
@@ -86,12 +92,29 @@ def _nested(source: Type, target: Type, *, safe: bool) -> tuple[Template, Templa
         case _:
             return None
     plain = _plain(safe=safe)
-    for one, other in inside:
-        if _templates(one, other, safe=safe) not in (plain, ("{0}", "{0}")):
-            raise SeamlineError(
-                NOT_SUPPORTED, f"{source} cannot be cast to {target} alike on both engines"
-            )
-    return plain
+    if all(_templates(*pair, safe=safe) in (plain, ("{0}", "{0}")) for pair in inside):
+        return plain
+    if isinstance(source, Array) and isinstance(target, Array) and not safe:
+        return _of_elements(source.element, target.element)
+    raise SeamlineError(NOT_SUPPORTED, f"{source} cannot be cast to {target} alike on both engines")
+
+
+def _of_elements(source: Type, target: Type) -> tuple[Template, Template]:
+    """An array's elements, each by itself."""
+    duckdb, spark = _templates(source, target, safe=False)
+
+    def of(engine: str, template: Template, form: str) -> Template:
+        def render(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
+            element = f"{args[0]}x" if args[0].startswith("x") else "x"
+            inner = rendered(template, [element], [source], target, engine, plain=[True])
+            return form.format(args[0], element, inner)
+
+        return render
+
+    return (
+        of(DUCKDB, duckdb, "list_transform({0}, lambda {1}: {2})"),
+        of(SPARK, spark, "transform({0}, {1} -> {2})"),
+    )
 
 
 def _binary(source: Type, target: Type) -> tuple[Template, Template]:
@@ -129,6 +152,12 @@ def _number(source: Type, target: Type, *, safe: bool) -> tuple[Template, Templa
 
 
 def _to_text(source: Type) -> tuple[Template, Template]:
+    if isinstance(source, Decimal) and source.precision == source.scale:
+        # DuckDB leaves the zero before the point out where the type has no digit for it
+        return (
+            r"regexp_replace(CAST({0} AS VARCHAR), '^(-?)\.', '\10.')",
+            "CAST({0} AS STRING)",
+        )
     if source in (*types.INTEGERS, types.BOOLEAN, types.DATE) or isinstance(source, Decimal):
         return "CAST({0} AS VARCHAR)", "CAST({0} AS STRING)"
     if source == types.UUID:

@@ -19,12 +19,11 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from seamline.errors import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
-from seamline.sql import coercion, types
+from seamline.sql import coercion, decimals, types
+from seamline.sql.templates import DUCKDB, SPARK, Template
 from seamline.sql.types import Array, Decimal, Map, Row, Type
 
 Kind: TypeAlias = Literal["scalar", "aggregate", "window"]
-Template: TypeAlias = str | Callable[[Sequence[str], Sequence[Type], Type], str]
-"""Text with placeholders, or a function of (arguments, their types, the result's type)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ def _define(
     match = _SIGNATURE.fullmatch(signature)
     assert match is not None, signature
     if kind != "scalar":
-        duckdb, spark = _with_over(duckdb), _with_over(spark)
+        duckdb, spark = _with_marks(duckdb), _with_marks(spark)
     parameters = tuple(_split(match["parameters"]))
     FUNCTIONS.setdefault(name, []).append(
         Overload(
@@ -100,10 +99,12 @@ def _define(
     )
 
 
-def _with_over(template: Template | None) -> Template | None:
-    """FILTER and OVER follow the call itself; `{over}` marks the place when more comes after it."""
+def _with_marks(template: Template | None) -> Template | None:
+    """Where DISTINCT, FILTER and OVER go, unless the template says so itself."""
+    if isinstance(template, str) and "{distinct}" not in template:
+        template = template.replace("({0}", "({distinct}{0}", 1)
     if isinstance(template, str) and "{over}" not in template:
-        return template + "{over}"
+        template += "{over}"
     return template
 
 
@@ -285,60 +286,25 @@ def _unless_zero(operation: str, failure: str) -> Template:
 # --- Operators, by names that cannot be written ---------------------------------------------------
 
 
-def _sum_type(arguments: Sequence[Type]) -> Type:
-    one, other = (_decimal_of(type_) for type_ in arguments)
-    scale = max(one.scale, other.scale)
-    whole = max(one.precision - one.scale, other.precision - other.scale)
-    return Decimal(min(types.MAX_DECIMAL_PRECISION, whole + scale + 1), scale)
-
-
-def _product_type(arguments: Sequence[Type]) -> Type:
-    one, other = (_decimal_of(type_) for type_ in arguments)
-    scale = one.scale + other.scale
-    if scale > types.MAX_DECIMAL_PRECISION:
-        raise SeamlineError(
-            NOT_SUPPORTED,
-            f"the product of {one} and {other} has more than 38 digits after the point",
-            hint="CAST one side to fewer digits.",
-        )
-    return Decimal(min(types.MAX_DECIMAL_PRECISION, one.precision + other.precision), scale)
-
-
-def _decimal_of(type_: Type) -> Decimal:
-    found = coercion.as_decimal(type_)
-    assert found is not None
-    return found
-
-
-def _decimal_arithmetic(operator: str, *, widen: bool) -> tuple[Template, Template]:
-    """Both operands as the result's type first, so that both engines compute in the same one."""
-
-    def template(engine: str) -> Template:
-        name = types.to_duckdb if engine == "duckdb" else types.to_spark
-
-        def render(args: Sequence[str], _: Sequence[Type], returns: Type) -> str:
-            type_ = name(returns)
-            if widen:
-                args = [f"CAST({arg} AS {type_})" for arg in args]
-            return f"CAST(({args[0]} {operator} {args[1]}) AS {type_})"
-
-        return render
-
-    return template("duckdb"), template("spark")
-
-
 for _operator, _name in (("+", "$add"), ("-", "$subtract"), ("*", "$multiply")):
     for _type in (*types.INTEGERS, *types.FLOATS):
         scalar(_name, f"{_type}, {_type} -> {_type}", f"({{0}} {_operator} {{1}})")
-    _duckdb, _spark = _decimal_arithmetic(_operator, widen=_operator != "*")
     _define(
         "scalar",
         _name,
         "D, C -> decimal",
-        _duckdb,
-        _spark,
-        _product_type if _operator == "*" else _sum_type,
+        decimals.arithmetic(_operator, DUCKDB),
+        decimals.arithmetic(_operator, SPARK),
+        decimals.product_type if _operator == "*" else decimals.sum_type,
     )
+_define(
+    "scalar",
+    "$divide",
+    "D, C -> decimal",
+    decimals.quotient(DUCKDB),
+    decimals.quotient(SPARK),
+    decimals.quotient_type,
+)
 
 for _type in types.INTEGERS:
     scalar(
@@ -375,7 +341,7 @@ scalar("$concat", "array(E), array(E) -> array(E)", "list_concat({0}, {1})", "co
 # --- Conditionals ---------------------------------------------------------------------------------
 
 scalar("coalesce", "T... -> T", "coalesce({args})")
-scalar("nullif", "T, T -> T", "nullif({0}, {1})")
+scalar("nullif", "T, T -> T", "(CASE WHEN {0} = {1} THEN NULL ELSE {0} END)")
 
 
 def _null_if_any(function: str) -> Template:
@@ -431,15 +397,6 @@ for _name, _function in (
     scalar(_name, "double -> double", _duckdb, _spark)
 
 
-def _whole_decimal(arguments: Sequence[Type]) -> Type:
-    type_ = arguments[0]
-    assert isinstance(type_, Decimal)
-    carry = 1 if type_.scale else 0
-    return Decimal(
-        min(types.MAX_DECIMAL_PRECISION, max(1, type_.precision - type_.scale + carry)), 0
-    )
-
-
 for _name, _function in (
     ("ceil", "ceil"),
     ("ceiling", "ceil"),
@@ -452,8 +409,16 @@ for _name, _function in (
         "D -> decimal",
         f"CAST({_function}({{0}}) AS {{type}})",
         f"CAST({_function}({{0}}) AS {{type}})",
-        _whole_decimal,
+        decimals.whole_type,
     )
+_define(
+    "scalar",
+    "round",
+    "D, integer -> decimal",
+    decimals.rounded(DUCKDB),
+    decimals.rounded(SPARK),
+    decimals.rounded_type,
+)
 scalar(
     "round",
     "double, integer -> double",
@@ -754,8 +719,9 @@ scalar("map_keys", "map(K, E) -> array(K)", "map_keys({0})")
 scalar("map_values", "map(K, E) -> array(E)", "map_values({0})")
 scalar(
     "array_join",
-    "array(O), varchar -> varchar",
-    "array_to_string({0}, {1})",
+    "array(varchar), varchar -> varchar",
+    "substr(list_reduce(list_transform(list_filter({0}, lambda x: x IS NOT NULL),"
+    " lambda x: {1} || x), lambda x, y: x || y, ''), length({1}) + 1)",
     "array_join({0}, {1})",
 )
 
@@ -763,40 +729,27 @@ scalar(
 
 aggregate("count", "-> bigint", "count(*)")
 aggregate("count", "T -> bigint", "count({0})")
-aggregate("count_if", "boolean -> bigint", "count(CASE WHEN {0} THEN 1 END)")
+aggregate("count_if", "boolean -> bigint", "count({distinct}CASE WHEN {0} THEN 1 END)")
 for _type in (types.TINYINT, types.SMALLINT, types.INTEGER, types.BIGINT):
     aggregate(
-        "sum", f"{_type} -> bigint", "CAST(sum({0}){over} AS BIGINT)", "sum(CAST({0} AS BIGINT))"
+        "sum",
+        f"{_type} -> bigint",
+        "CAST(sum({distinct}{0}){over} AS BIGINT)",
+        "sum({distinct}CAST({0} AS BIGINT))",
     )
 aggregate("sum", "double -> double", "sum({0})")
-aggregate("sum", "real -> real", "CAST(sum(CAST({0} AS DOUBLE)){over} AS FLOAT)")
-
-
-def _sum_of_decimals(arguments: Sequence[Type]) -> Type:
-    type_ = arguments[0]
-    assert isinstance(type_, Decimal)
-    return Decimal(types.MAX_DECIMAL_PRECISION, type_.scale)
+aggregate("sum", "real -> real", "CAST(sum({distinct}CAST({0} AS DOUBLE)){over} AS FLOAT)")
 
 
 _define(
     "aggregate",
     "sum",
     "D -> decimal",
-    "CAST(sum({0}){over} AS {type})",
-    "sum(CAST({0} AS {type}))",
-    _sum_of_decimals,
+    decimals.CHECKED_TOTAL,
+    "sum({distinct}CAST({0} AS {type}))",
+    decimals.total_type,
 )
-
-
-def _no_decimal_average(_: Sequence[Type]) -> Type:
-    raise SeamlineError(
-        NOT_SUPPORTED,
-        "avg of a decimal is not offered: neither engine rounds it as the other does",
-        hint="avg(CAST(x AS double)), or sum(x) and count(x).",
-    )
-
-
-_define("aggregate", "avg", "D -> decimal", "", "", _no_decimal_average)
+_define("aggregate", "avg", "D -> decimal", "", "", lambda arguments: arguments[0])
 aggregate("avg", "double -> double", "avg({0})")
 aggregate("avg", "bigint -> double", "avg({0})")
 aggregate("avg", "real -> real", "CAST(avg({0}){over} AS FLOAT)")
@@ -809,13 +762,14 @@ for _name in ("bool_and", "every"):
 aggregate("bool_or", "boolean -> boolean", "bool_or({0})")
 for _name, _function in (("max_by", "max"), ("min_by", "min")):
     _present = "1 ELSE 0" if _function == "max" else "0 ELSE 1"
+    _known = f"CASE WHEN {{0}} IS NOT NULL THEN {_present} END"  # of several, null comes last
     aggregate(
         _name,
         "K, O -> K",
-        f"({_function}(CASE WHEN {{1}} IS NOT NULL THEN {{{{'a': {{1}}, 'b': CASE WHEN {{0}} IS NOT"
-        f" NULL THEN {_present} END, 'c': {{0}}}}}} END){{over}}).c",
-        f"({_function}(CASE WHEN {{1}} IS NOT NULL THEN named_struct('a', {{1}}, 'b', CASE WHEN"
-        f" {{0}} IS NOT NULL THEN {_present} END, 'c', {{0}}) END){{over}}).c",
+        f"({_function}(«CASE WHEN {{1}} IS NOT NULL THEN"
+        f" {{{{'a': {{1}}, 'b': {_known}, 'c': {{0}}}}}} END»){{over}}).c",
+        f"({_function}(«CASE WHEN {{1}} IS NOT NULL THEN"
+        f" named_struct('a', {{1}}, 'b', {_known}, 'c', {{0}}) END»){{over}}).c",
     )
 for _name, _function in (
     ("stddev", "stddev_samp"),
@@ -863,31 +817,3 @@ def is_comparable(type_: Type) -> bool:
     return not types.contains(type_, Map) and not isinstance(
         type_, types.Interval | types.Unsupported
     )
-
-
-def rendered(
-    template: Template,
-    args: Sequence[str],
-    arguments: Sequence[Type],
-    returns: Type,
-    engine: str,
-    *,
-    over: str = "",
-    nulls: str = "",
-) -> str:
-    """A call in an engine's SQL.
-
-    Args:
-        template: The overload's template for the engine.
-        args: The arguments in that SQL.
-        arguments: Their types.
-        returns: The result's type.
-        engine: `duckdb` or `spark`.
-        over: FILTER and OVER of an aggregate or window function, with a space in front.
-        nulls: IGNORE NULLS or RESPECT NULLS, with a space in front.
-    """
-    if callable(template):
-        return template(args, arguments, returns)
-    name = types.to_duckdb if engine == "duckdb" else types.to_spark
-    type_ = name(returns) if "{type}" in template else ""
-    return template.format(*args, args=", ".join(args), type=type_, over=over, nulls=nulls)

@@ -15,23 +15,36 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.spark import Spark
 
 from seamline.sql.calls import Call
-from seamline.sql.functions import rendered
 from seamline.sql.spark import for_spark
-
-DUCKDB = "duckdb"
-SPARK = "spark"
+from seamline.sql.templates import DUCKDB, SPARK, rendered
 
 
 def _call(generator: Any, node: Call, over: str = "", nulls: str = "") -> str:
     spec = node.spec
     engine = generator.dialect.engine
-    arguments = [_argument(generator, argument) for argument in node.expressions]
-    if node.args.get("distinct"):
-        arguments[0] = f"DISTINCT {arguments[0]}"
-    template = getattr(spec.overload, engine)
     return rendered(
-        template, arguments, spec.parameters, spec.returns, engine, over=over, nulls=nulls
+        getattr(spec.overload, engine),
+        [_argument(generator, argument) for argument in node.expressions],
+        spec.parameters,
+        spec.returns,
+        engine,
+        plain=[_is_plain(argument) for argument in node.expressions],
+        distinct="DISTINCT " if node.args.get("distinct") else "",
+        over=over,
+        nulls=nulls,
     )
+
+
+def _is_plain(node: exp.Expr) -> bool:
+    """Whether it is short and costs nothing, so that it may be repeated: a column, a literal."""
+    if isinstance(node, Call):
+        return all(isinstance(argument, _PLAIN) for argument in node.expressions) and (
+            not node.expressions or node.spec.overload.name in {"cast", "$negate"}
+        )
+    return isinstance(node, _PLAIN)
+
+
+_PLAIN = (exp.Column, exp.Literal, exp.Null, exp.Boolean)
 
 
 def _argument(generator: Any, node: exp.Expr) -> str:

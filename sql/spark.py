@@ -23,6 +23,9 @@ def for_spark(tree: exp.Expr) -> exp.Expr:
     for node in list(tree.find_all(exp.In)):
         if isinstance(node.args.get("query"), exp.Expr) and not _only_filters(node):
             _tell_null_from_false(node, names)
+    for values in list(tree.find_all(exp.Values)):
+        if any(_is_computed(cell) for cell in values.find_all(Call, exp.Query, exp.Case)):
+            values.replace(_as_union(values))
     for select in list(tree.find_all(exp.Select)):
         if _groups_no_rows(select.args.get("group")):
             _total_of_no_rows(select, names)
@@ -51,6 +54,30 @@ def _one(node: exp.Expr) -> exp.Expr:
         case exp.Window():
             return _ordered(_filter_inside(node))
     return node
+
+
+# --- VALUES --------------------------------------------------------------------------------------
+
+_WRITTEN_OUT = frozenset({"$literal", "$constant", "$value", "$negate", "$array", "$map", "$row"})
+
+
+def _is_computed(node: exp.Expr) -> bool:
+    """Whether Spark may not have it in VALUES, where it wants what it can compute at once."""
+    return not isinstance(node, Call) or node.spec.overload.name not in _WRITTEN_OUT
+
+
+def _as_union(values: exp.Values) -> exp.Subquery:
+    """The rows of VALUES as a SELECT each."""
+    names = [column.name for column in values.args["alias"].args["columns"]]
+    rows = [
+        exp.select(*(exp.alias_(cell, n) for cell, n in zip(row.expressions, names, strict=True)))
+        for row in values.expressions
+    ]
+    query: exp.Expr = rows[0]
+    for row in rows[1:]:
+        query = exp.Union(this=query, expression=row, distinct=False)
+    alias = exp.TableAlias(this=values.args["alias"].this)
+    return exp.Subquery(this=query, alias=alias)
 
 
 # --- Windows -------------------------------------------------------------------------------------

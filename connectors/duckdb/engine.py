@@ -220,6 +220,7 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     # every file that is read is on the list of those that may be, by which a missing one is refused
     ("disabled by configuration", COLD_FILE_MISSING),
     ("value is out of range", NUMERIC_OVERFLOW),
+    ("Could not cast value", NUMERIC_OVERFLOW),  # a number; a text cannot be converted
     ("More than one row returned by a subquery", SUBQUERY_MULTIPLE_ROWS),
     ("No magic bytes", COLD_FILE_INVALID),
     ("Failed to read", COLD_FILE_INVALID),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from sqlglot import exp
 
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
-from seamline.sql import functions, types
+from seamline.sql import decimals, functions, types
 from seamline.sql.binder.conversions import (
     common_type,
     constructor,
@@ -29,7 +30,8 @@ from seamline.sql.binder.shapes import is_text, unparenthesized
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.dialects import FROM_ZERO
-from seamline.sql.types import Array, Field, Map, Row
+from seamline.sql.templates import DUCKDB, SPARK
+from seamline.sql.types import Array, Decimal, Field, Map, Row
 
 
 def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
@@ -194,6 +196,10 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
         arguments = _bind_element(typer, expressions[0], expressions[1], scope)
     else:
         arguments = [typer.expression(argument, scope) for argument in expressions]
+    if name == "array_join" and arguments and isinstance(arguments[0][1], Array):
+        value, type_ = arguments[0]
+        texts = Array(types.VARCHAR)
+        arguments[0] = explicit_cast(value, type_, texts, safe=False), texts
     typed, type_ = _bind_call(name, arguments)
     assert isinstance(typed, Call)
     if typed.spec.overload.kind == "window" and not isinstance(node.parent, _OVER):
@@ -205,7 +211,30 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
         if len(arguments) > 1:
             raise SeamlineError(NOT_SUPPORTED, f"{name}(DISTINCT a, b) is not supported")
         typed.set("distinct", True)
+    if name == "avg" and isinstance(type_, Decimal):
+        return _average(typed, type_), type_
     return typed, type_
+
+
+def _average(node: Call, type_: Decimal) -> Call:
+    """The average of decimals: their exact sum, divided once."""
+    (argument,) = node.expressions
+    parts = []
+    for name in ("sum", "count"):
+        resolved = functions.resolve(name, [type_])
+        spec = CallSpec(resolved.overload, resolved.parameters, resolved.returns)
+        distinct = node.args.get("distinct")
+        parts.append(call(spec, [argument.copy()], distinct=distinct))
+    overload = dataclasses.replace(
+        constructor(AVERAGE, "", ""),
+        duckdb=decimals.quotient(DUCKDB),
+        spark=decimals.quotient(SPARK),
+    )
+    return call(CallSpec(overload, tuple(part.spec.returns for part in parts), type_), parts)
+
+
+AVERAGE = "$average"
+"""The name of a quotient of two aggregates; FILTER and OVER belong to both."""
 
 
 def _bind_call(name: str, arguments: Sequence[Typed]) -> Typed:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from seamline.errors import COLUMN_NOT_FOUND, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.errors import (
+    COLUMN_NOT_FOUND,
+    NOT_SUPPORTED,
+    STATEMENT_TOO_LARGE,
+    TYPE_MISMATCH,
+    SeamlineError,
+)
 from seamline.sql import coercion, functions, types
 from seamline.sql.binder.conversions import (
     cast_outputs,
@@ -209,35 +215,51 @@ def _bind_subquery(typer: Typer, node: exp.Subquery, scope: Scope) -> Typed:
 def _bind_case(typer: Typer, node: exp.Case, scope: Scope) -> Typed:
     operand = node.args.get("this")
     branches = node.args["ifs"]
+    value: exp.Expr | None = None
     if operand is None:
         tests = [typer.boolean(b.this, scope, "WHEN") for b in branches]
     else:
-        value = typer.expression(operand, scope)
+        inner, type_ = typer.expression(operand, scope)
         found = [typer.expression(b.this, scope) for b in branches]
-        common = common_type([value[1], *(type_ for _, type_ in found)], "CASE")
+        common = common_type([type_, *(t for _, t in found)], "CASE")
         require_comparable(common, "CASE")
-        tests = [
-            exp.EQ(
-                this=as_operand(implicit_cast(*value, common).copy()),
-                expression=implicit_cast(*f, common),
-            )
-            for f in found
-        ]
+        value = as_operand(implicit_cast(inner, type_, common))
+        tests = [as_operand(implicit_cast(*f, common)) for f in found]
     values = [typer.expression(b.args["true"], scope) for b in branches]
     default = node.args.get("default")
     other = typer.expression(default, scope) if default is not None else None
     all_types = [type_ for _, type_ in values] + ([other[1]] if other else [])
     common = common_type(all_types, "CASE")
-    return (
-        exp.Case(
-            ifs=[
-                exp.If(this=test, true=implicit_cast(*value, common))
-                for test, value in zip(tests, values, strict=True)
-            ],
-            default=implicit_cast(*other, common) if other else None,
-        ),
-        common,
+    bound = exp.Case(
+        this=value,
+        ifs=[
+            exp.If(this=test, true=implicit_cast(*result, common))
+            for test, result in zip(tests, values, strict=True)
+        ],
+        default=implicit_cast(*other, common) if other else None,
     )
+    if value is not None:
+        _count_copies(bound, value)
+    return bound, common
+
+
+def _count_copies(case: exp.Case, operand: exp.Expr) -> None:
+    """Engines write the operand of CASE out for each WHEN; those inside of each other multiply.
+
+    Raises:
+        SeamlineError: STATEMENT_TOO_LARGE.
+    """
+    copies = max((inner.meta.get("copies", 1) for inner in operand.find_all(exp.Case)), default=1)
+    case.meta["copies"] = copies * len(case.args["ifs"])
+    if case.meta["copies"] > _COPIES_MAX:
+        raise SeamlineError(
+            STATEMENT_TOO_LARGE,
+            "CASE stands too deeply inside of the operand of CASE",
+            hint="Compute the operand in a subquery, or write WHEN x = … THEN.",
+        )
+
+
+_COPIES_MAX = 10_000
 
 
 def _bind_if(typer: Typer, node: exp.If, scope: Scope) -> Typed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
@@ -16,6 +17,7 @@ from seamline.errors import (
 )
 from seamline.sql.binder.clauses import bind_order
 from seamline.sql.binder.conversions import require_comparable
+from seamline.sql.binder.function_calls import AVERAGE
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.literals import as_value, row_count
 from seamline.sql.binder.scope import Scope, Typed, location_of
@@ -25,26 +27,44 @@ from seamline.sql.calls import Call
 
 def _bind_filter(typer: Typer, node: exp.Filter, scope: Scope) -> Typed:
     inner, type_ = typer.expression(node.this, scope)
-    if not isinstance(inner, Call) or inner.spec.overload.kind != "aggregate":
-        raise SeamlineError(NOT_SUPPORTED, "FILTER needs an aggregate function", hint="")
     condition = typer.boolean(node.expression.this, scope, "FILTER")
     refuse_aggregates(condition, "FILTER")
     refuse_windows(condition, "FILTER")
-    return exp.Filter(this=inner, expression=exp.Where(this=condition)), type_
+
+    def filtered(aggregate: exp.Expr) -> exp.Expr:
+        if not isinstance(aggregate, Call) or aggregate.spec.overload.kind != "aggregate":
+            raise SeamlineError(NOT_SUPPORTED, "FILTER needs an aggregate function", hint="")
+        return exp.Filter(this=aggregate, expression=exp.Where(this=condition.copy()))
+
+    return _of_each(inner, filtered), type_
 
 
 def _bind_window(typer: Typer, node: exp.Window, scope: Scope) -> Typed:
     inner, type_ = typer.expression(node.this, scope)
-    function = (
-        inner.this if isinstance(inner, exp.Filter | exp.IgnoreNulls | exp.RespectNulls) else inner
-    )
-    if not isinstance(function, Call) or function.spec.overload.kind == "scalar":
-        raise SeamlineError(NOT_SUPPORTED, "OVER needs an aggregate or window function", hint="")
-    if function.args.get("distinct"):
-        raise SeamlineError(NOT_SUPPORTED, "DISTINCT with OVER is not supported", hint="")
-    bound = _definition(typer, node, scope)
-    bound.set("this", inner)
-    return bound, type_
+    definition = _definition(typer, node, scope)
+
+    def over(function: exp.Expr) -> exp.Expr:
+        wrapped = exp.Filter | exp.IgnoreNulls | exp.RespectNulls
+        called = function.this if isinstance(function, wrapped) else function
+        if not isinstance(called, Call) or called.spec.overload.kind == "scalar":
+            raise SeamlineError(
+                NOT_SUPPORTED, "OVER needs an aggregate or window function", hint=""
+            )
+        if called.args.get("distinct"):
+            raise SeamlineError(NOT_SUPPORTED, "DISTINCT with OVER is not supported", hint="")
+        window = definition.copy()
+        window.set("this", function)
+        return window
+
+    return _of_each(inner, over), type_
+
+
+def _of_each(node: exp.Expr, wrap: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """What belongs to an aggregate, at each of those that a call of one has become."""
+    if isinstance(node, Call) and node.spec.overload.name == AVERAGE:
+        node.set("expressions", [wrap(part) for part in node.expressions])
+        return node
+    return wrap(node)
 
 
 def bind_windows(typer: Typer, node: exp.Select, scope: Scope) -> None:

@@ -1,0 +1,284 @@
+"""Decimal arithmetic by Trino's rules, exact on both engines.
+
+Neither engine divides decimals so: DuckDB makes them doubles, Spark rounds twice. So quotients are
+computed from whole numbers. A value of scale s is taken as that many units of 10^-s; the quotient's
+units are a long division of those, its remainder rounds half away from zero. Numbers of 38 digits
+are as much as an engine holds: what needs more is NUMERIC_OVERFLOW, never something near it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from seamline.errors import NOT_SUPPORTED, SeamlineError
+from seamline.sql import coercion, types
+from seamline.sql.templates import DUCKDB, Template, bound, field_of, row_of
+from seamline.sql.types import MAX_DECIMAL_PRECISION, Decimal, Type
+
+_HALF = 19
+"""As many digits as one division in Spark gives, and half of what a number has."""
+_LONG = 18
+"""Digits that surely fit into a bigint."""
+
+
+def decimal_of(type_: Type) -> Decimal:
+    """The decimal that holds every value of an exact numeric type."""
+    found = coercion.as_decimal(type_)
+    assert found is not None
+    return found
+
+
+# --- Types of results ----------------------------------------------------------------------------
+
+
+def sum_type(arguments: Sequence[Type]) -> Type:
+    """Of `a + b` and `a - b`."""
+    one, other = map(decimal_of, arguments)
+    scale = max(one.scale, other.scale)
+    whole = max(one.precision - one.scale, other.precision - other.scale)
+    return Decimal(min(MAX_DECIMAL_PRECISION, whole + scale + 1), scale)
+
+
+def product_type(arguments: Sequence[Type]) -> Type:
+    """Of `a * b`.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED when it has too many digits after the point.
+    """
+    one, other = map(decimal_of, arguments)
+    scale = one.scale + other.scale
+    if scale > MAX_DECIMAL_PRECISION:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"the product of {one} and {other} has more than 38 digits after the point",
+            hint="CAST one side to fewer digits.",
+        )
+    return Decimal(min(MAX_DECIMAL_PRECISION, one.precision + other.precision), scale)
+
+
+def quotient_type(arguments: Sequence[Type]) -> Type:
+    """Of `a / b`."""
+    one, other = map(decimal_of, arguments)
+    precision = one.precision + other.scale + max(other.scale - one.scale, 0)
+    scale = max(one.scale, other.scale)
+    return Decimal(max(scale, min(MAX_DECIMAL_PRECISION, precision)), scale)
+
+
+def total_type(arguments: Sequence[Type]) -> Type:
+    """Of `sum(a)`."""
+    return Decimal(MAX_DECIMAL_PRECISION, decimal_of(arguments[0]).scale)
+
+
+def whole_type(arguments: Sequence[Type]) -> Type:
+    """Of `round(a)`, `ceil(a)` and `floor(a)`."""
+    type_ = decimal_of(arguments[0])
+    carry = 1 if type_.scale else 0
+    return Decimal(min(MAX_DECIMAL_PRECISION, max(1, type_.precision - type_.scale + carry)), 0)
+
+
+def rounded_type(arguments: Sequence[Type]) -> Type:
+    """Of `round(a, n)`."""
+    type_ = decimal_of(arguments[0])
+    return Decimal(min(MAX_DECIMAL_PRECISION, type_.precision + 1), type_.scale)
+
+
+# --- Sums and products ---------------------------------------------------------------------------
+
+
+def arithmetic(operator: str, engine: str) -> Template:
+    """`+`, `-` or `*`; sums are computed in the result's type, so that both engines agree on it."""
+    name = types.to_duckdb if engine == DUCKDB else types.to_spark
+
+    def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
+        type_ = name(returns)
+        one, other = args
+        if operator != "*":
+            one, other = (f"CAST({arg} AS {type_})" for arg in args)
+        elif engine == DUCKDB and decimal_of(returns).precision > _LONG:
+            first = decimal_of(arguments[0])
+            one = f"CAST({one} AS {_wide(first.precision, first.scale)})"
+        return f"CAST(({one} {operator} {other}) AS {type_})"
+
+    return render
+
+
+def _wide(precision: int, scale: int) -> str:
+    """A type that DuckDB does not multiply as bigints, which it does with two that fit into one."""
+    return f"DECIMAL({max(precision, _LONG + 1)},{scale})"
+
+
+CHECKED_TOTAL = "(sum({distinct}{0}){over} + CAST(0 AS {type}))"
+"""DuckDB's sum may have 39 digits; its addition may not."""
+
+
+# --- Quotients -----------------------------------------------------------------------------------
+
+
+def quotient(engine: str) -> Template:
+    """`a / b`, rounded half away from zero; a divisor of zero fails by name."""
+    fail = "error" if engine == DUCKDB else "raise_error"
+
+    def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
+        one, other, result = (decimal_of(t) for t in (*arguments, returns))
+        division = _Division(engine, one, other, result)
+        return (
+            f"(CASE WHEN {args[0]} IS NULL OR {args[1]} IS NULL THEN NULL"
+            f" WHEN {args[1]} = 0 THEN {fail}('DIVISION_BY_ZERO')"
+            f" ELSE {division.of(*args)} END)"
+        )
+
+    return render
+
+
+class _Division:
+    """A division of decimals in one engine's SQL.
+
+    Args:
+        engine: `duckdb` or `spark`.
+        one: Type of the dividend.
+        other: Type of the divisor.
+        result: Type of the quotient.
+    """
+
+    def __init__(self, engine: str, one: Decimal, other: Decimal, result: Decimal) -> None:
+        self._engine = engine
+        self._one, self._other, self._result = one, other, result
+        self._shift = result.scale + other.scale - one.scale  # digits still wanted after units
+        self._first = min(self._shift, MAX_DECIMAL_PRECISION - one.precision)
+        self._digits = one.precision + self._first
+        self._is_small = max(self._digits, other.precision) <= _LONG and self._first == self._shift
+        if self._is_small:
+            self._type = "BIGINT"
+        else:
+            self._type = "HUGEINT" if engine == DUCKDB else "DECIMAL(38,0)"
+
+    def of(self, one: str, other: str) -> str:
+        """The quotient of two values that are not null, the second not zero."""
+        dividend, divisor = self._units(one, self._one), self._units(other, self._other)
+        if self._first:
+            dividend = f"({dividend} * {self._power(self._first)})"
+        if self._first == self._shift and self._divides_at_once:
+            whole, rest = self._whole(dividend, divisor), f"({dividend} % {divisor})"
+            return self._decimal(_rounded(whole, rest, divisor))
+        state = self._first_state(dividend, divisor)
+        left, level = self._shift - self._first, 2
+        step = max(MAX_DECIMAL_PRECISION - self._other.precision, 4)
+        while left > 0:
+            state = self._next_state(state, min(step, left, _HALF), f"v{level}")
+            left, level = left - min(step, left, _HALF), level + 1
+        result = _rounded(*(self._of("v", field) for field in "qrb"))
+        return bound(self._engine, [state], lambda _: self._decimal(result))
+
+    @property
+    def _divides_at_once(self) -> bool:
+        """Whether one division has no more digits than the engine gives one."""
+        return self._engine == DUCKDB or self._is_small or self._digits <= _HALF
+
+    def _units(self, text: str, type_: Decimal) -> str:
+        """A decimal as so many units of its last digit."""
+        if type_.scale == 0:
+            return f"CAST({text} AS {self._type})"
+        if type_.precision + type_.scale + 1 <= MAX_DECIMAL_PRECISION:
+            one = f"CAST({10**type_.scale} AS {_wide(type_.scale + 1, 0)})"
+            return f"CAST(({text} * {one}) AS {self._type})"
+        name = "VARCHAR" if self._engine == DUCKDB else "STRING"
+        return f"CAST(replace(CAST({text} AS {name}), '.', '') AS {self._type})"
+
+    def _decimal(self, text: str) -> str:
+        """So many units as a decimal of the quotient's type."""
+        precision, scale = self._result.precision, self._result.scale
+        whole = f"CAST({text} AS DECIMAL(38,0))"
+        if scale:
+            whole = f"({whole} * CAST('0.{'1'.rjust(scale, '0')}' AS DECIMAL({scale},{scale})))"
+        return f"CAST({whole} AS DECIMAL({precision},{scale}))"
+
+    def _power(self, exponent: int) -> str:
+        return f"CAST({10**exponent} AS {self._type})"
+
+    def _whole(self, one: str, other: str) -> str:
+        if self._engine == DUCKDB:
+            return f"({one} // {other})"
+        if self._is_small:
+            return f"({one} div {other})"
+        return f"CAST((({one} - {one} % {other}) / {other}) AS {self._type})"
+
+    def _first_state(self, one: str, other: str) -> str:
+        """Quotient `q`, remainder `r` and divisor `b`; where need be, of one half at a time."""
+        if self._divides_at_once:
+            return self._row(q=self._whole(one, other), r=f"({one} % {other})", b=other)
+        half = self._power(_HALF)
+        halves = self._row(a=self._whole(one, half), z=f"({one} % {half})", b=other)
+        high, low, divisor = (self._of("v0", field) for field in "azb")
+        state = self._row(q=self._whole(high, divisor), r=f"({high} % {divisor})", b=divisor, z=low)
+        state = bound(self._engine, [halves], lambda _: state, name="v0")
+        return self._next_state(state, _HALF, "v1", self._of("v1", "z"))
+
+    def _next_state(self, state: str, digits: int, name: str, more: str = "0") -> str:
+        """The state after so many more digits of the dividend."""
+        power = self._power(digits)
+        quotient, rest, divisor = (self._of(name, field) for field in "qrb")
+        # both engines run out of digits alike: after 38
+        fed = f"CAST(CAST(({rest} * {power} + {more}) AS DECIMAL(38,0)) AS {self._type})"
+        return bound(
+            self._engine,
+            [state],
+            lambda _: self._row(
+                q=f"({quotient} * {power} + {self._whole(fed, divisor)})",
+                r=f"({fed} % {divisor})",
+                b=divisor,
+            ),
+            name=name,
+        )
+
+    def _of(self, name: str, field: str) -> str:
+        return field_of(self._engine, name, field)
+
+    def _row(self, **fields: str) -> str:
+        """Whole numbers under names, of one type whatever they were computed from."""
+        typed = {name: f"CAST({value} AS {self._type})" for name, value in fields.items()}
+        return row_of(self._engine, typed)
+
+
+def _rounded(whole: str, rest: str, divisor: str) -> str:
+    """A quotient half away from zero, from its whole part and its remainder."""
+    away = f"(CASE WHEN ({rest} < 0) = ({divisor} < 0) THEN 1 ELSE -1 END)"
+    half = f"abs({rest}) >= abs({divisor}) - abs({rest})"
+    return f"({whole} + (CASE WHEN {half} THEN {away} ELSE 0 END))"
+
+
+# --- Rounding ------------------------------------------------------------------------------------
+
+
+def rounded(engine: str) -> Template:
+    """`round(a, n)`: as many digits as before, those past the n-th are zeros."""
+
+    def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
+        text, places = args
+        type_ = decimal_of(arguments[0])
+        name = (types.to_duckdb if engine == DUCKDB else types.to_spark)(returns)
+        wide = f"CAST({text} AS {name})"
+
+        def to(places: int) -> str:
+            """Trino's: a place before the first digit of the type makes zero."""
+            if places >= type_.scale:
+                return wide
+            if type_.precision - type_.scale + places <= 0:
+                return f"CAST(0 AS {name})"
+            # a sum of 38 digits is checked, what `round` gives is not
+            return f"CAST((round({wide}, {places}) + CAST(0 AS {name})) AS {name})"
+
+        written = _WHOLE_NUMBER.fullmatch(places)
+        if written is not None:
+            return to(int(written[0].strip("()")))
+        least = type_.scale - type_.precision
+        cases = "".join(f" WHEN {places} = {n} THEN {to(n)}" for n in range(least + 1, type_.scale))
+        return (
+            f"(CASE WHEN {places} >= {type_.scale} THEN {wide}"
+            f" WHEN {places} <= {least} THEN {to(least)}{cases} END)"
+        )
+
+    return render
+
+
+_WHOLE_NUMBER = re.compile(r"\d+|\(-\d+\)")

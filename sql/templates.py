@@ -1,0 +1,118 @@
+"""Templates: a call as the SQL of one engine.
+
+In a template `{0}` is the first argument, `{args}` all of them, `{type}` the result's type in that
+engine; `{distinct}`, `{over}` and `{nulls}` mark the places of what an aggregate may have.
+
+A template may mention an argument more often than once. One that is itself a computation is then
+computed once, under a name, so that calls inside of calls are no more text than there are calls.
+«…» is around what may be computed so, where that is not everything, as in an aggregate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from seamline.sql import types
+from seamline.sql.types import Type
+
+DUCKDB = "duckdb"
+SPARK = "spark"
+
+Template: TypeAlias = str | Callable[[Sequence[str], Sequence[Type], Type], str]
+"""Text with placeholders, or a function of (arguments, their types, the result's type)."""
+
+
+def rendered(
+    template: Template,
+    args: Sequence[str],
+    arguments: Sequence[Type],
+    returns: Type,
+    engine: str,
+    *,
+    plain: Sequence[bool] = (),
+    distinct: str = "",
+    over: str = "",
+    nulls: str = "",
+) -> str:
+    """A call in an engine's SQL.
+
+    Args:
+        template: The overload's template for the engine.
+        args: The arguments in that SQL.
+        arguments: Their types.
+        returns: The result's type.
+        engine: `duckdb` or `spark`.
+        plain: Which arguments may stand there again and again: columns and literals.
+        distinct: DISTINCT of an aggregate, with a space behind.
+        over: FILTER and OVER of an aggregate or window function, with a space in front.
+        nulls: IGNORE NULLS or RESPECT NULLS, with a space in front.
+    """
+    names = {"distinct": distinct, "over": over, "nulls": nulls}
+    if isinstance(template, str) and "{type}" in template:
+        names["type"] = (types.to_duckdb if engine == DUCKDB else types.to_spark)(returns)
+
+    def filled(part: Template, texts: Sequence[str]) -> str:
+        if callable(part):
+            return part(texts, arguments, returns)
+        return part.format(*texts, args=", ".join(texts), **names)
+
+    known = plain or [False] * len(args)
+    marks = [
+        arg if is_plain else f"\0{i}\0"
+        for i, (arg, is_plain) in enumerate(zip(args, known, strict=True))
+    ]
+    before, inner, after = _parts(template)
+    text = filled(inner, marks)
+    if any(mark != arg and text.count(mark) > 1 for mark, arg in zip(marks, args, strict=True)):
+        text = bound(engine, args, lambda texts: filled(inner, texts))
+    text = filled(before, marks) + text + filled(after, marks)
+    for mark, arg in zip(marks, args, strict=True):
+        if mark != arg:
+            text = text.replace(mark, arg)
+    return text
+
+
+def _parts(template: Template) -> tuple[str, Template, str]:
+    """What stands before, in and after «…»; without these, everything is in them."""
+    if callable(template) or "«" not in template:
+        return "", template, ""
+    before, _, rest = template.partition("«")
+    inner, _, after = rest.partition("»")
+    return before, inner, after
+
+
+def bound(
+    engine: str, values: Sequence[str], body: Callable[[Sequence[str]], str], *, name: str = "v"
+) -> str:
+    """An expression over values that are computed once.
+
+    Args:
+        engine: `duckdb` or `spark`.
+        values: The values in its SQL.
+        body: Makes the expression of the values' names.
+        name: What one value is called, or the row of several.
+    """
+    fields = [f"a{place}" for place in range(len(values))]
+    if len(values) == 1:
+        names, one = [name], values[0]
+    else:
+        names = [field_of(engine, name, field) for field in fields]
+        one = row_of(engine, dict(zip(fields, values, strict=True)))
+    if engine == DUCKDB:
+        return f"list_transform([{one}], lambda {name}: {body(names)})[1]"
+    return f"element_at(transform(array({one}), {name} -> {body(names)}), 1)"
+
+
+def row_of(engine: str, fields: Mapping[str, str]) -> str:
+    """Values under names."""
+    if engine == DUCKDB:
+        pairs = ", ".join(f"'{name}': {value}" for name, value in fields.items())
+        return f"{{{pairs}}}"
+    pairs = ", ".join(f"'{name}', {value}" for name, value in fields.items())
+    return f"named_struct({pairs})"
+
+
+def field_of(engine: str, name: str, field: str) -> str:
+    """One of them; DuckDB would take a dot in HAVING for that of a column."""
+    return f"{name}['{field}']" if engine == DUCKDB else f"{name}.{field}"

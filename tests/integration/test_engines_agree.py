@@ -1,0 +1,96 @@
+"""Goal: both engines compute the same, value by value.
+
+Method: expressions made by generators (calls inside of calls, casts there and back, decimals of
+random types) are asked of DuckDB one by one, where properties check them against an oracle; those
+that have a value stand together in a few statements for Spark, which takes its time to plan one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from typing import Any
+
+import pytest
+from support import nesting
+from support.gateway import Gateway
+
+from seamline.errors import SeamlineError
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration]
+
+BATCH = 40
+ENGINE_ERRORS = {"INTERNAL_ERROR", "SPARK_FAILED"}
+
+
+def disagreements(
+    gateway: Gateway, expressions: list[str]
+) -> tuple[int, list[tuple[str, str, str]]]:
+    """How many have a value; each of these that Spark computes otherwise, and both answers."""
+    answers = {}
+    for sql in expressions:
+        try:
+            answers[sql] = gateway.rows(f"SELECT {sql}", "duckdb")[0][0]
+        except SeamlineError as error:
+            assert error.code.name not in ENGINE_ERRORS, (sql, error)
+    wrong = []
+    for start in range(0, len(answers), BATCH):
+        batch = list(answers.items())[start : start + BATCH]
+        (row,) = gateway.rows(f"SELECT {', '.join(sql for sql, _ in batch)}", "spark")
+        wrong += [
+            (sql, repr(expected), repr(found))
+            for (sql, expected), found in zip(batch, row, strict=True)
+            if not same(expected, found)
+        ]
+    return len(answers), wrong
+
+
+def same(one: Any, other: Any) -> bool:
+    """Powers and logarithms may differ in their last digit."""
+    if isinstance(one, float) and isinstance(other, float) and math.isfinite(one):
+        return math.isclose(one, other, rel_tol=1e-12)
+    return repr(one) == repr(other)
+
+
+def test_fault_20_nested_calls_agree(gateway: Gateway) -> None:
+    calls = []
+    for resolved, place in nesting.scalars():
+        pair = nesting.statements(resolved, place, 3)
+        if pair is not None:
+            calls.append(f"({pair[0]})")
+    for one, other in itertools.permutations(nesting.SAMPLES, 2):
+        if nesting.converts(one, other) and nesting.converts(other, one):
+            cast = f"TRY_CAST(TRY_CAST(v.x AS {other}) AS {one})"
+            calls.append(f"(SELECT {cast} FROM (VALUES {nesting.SAMPLES[one]}) AS v(x))")
+    count, wrong = disagreements(gateway, calls)
+    assert not wrong
+    assert count > 100
+
+
+def test_fault_20_decimals_agree(gateway: Gateway) -> None:
+    chosen = random.Random(20)
+
+    def operand() -> str:
+        precision = chosen.randint(1, 38)
+        scale = chosen.randint(0, precision)
+        digits = str(chosen.randint(0, 10 ** chosen.randint(1, precision) - 1)).rjust(
+            scale + 1, "0"
+        )
+        point = len(digits) - scale
+        sign = chosen.choice(["", "-"])
+        text = f"{sign}{digits[:point]}.{digits[point:]}" if scale else f"{sign}{digits}"
+        return f"CAST('{text}' AS decimal({precision},{scale}))"
+
+    forms = ["{0} / {1}", "{0} * {1}", "{0} + {1}", "{0} - {1}", "round({0}, {n})",
+             "round({0}, CAST('{n}' AS integer))", "CAST({0} AS varchar)",
+             "(SELECT avg(x) FROM (VALUES ({0}), (NULL), ({0} - {0})) AS t(x))",
+             "(SELECT sum(x) / count(*) FROM (VALUES ({0}), ({0})) AS t(x))"]  # fmt: skip
+    expressions = [
+        form.format(operand(), operand(), n=chosen.randint(-20, 40))
+        for form in forms
+        for _ in range(30)
+    ]
+    count, wrong = disagreements(gateway, expressions)
+    assert not wrong
+    assert count > 120

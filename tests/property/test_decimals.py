@@ -1,0 +1,183 @@
+"""Goal: decimal arithmetic is exact, or says that it has run out of digits; never something near.
+
+Method: operands of random types, many of them at the edges, computed by the engine and, by Trino's
+rules for types and rounding, by Python's decimals. NUMERIC_OVERFLOW is right where the result has
+more digits than its type, and where a division by some 10^34 units needs more than the engine has.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import decimal
+from decimal import Decimal
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.gateway import Gateway
+
+from seamline.errors import SeamlineError
+
+CONTEXT = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
+
+
+@dataclasses.dataclass(frozen=True)
+class Operand:
+    """A decimal of a declared type."""
+
+    value: Decimal
+    precision: int
+    scale: int
+
+    @property
+    def sql(self) -> str:
+        return f"CAST('{self.value:f}' AS decimal({self.precision},{self.scale}))"
+
+    @property
+    def units(self) -> int:
+        return int(self.value.scaleb(self.scale, CONTEXT))
+
+
+def operand(units: int, precision: int, scale: int) -> Operand:
+    return Operand(Decimal(units).scaleb(-scale, CONTEXT), precision, scale)
+
+
+@st.composite
+def operands(draw: st.DrawFn, precision_max: int = 38) -> Operand:
+    precision = draw(st.integers(1, precision_max))
+    scale = draw(st.integers(0, precision))
+    most = 10**precision - 1
+    units = st.integers(-most, most) | st.integers(-9, 9) | st.sampled_from([most, -most])
+    small = st.integers(1, precision).flatmap(lambda n: st.integers(-(10**n) + 1, 10**n - 1))
+    return operand(draw(units | small), precision, scale)
+
+
+def rounded(value: Decimal, precision: int, scale: int) -> Decimal | None:
+    """The value with so many digits after the point; None when it does not fit the type."""
+    found = value.quantize(Decimal(1).scaleb(-scale, CONTEXT), context=CONTEXT)
+    return found if abs(int(found.scaleb(scale, CONTEXT))) < 10**precision else None
+
+
+def answer(gateway: Gateway, sql: str) -> Decimal | str | None:
+    try:
+        value = gateway.rows(f"SELECT {sql}", "duckdb")[0][0]
+    except SeamlineError as error:
+        return error.code.name
+    assert value is None or isinstance(value, Decimal)
+    return value
+
+
+def check(found: Decimal | str | None, wanted: Decimal | None, *, may_overflow: bool) -> None:
+    if wanted is None:
+        assert found == "NUMERIC_OVERFLOW"
+    elif not may_overflow or found != "NUMERIC_OVERFLOW":
+        assert found == wanted
+
+
+@settings(max_examples=150, deadline=None)
+@given(operands(), operands())
+@example(operand(10, 2, 1), operand(3, 10, 0))
+@example(operand(1, 38, 0), operand(3, 38, 20))
+@example(operand(-(10**38) + 1, 38, 0), operand(10**38 - 2, 38, 0))
+@example(operand(10**38 - 1, 38, 10), operand(7, 1, 0))
+def test_fault_20_quotients(offline_gateway: Gateway, one: Operand, other: Operand) -> None:
+    found = answer(offline_gateway, f"{one.sql} / {other.sql}")
+    if other.units == 0:
+        assert found == "DIVISION_BY_ZERO"
+        return
+    scale = max(one.scale, other.scale)
+    precision = min(38, one.precision + other.scale + max(other.scale - one.scale, 0))
+    exact = CONTEXT.divide(one.value, other.value)
+    wanted = rounded(exact, max(precision, scale), scale)
+    check(found, wanted, may_overflow=abs(other.units) >= 10**33)
+
+
+@settings(max_examples=100, deadline=None)
+@given(operands(), operands(), st.sampled_from("+-*"))
+def test_fault_20_sums_and_products(
+    offline_gateway: Gateway, one: Operand, other: Operand, sign: str
+) -> None:
+    found = answer(offline_gateway, f"{one.sql} {sign} {other.sql}")
+    if sign == "*":
+        scale, precision = one.scale + other.scale, one.precision + other.precision
+        exact = CONTEXT.multiply(one.value, other.value)
+        if scale > 38:
+            assert found == "NOT_SUPPORTED"
+            return
+    else:
+        scale = max(one.scale, other.scale)
+        precision = max(one.precision - one.scale, other.precision - other.scale) + scale + 1
+        exact = {"+": CONTEXT.add, "-": CONTEXT.subtract}[sign](one.value, other.value)
+    wanted = rounded(exact, min(38, precision), scale)
+    # both operands have to fit the type of the sum, as in Trino
+    fits = all(rounded(o.value, min(38, precision), scale) is not None for o in (one, other))
+    check(found, wanted, may_overflow=sign != "*" and not fits)
+
+
+@settings(max_examples=60, deadline=None)
+@given(operands(), st.integers(-40, 40))
+@example(operand(5500, 4, 1), -3)
+def test_fault_20_rounding(offline_gateway: Gateway, one: Operand, places: int) -> None:
+    precision = min(38, one.precision + 1)
+    if places >= one.scale:
+        wanted: Decimal | None = one.value
+    elif one.precision - one.scale + places <= 0:
+        wanted = Decimal(0)
+    else:
+        near = one.value.quantize(Decimal(1).scaleb(-places, CONTEXT), context=CONTEXT)
+        wanted = rounded(near, precision, one.scale)
+    for number in (str(places), f"CAST('{places}' AS integer)"):
+        found = answer(offline_gateway, f"round({one.sql}, {number})")
+        check(found, wanted, may_overflow=False)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 38), st.data())
+def test_fault_20_totals_and_averages(
+    offline_gateway: Gateway, precision: int, data: st.DataObject
+) -> None:
+    scale = data.draw(st.integers(0, precision))
+    most = 10**precision - 1
+    units = data.draw(
+        st.lists(st.integers(-most, most) | st.integers(-9, 9), min_size=1, max_size=9)
+    )
+    values = [operand(u, precision, scale) for u in units]
+    source = f"(VALUES {', '.join(f'({v.sql})' for v in values)}) AS t(x)"
+    total = operand(sum(units), precision, scale).value
+    exact = CONTEXT.divide(total, Decimal(len(values)))
+    wanted = [rounded(total, 38, scale), rounded(exact, precision, scale)]
+    if wanted[0] is None:
+        wanted[1] = None
+    for name, result in zip(("sum", "avg"), wanted, strict=True):
+        found = answer(offline_gateway, f"{name}(x) FROM {source}")
+        # what is added on the way may not fit, whatever the order
+        check(found, result, may_overflow=sum(abs(u) for u in units) >= 10**38)
+
+
+@settings(max_examples=60, deadline=None)
+@given(operands(), st.integers(1, 38), st.data())
+def test_fault_20_conversions(
+    offline_gateway: Gateway, one: Operand, precision: int, data: st.DataObject
+) -> None:
+    scale = data.draw(st.integers(0, precision))
+    wanted = rounded(one.value, precision, scale)
+    found = answer(offline_gateway, f"CAST({one.sql} AS decimal({precision},{scale}))")
+    check(found, wanted, may_overflow=False)
+    text = offline_gateway.rows(f"SELECT CAST({one.sql} AS varchar)", "duckdb")
+    assert text == [(f"{one.value:f}",)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "type_"),
+    [
+        ("DECIMAL '1.0' / 3", "decimal(2,1)"),
+        ("DECIMAL '1.00' / DECIMAL '0.001'", "decimal(7,3)"),
+        ("sum(DECIMAL '1.5') / count(*)", "decimal(38,1)"),
+        ("avg(DECIMAL '1.50')", "decimal(3,2)"),
+        ("round(DECIMAL '1.55', 1)", "decimal(4,2)"),
+        ("round(DECIMAL '1.55')", "decimal(2,0)"),
+        ("sum(DECIMAL '1.5')", "decimal(38,1)"),
+    ],
+)
+def test_fault_20_types_of_results(offline_gateway: Gateway, sql: str, type_: str) -> None:
+    assert offline_gateway.rows(f"SELECT typeof({sql})") == [(type_,)]
