@@ -13,7 +13,7 @@ from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import types
 from seamline.sql.functions import Overload
 from seamline.sql.templates import DUCKDB, SPARK, Template, rendered
-from seamline.sql.types import Array, Decimal, Map, Row, Type, Varbinary
+from seamline.sql.types import Array, Decimal, Map, Row, Timestamp, Type, Varbinary
 
 _INTEGER = "[+-]?[0-9]+"
 _NUMBER = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
@@ -61,9 +61,8 @@ def _templates(source: Type, target: Type, *, safe: bool) -> tuple[Template, Tem
         return _to_text(source)
     if types.is_numeric(source) and types.is_numeric(target):
         return _number(source, target, safe=safe)
-    times = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ)
-    if source in times and target in times:
-        return _plain(safe=safe)
+    if _is_time(source) and _is_time(target):
+        return _time(source, target, safe=safe)
     if source == types.BOOLEAN and target in types.INTEGERS:
         return _plain(safe=safe)
     nested = _nested(source, target, safe=safe)
@@ -72,7 +71,30 @@ def _templates(source: Type, target: Type, *, safe: bool) -> tuple[Template, Tem
     raise SeamlineError(TYPE_MISMATCH, f"{source} cannot be cast to {target}", hint="")
 
 
-def _plain(*, safe: bool) -> tuple[Template, Template]:
+def _is_time(type_: Type) -> bool:
+    return type_ == types.DATE or isinstance(type_, Timestamp)
+
+
+def _time(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template]:
+    duckdb, spark = _plain(safe=safe)
+    if not isinstance(source, Timestamp) or not isinstance(target, Timestamp):
+        return duckdb, spark
+    if target.precision < source.precision:
+        return _fewer_digits(duckdb, spark, target.precision)
+    return ("{0}", "{0}") if source.zoned == target.zoned else (duckdb, spark)
+
+
+def _fewer_digits(duckdb: str, spark: str, digits: int) -> tuple[str, str]:
+    """Rounds to the nearest moment of so many digits of a second, up from the middle."""
+    unit = 10 ** (6 - digits)
+    micros = f"(unix_micros(CAST({spark} AS TIMESTAMP)) + {unit // 2})"
+    return (
+        f"time_bucket(to_microseconds({unit}), {duckdb} + to_microseconds({unit // 2}))",
+        f"CAST(timestamp_micros({micros} - pmod({micros}, {unit})) AS {{type}})",
+    )
+
+
+def _plain(*, safe: bool) -> tuple[str, str]:
     cast = "TRY_CAST" if safe else "CAST"
     return f"{cast}({{0}} AS {{type}})", f"{cast}({{0}} AS {{type}})"
 
@@ -162,16 +184,14 @@ def _to_text(source: Type) -> tuple[Template, Template]:
         return "CAST({0} AS VARCHAR)", "CAST({0} AS STRING)"
     if source == types.UUID:
         return "{0}", "{0}"
-    if source == types.TIMESTAMP:
-        return (
-            "strftime({0}, '%Y-%m-%d %H:%M:%S.%f')",
-            "date_format({0}, 'yyyy-MM-dd HH:mm:ss.SSSSSS')",
-        )
-    if source == types.TIMESTAMP_TZ:
-        return (
-            "strftime(CAST({0} AS TIMESTAMP), '%Y-%m-%d %H:%M:%S.%f UTC')",
-            "date_format({0}, \"yyyy-MM-dd HH:mm:ss.SSSSSS 'UTC'\")",
-        )
+    if isinstance(source, Timestamp):
+        digits = source.precision + 1 if source.precision else 0  # with the point
+        moment = "CAST({0} AS TIMESTAMP)" if source.zoned else "{0}"
+        duckdb = f"substr(strftime({moment}, '%Y-%m-%d %H:%M:%S.%f'), 1, {19 + digits})"
+        spark = f"substr(date_format({{0}}, 'yyyy-MM-dd HH:mm:ss.SSSSSS'), 1, {19 + digits})"
+        if source.zoned:
+            return f"({duckdb} || ' UTC')", f"concat({spark}, ' UTC')"
+        return duckdb, spark
     raise SeamlineError(
         NOT_SUPPORTED,
         f"{source} cannot be cast to varchar alike on both engines",
@@ -190,34 +210,33 @@ def _from_text(target: Type, *, safe: bool) -> tuple[Template, Template]:
         return _matching(_NUMBER, target, safe=safe)
     if target == types.DATE:
         return _matching(_DATE, target, safe=safe)
-    if target == types.TIMESTAMP:
-        return _matching(_TIMESTAMP, target, safe=safe)
-    if target == types.TIMESTAMP_TZ:
-        return _matching(_INSTANT, target, safe=safe)
+    if isinstance(target, Timestamp):
+        cast = _plain(safe=safe)
+        if target.precision < 6:
+            cast = _fewer_digits(*cast, target.precision)
+        return _matching(_INSTANT if target.zoned else _TIMESTAMP, target, safe=safe, convert=cast)
     if target == types.UUID:
-        return _matching(_UUID, target, safe=safe, convert="lower({0})")
+        return _matching(_UUID, target, safe=safe, convert=("lower({0})", "lower({0})"))
     if target == types.BOOLEAN:
         return _boolean(safe=safe)
     raise SeamlineError(TYPE_MISMATCH, f"varchar cannot be cast to {target}", hint="")
 
 
 def _matching(
-    pattern: str, target: Type, *, safe: bool, convert: str | None = None
+    pattern: str, target: Type, *, safe: bool, convert: tuple[str, str] | None = None
 ) -> tuple[Template, Template]:
     """Converts text of exactly that form; anything else is null or an error."""
-    cast = convert or ("TRY_CAST({0} AS {type})" if safe else "CAST({0} AS {type})")
-    message = f"'INVALID_CAST: ''' || {{0}} || ''' is not a value of type {target}'"
-    duckdb_else = "NULL" if safe else f"error({message})"
-    spark_else = (
-        "NULL"
-        if safe
-        else f"raise_error(concat('INVALID_CAST: \"', {{0}}, '\" is not a value of type {target}'))"
-    )
+    duckdb, spark = convert or _plain(safe=safe)
+    failure = f"is not a value of type {target}"
+    duckdb_else = f"error('INVALID_CAST: ''' || {{0}} || ''' {failure}')"
+    spark_else = f"raise_error(concat('INVALID_CAST: \"', {{0}}, '\" {failure}'))"
+    if safe:
+        duckdb_else = spark_else = "NULL"
     return (
         f"(CASE WHEN {{0}} IS NULL THEN NULL WHEN regexp_full_match({{0}}, '{pattern}')"
-        f" THEN {cast} ELSE {duckdb_else} END)",
+        f" THEN {duckdb} ELSE {duckdb_else} END)",
         f"(CASE WHEN {{0}} IS NULL THEN NULL WHEN {{0}} RLIKE '^({pattern})$'"
-        f" THEN {cast} ELSE {spark_else} END)",
+        f" THEN {spark} ELSE {spark_else} END)",
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seamline.sql import types
-from seamline.sql.types import Array, Decimal, Map, Row, Type, Varbinary
+from seamline.sql.types import Array, Decimal, Map, Row, Timestamp, Type, Varbinary
 
 _INTEGER_DIGITS: dict[Type, int] = {
     types.TINYINT: 3,
@@ -35,10 +35,13 @@ def common_type(left: Type, right: Type) -> Type | None:
         return right
     if types.is_numeric(left) and types.is_numeric(right):
         return _common_number(left, right)
-    ladder = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ)
-    if left in ladder and right in ladder:
-        return max(left, right, key=ladder.index)
     match left, right:
+        case Timestamp(one_digits, one_zoned), Timestamp(other_digits, other_zoned):
+            return Timestamp(max(one_digits, other_digits), one_zoned or other_zoned)
+        case (Timestamp(), types.DATE):
+            return left
+        case (types.DATE, Timestamp()):
+            return right
         case Varbinary(), Varbinary():
             return left
         case Array(one), Array(other):

@@ -555,24 +555,24 @@ _CLOCK_PARTS = {
     "minute": ("minute", "minute({0})"),
     "second": ("second", "second({0})"),
 }
-for _type in _TIMES:
+for _time in _TIMES:
     for _name, (_part, _spark_part) in (
-        _PARTS.items() if _type == types.DATE else {**_PARTS, **_CLOCK_PARTS}.items()
+        _PARTS.items() if _time == types.DATE else {**_PARTS, **_CLOCK_PARTS}.items()
     ):
         scalar(
             _name,
-            f"{_type} -> bigint",
+            f"{_time} -> bigint",
             f"CAST(date_part('{_part}', {{0}}) AS BIGINT)",
             f"CAST({_spark_part} AS BIGINT)",
         )
 DATE_UNITS = ("day", "week", "month", "quarter", "year")
 CLOCK_UNITS = ("second", "minute", "hour")
 SMALL_UNITS = ("millisecond",)
-for _type in _TIMES:
-    for _unit in DATE_UNITS if _type == types.DATE else (*CLOCK_UNITS, *DATE_UNITS):
+for _time in _TIMES:
+    for _unit in DATE_UNITS if _time == types.DATE else (*CLOCK_UNITS, *DATE_UNITS):
         scalar(
             f"$date_trunc_{_unit}",
-            f"{_type} -> {_type}",
+            f"{_time} -> {_time}",
             f"CAST(date_trunc('{_unit}', {{0}}) AS {{type}})",
             f"CAST(date_trunc('{_unit}', {{0}}) AS {{type}})",
         )
@@ -587,13 +587,13 @@ _INTERVALS = {
     "quarter": "to_months(CAST({0} * 3 AS INTEGER))",
     "year": "to_years(CAST({0} AS INTEGER))",
 }
-for _type in _TIMES:
+for _time in _TIMES:
     for _unit, _interval in _INTERVALS.items():
-        if _type == types.DATE and _unit not in DATE_UNITS:
+        if _time == types.DATE and _unit not in DATE_UNITS:
             continue
         scalar(
             f"$date_add_{_unit}",
-            f"bigint, {_type} -> {_type}",
+            f"bigint, {_time} -> {_time}",
             f"CAST(({{1}} + {_interval}) AS {{type}})",
             f"CAST(timestampadd({_unit.upper()}, CAST({{0}} AS INT), {{1}}) AS {{type}})",
         )
@@ -605,11 +605,11 @@ _MICROS = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
-for _type in (types.TIMESTAMP, types.TIMESTAMP_TZ):
+for _time in (types.TIMESTAMP, types.TIMESTAMP_TZ):
     for _unit, _micros in _MICROS.items():
         scalar(
             f"$date_diff_{_unit}",
-            f"{_type}, {_type} -> bigint",
+            f"{_time}, {_time} -> bigint",
             f"((epoch_us({{1}}) - epoch_us({{0}})) // {_micros})",
             f"((unix_micros(CAST({{1}} AS TIMESTAMP)) - unix_micros(CAST({{0}} AS TIMESTAMP)))"
             f" div {_micros})",
@@ -650,11 +650,11 @@ def _months_between(engine: str, months: int) -> Template:
     return render
 
 
-for _type in _TIMES:
+for _time in _TIMES:
     for _unit, _months in (("month", 1), ("quarter", 3), ("year", 12)):
         scalar(
             f"$date_diff_{_unit}",
-            f"{_type}, {_type} -> bigint",
+            f"{_time}, {_time} -> bigint",
             _months_between("duckdb", _months),
             _months_between("spark", _months),
         )

@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.spark import Spark
 
+from seamline.errors import STATEMENT_TOO_LARGE, SeamlineError
 from seamline.sql.calls import Call
 from seamline.sql.spark import for_spark
 from seamline.sql.templates import DUCKDB, SPARK, rendered
@@ -22,21 +23,33 @@ from seamline.sql.templates import DUCKDB, SPARK, rendered
 def _call(generator: Any, node: Call, over: str = "", nulls: str = "") -> str:
     spec = node.spec
     engine = generator.dialect.engine
-    return rendered(
+    text = rendered(
         getattr(spec.overload, engine),
         [_argument(generator, argument) for argument in node.expressions],
         spec.parameters,
         spec.returns,
         engine,
-        plain=[_is_plain(argument) for argument in node.expressions],
+        plain=[_is_plain(argument, engine) for argument in node.expressions],
         distinct="DISTINCT " if node.args.get("distinct") else "",
         over=over,
         nulls=nulls,
     )
+    if len(text) > LENGTH_MAX:
+        raise SeamlineError(STATEMENT_TOO_LARGE, "calls of subqueries are nested too deeply")
+    return text
 
 
-def _is_plain(node: exp.Expr) -> bool:
-    """Whether it is short and costs nothing, so that it may be repeated: a column, a literal."""
+LENGTH_MAX = 5_000_000
+"""Of a call as text; only subqueries that are repeated for Spark come near it."""
+
+
+def _is_plain(node: exp.Expr, engine: str) -> bool:
+    """Whether it may be repeated: a column or a literal; for Spark, what it cannot name.
+
+    Spark computes no subquery where it computes a value under a name.
+    """
+    if engine == SPARK and node.find(exp.Query) is not None:
+        return True
     if isinstance(node, Call):
         return all(isinstance(argument, _PLAIN) for argument in node.expressions) and (
             not node.expressions or node.spec.overload.name in {"cast", "$negate"}

@@ -25,7 +25,7 @@ def for_spark(tree: exp.Expr) -> exp.Expr:
             _tell_null_from_false(node, names)
     for values in list(tree.find_all(exp.Values)):
         if any(_is_computed(cell) for cell in values.find_all(Call, exp.Query, exp.Case)):
-            values.replace(_as_union(values))
+            values.replace(_as_query(values))
     for select in list(tree.find_all(exp.Select)):
         if _groups_no_rows(select.args.get("group")):
             _total_of_no_rows(select, names)
@@ -62,22 +62,26 @@ _WRITTEN_OUT = frozenset({"$literal", "$constant", "$value", "$negate", "$array"
 
 
 def _is_computed(node: exp.Expr) -> bool:
-    """Whether Spark may not have it in VALUES, where it wants what it can compute at once."""
-    return not isinstance(node, Call) or node.spec.overload.name not in _WRITTEN_OUT
+    """Whether Spark may not have it in VALUES, where it takes what cannot fail and needs no row."""
+    if not isinstance(node, Call):
+        return True
+    spec = node.spec
+    is_cast = spec.overload.name == "cast" and spec.parameters[0] != types.VARCHAR
+    return not is_cast and spec.overload.name not in _WRITTEN_OUT
 
 
-def _as_union(values: exp.Values) -> exp.Subquery:
-    """The rows of VALUES as a SELECT each."""
+def _as_query(values: exp.Values) -> exp.Subquery:
+    """The rows of VALUES computed one by one."""
     names = [column.name for column in values.args["alias"].args["columns"]]
-    rows = [
-        exp.select(*(exp.alias_(cell, n) for cell, n in zip(row.expressions, names, strict=True)))
-        for row in values.expressions
-    ]
-    query: exp.Expr = rows[0]
-    for row in rows[1:]:
-        query = exp.Union(this=query, expression=row, distinct=False)
-    alias = exp.TableAlias(this=values.args["alias"].this)
-    return exp.Subquery(this=query, alias=alias)
+    query: exp.Expr | None = None
+    for row in values.expressions:
+        cells = zip(row.expressions, names, strict=True)
+        select = exp.select(*(exp.alias_(cell, name) for cell, name in cells))
+        query = (
+            select if query is None else exp.Union(this=query, expression=select, distinct=False)
+        )
+    assert query is not None
+    return _source(query, values.alias)
 
 
 # --- Windows -------------------------------------------------------------------------------------
@@ -168,14 +172,16 @@ def _is_correlated(query: exp.Expr) -> bool:
 
 
 def _as_cte(node: exp.Expr, query: exp.Expr, names: _Names) -> exp.Expr:
-    """Names the query in the SELECT that holds the node, so that it is written once."""
+    """Names the query in the one that holds the node, so that it is written once."""
     name = names.new()
-    select = node.find_ancestor(exp.Select)
-    assert select is not None
+    query_around: exp.Expr | None = node.find_ancestor(exp.Select)
+    while isinstance(query_around.parent if query_around else None, exp.SetOperation):
+        query_around = query_around.parent if query_around else None  # WITH stands in front of all
+    assert query_around is not None
     cte = exp.CTE(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier(name)))
-    with_ = select.args.get("with_")
+    with_ = query_around.args.get("with_")
     if with_ is None:
-        select.set("with_", exp.With(expressions=[cte]))
+        query_around.set("with_", exp.With(expressions=[cte]))
     else:
         with_.append("expressions", cte)
     table = exp.Table(

@@ -8,6 +8,7 @@ comparison: two rows with equal fields are the same type wherever they are store
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -51,19 +52,34 @@ DOUBLE = _Simple("double", pa.float64(), "DOUBLE", "DOUBLE")
 VARCHAR = _Simple("varchar", pa.string(), "VARCHAR", "STRING")
 DATE = _Simple("date", pa.date32(), "DATE", "DATE")
 TIME = _Simple("time(6)", pa.time64("us"), "TIME", "")
-TIMESTAMP = _Simple("timestamp(6)", pa.timestamp("us"), "TIMESTAMP", "TIMESTAMP_NTZ")
-TIMESTAMP_TZ = _Simple(
-    "timestamp(6) with time zone",
-    pa.timestamp("us", "UTC"),
-    "TIMESTAMP WITH TIME ZONE",
-    "TIMESTAMP",
-)
 UUID = _Simple("uuid", pa.string(), "VARCHAR", "STRING")
 UNKNOWN = _Simple("unknown", pa.null(), "INTEGER", "VOID")
 """The type of a bare NULL: coerces to every other type."""
 
 INTEGERS = (TINYINT, SMALLINT, INTEGER, BIGINT)
 FLOATS = (REAL, DOUBLE)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Timestamp(Type):
+    """A moment of a calendar and a clock, or, if it is zoned, an instant.
+
+    Columns have six digits of a second. CAST to fewer rounds to them; the value is then the same
+    as one of six digits that ends in zeros.
+    """
+
+    precision: int
+    zoned: bool
+
+    def __str__(self) -> str:
+        return f"timestamp({self.precision}){' with time zone' if self.zoned else ''}"
+
+    def __repr__(self) -> str:
+        return str(self).upper()
+
+
+TIMESTAMP = Timestamp(6, zoned=False)
+TIMESTAMP_TZ = Timestamp(6, zoned=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -224,6 +240,8 @@ def to_arrow(type_: Type) -> pa.DataType:
     match type_:
         case _Simple():
             return type_.arrow
+        case Timestamp():
+            return pa.timestamp("us", "UTC" if type_.zoned else None)
         case Varbinary():
             return pa.binary()
         case Decimal(precision, scale):
@@ -258,6 +276,8 @@ def to_duckdb(type_: Type) -> str:
     match type_:
         case _Simple():
             return type_.duckdb
+        case Timestamp():
+            return "TIMESTAMP WITH TIME ZONE" if type_.zoned else "TIMESTAMP"
         case Varbinary():
             return "BLOB"
         case Decimal(precision, scale):
@@ -277,6 +297,8 @@ def to_spark(type_: Type) -> str:
     match type_:
         case _Simple() if type_.spark:
             return type_.spark
+        case Timestamp():
+            return "TIMESTAMP" if type_.zoned else "TIMESTAMP_NTZ"
         case Varbinary():
             return "BINARY"
         case Decimal(precision, scale):
@@ -337,9 +359,7 @@ def from_sqlglot(data_type: exp.DataType) -> Type:
     simple = _FROM_SQLGLOT.get(kind)
     if simple is None:
         raise SeamlineError(NOT_SUPPORTED, f"the type {data_type.sql('trino')} is not supported")
-    if arguments:
-        _check_precision(simple, data_type)
-    return simple
+    return _with_precision(simple, data_type) if arguments else simple
 
 
 def decimal(precision: int, scale: int) -> Decimal:
@@ -357,6 +377,7 @@ def decimal(precision: int, scale: int) -> Decimal:
     return Decimal(precision, scale)
 
 
+@functools.lru_cache(maxsize=1024)
 def parse(text: str) -> Type:
     """A type from its Trino name, such as `row(a bigint, b array(varchar))`.
 
@@ -370,14 +391,16 @@ def parse(text: str) -> Type:
     return from_sqlglot(data_type)
 
 
-def _check_precision(simple: Type, data_type: exp.DataType) -> None:
+def _with_precision(simple: Type, data_type: exp.DataType) -> Type:
     numbers = [_whole_number(argument) for argument in data_type.expressions]
-    if simple in {TIME, TIMESTAMP, TIMESTAMP_TZ} and numbers == [6]:
-        return
+    if isinstance(simple, Timestamp) and len(numbers) == 1 and 0 <= numbers[0] <= 6:
+        return Timestamp(numbers[0], simple.zoned)
+    if simple == TIME and numbers == [6]:
+        return simple
     raise SeamlineError(
         NOT_SUPPORTED,
         f"the type {data_type.sql('trino').lower()} is not supported",
-        hint="timestamps have precision 6; use varchar without a length and SUBSTR to shorten",
+        hint="timestamps have at most 6 digits; use varchar without a length and SUBSTR to shorten",
     )
 
 

@@ -38,9 +38,13 @@ _CONDITIONS: Mapping[str, ErrorCode] = {
     "CAST_INVALID_INPUT": INVALID_CAST,
     "SCALAR_SUBQUERY_TOO_MANY_ROWS": SUBQUERY_MULTIPLE_ROWS,
     "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY": NOT_SUPPORTED,
+    # every name is one that we gave: it is a subquery's that reads a query further out
+    "UNRESOLVED_COLUMN": NOT_SUPPORTED,
     "KAFKA_DATA_LOSS": LOG_TRIMMED,
 }
 _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
+    ("[SCALAR_SUBQUERY_TOO_MANY_ROWS]", SUBQUERY_MULTIPLE_ROWS),
+    ("[UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY", NOT_SUPPORTED),
     ("Found conflicting files", COMMIT_CONFLICT),
     ("CommitFailedException", COMMIT_CONFLICT),
     ("could not be found in the latest snapshot", COMMIT_CONFLICT),
@@ -90,6 +94,12 @@ def named_error(error: Exception) -> SeamlineError:
         return SeamlineError(SPARK_UNAVAILABLE, "the Spark server does not answer")
     if code is DIVISION_BY_ZERO:
         return SeamlineError(code, _MESSAGES[code.name])
+    if code is NOT_SUPPORTED:
+        return SeamlineError(
+            code,
+            "Spark does not compute a subquery that reads columns of a query around it so",
+            hint="Write it as a join, or run it on DuckDB (engine = 'duckdb').",
+        )
     message = re.sub(r"\s+", " ", _cause(text.split("\n\nJVM stacktrace", 1)[0]))
     return SeamlineError(code, message[:500])
 

@@ -20,10 +20,12 @@ from seamline.sql.binder.conversions import (
     row_of,
 )
 from seamline.sql.binder.literals import (
+    ROWS_MAX,
     bigint_literal,
     bind_now_literal,
     interval_of,
     negated_literal,
+    whole_number_of,
 )
 from seamline.sql.binder.scope import Scope, Typed, unsupported
 from seamline.sql.binder.shapes import is_text, unparenthesized
@@ -31,7 +33,7 @@ from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.dialects import FROM_ZERO
 from seamline.sql.templates import DUCKDB, SPARK
-from seamline.sql.types import Array, Decimal, Field, Map, Row
+from seamline.sql.types import Array, Decimal, Field, Map, Row, Timestamp
 
 
 def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
@@ -47,7 +49,7 @@ def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
         )
     operands = [typer.expression(left, scope), typer.expression(right, scope)]
     found = [type_ for _, type_ in operands]
-    if types.DATE in found or types.TIMESTAMP in found or types.TIMESTAMP_TZ in found:
+    if any(type_ == types.DATE or isinstance(type_, Timestamp) for type_ in found):
         raise SeamlineError(
             TYPE_MISMATCH,
             f"{found[0]} and {found[1]} cannot be added or subtracted",
@@ -150,7 +152,7 @@ def _bind_at_time_zone(typer: Typer, node: exp.AtTimeZone, scope: Scope) -> Type
     zone = node.args["zone"]
     inner, type_ = typer.expression(node.this, scope)
     is_utc = is_text(zone) and zone.name.upper() in {"UTC", "Z", "+00:00"}
-    if is_utc and type_ in {types.TIMESTAMP_TZ, types.TIMESTAMP}:
+    if is_utc and isinstance(type_, Timestamp):
         return implicit_cast(inner, type_, types.TIMESTAMP_TZ), types.TIMESTAMP_TZ
     raise SeamlineError(
         NOT_SUPPORTED, "instants are in UTC here", hint="Convert time zones in the client."
@@ -204,6 +206,8 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
     assert isinstance(typed, Call)
     if typed.spec.overload.kind == "window" and not isinstance(node.parent, _OVER):
         raise SeamlineError(NOT_SUPPORTED, f"{name}() needs OVER", hint="")
+    if name in _COUNTS:
+        _check_count(name, typed)
     if distinct:
         if typed.spec.overload.kind != "aggregate" or not arguments:
             raise SeamlineError(NOT_SUPPORTED, f"{name}(DISTINCT …) is not supported")
@@ -214,6 +218,26 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
     if name == "avg" and isinstance(type_, Decimal):
         return _average(typed, type_), type_
     return typed, type_
+
+
+def _check_count(name: str, node: Call) -> None:
+    """How many rows or parts a window function is told to count must be written out."""
+    place, least = _COUNTS[name]
+    if place >= len(node.expressions):
+        return
+    count = whole_number_of(node.expressions[place])
+    if count is None:
+        raise SeamlineError(
+            NOT_SUPPORTED, f"{name}() counts by a whole number, written out", hint=""
+        )
+    if not least <= count <= ROWS_MAX:
+        raise SeamlineError(
+            INVALID_ARGUMENT, f"{name}() counts from {least} to {ROWS_MAX}, not by {count}", hint=""
+        )
+
+
+_COUNTS = {"lag": (1, 0), "lead": (1, 0), "nth_value": (1, 1), "ntile": (0, 1)}
+"""Where a window function has the number it counts by, and the least that may be."""
 
 
 def _average(node: Call, type_: Decimal) -> Call:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 from typing import Any
 
 from sqlglot import exp
@@ -15,7 +16,7 @@ from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call, CallSpec, call
-from seamline.sql.types import Decimal, Type
+from seamline.sql.types import Decimal, Timestamp, Type
 
 
 def constant_of(template: str, type_: Type, value: Any) -> exp.Expr:
@@ -27,7 +28,10 @@ def constant_of(template: str, type_: Type, value: Any) -> exp.Expr:
 def _literal_text(text: str, type_: Type, value: Any) -> exp.Expr:
     """A literal whose type each engine is told."""
     template = f"CAST('{text}' AS {{type}})"
-    return call(CallSpec(constructor("$literal", template, template), (), type_, value), [])
+    # a cast of a text to a moment fails where Spark gives up a subquery's place for its value
+    is_moment = type_ == types.DATE or isinstance(type_, Timestamp)
+    spark = f"{{type}} '{text}'" if is_moment else template
+    return call(CallSpec(constructor("$literal", template, spark), (), type_, value), [])
 
 
 def bigint_literal(value: int) -> exp.Expr:
@@ -71,7 +75,7 @@ def literal_of_type(node: exp.Cast) -> Typed | None:
         if kind == exp.DType.DATE:
             return _moment_literal(datetime.date.fromisoformat(text), types.DATE)
         if kind in {exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ}:
-            return _timestamp_literal(text, kind)
+            return None if _is_cast_to_fewer_digits(node) else _timestamp_literal(text, node.to)
         if kind == exp.DType.DECIMAL and not node.to.expressions:
             return _signed_decimal(text)
     except (ValueError, OverflowError) as error:
@@ -82,15 +86,30 @@ def literal_of_type(node: exp.Cast) -> Typed | None:
     return None
 
 
-def _timestamp_literal(text: str, kind: exp.DType) -> Typed:
+def _timestamp_literal(text: str, data_type: exp.DataType) -> Typed:
     cleaned = text.strip()
     if cleaned.upper().endswith(" UTC"):
         cleaned = cleaned[:-4] + "+00:00"
+    digits = _FRACTION.search(cleaned)
+    if digits is not None and digits[1][6:].strip("0"):
+        raise SeamlineError(
+            NOT_SUPPORTED, f"{text!r} has more than 6 digits of a second", hint="Write at most 6."
+        )
     moment = datetime.datetime.fromisoformat(cleaned)
-    if moment.tzinfo is None and kind == exp.DType.TIMESTAMP:
+    if moment.tzinfo is None and data_type.this == exp.DType.TIMESTAMP:
         return _moment_literal(moment, types.TIMESTAMP)
     instant = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
     return _moment_literal(instant.astimezone(datetime.UTC), types.TIMESTAMP_TZ)
+
+
+_FRACTION = re.compile(r"[.,](\d+)")
+
+
+def _is_cast_to_fewer_digits(node: exp.Cast) -> bool:
+    """Whether CAST rounds; TIMESTAMP '…' has as many digits as are written."""
+    digits = _FRACTION.search(node.this.name)
+    precision = node.to.expressions
+    return bool(precision) and int(precision[0].name) < len(digits[1] if digits else "")
 
 
 def _signed_decimal(text: str) -> Typed:
@@ -157,6 +176,21 @@ def row_count(node: exp.Expr) -> exp.Expr:
             hint="Leave LIMIT out to read all rows.",
         )
     return exp.Literal.number(count)
+
+
+def whole_number_of(node: exp.Expr) -> int | None:
+    """The value of a bound whole number, with a sign or converted; None for anything else."""
+    inner = unparenthesized(node)
+    if isinstance(inner, exp.Literal) and not inner.is_string:
+        return int(inner.name)
+    if not isinstance(inner, Call) or len(inner.expressions) > 1:
+        return None
+    if isinstance(inner.spec.constant, int):
+        return inner.spec.constant
+    if inner.spec.overload.name not in {"cast", "$negate"} or not inner.expressions:
+        return None
+    value = whole_number_of(inner.expressions[0])
+    return -value if value is not None and inner.spec.overload.name == "$negate" else value
 
 
 def _whole_number(node: exp.Expr) -> int:

@@ -33,7 +33,7 @@ from seamline.sql.binder.scope import (
 )
 from seamline.sql.binder.shapes import as_operand, bracketed, is_text, names_of, unwrapped
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.types import Row, Type
+from seamline.sql.types import Row, Timestamp, Type
 
 
 def _bind_name(typer: Typer, node: exp.Column | exp.Dot, scope: Scope) -> Typed:
@@ -113,11 +113,10 @@ def _bind_comparison(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
 
 
 def _comparison_hint(left: Type, right: Type) -> str | None:
-    times = {types.DATE: "DATE '…'", types.TIMESTAMP: "TIMESTAMP '…'",
-             types.TIMESTAMP_TZ: "TIMESTAMP '… UTC'"}  # fmt: skip
     for one, other in ((left, right), (right, left)):
-        if one in times and other == types.VARCHAR:
-            return f"Write the text as {times[one]}."
+        if other == types.VARCHAR and (one == types.DATE or isinstance(one, Timestamp)):
+            zone = " UTC" if isinstance(one, Timestamp) and one.zoned else ""
+            return f"Write the text as {'DATE' if one == types.DATE else 'TIMESTAMP'} '…{zone}'."
     return None
 
 

@@ -1,0 +1,83 @@
+"""Goal: a statement gives rows or a named error of its writer's, never an engine's own.
+
+Method: every expression in every clause, most of them not allowed there, and whole statements that
+no engine takes: each is bound, and what binds is run by DuckDB. What Spark says to the same is in
+the integration tests.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import duckdb
+import pytest
+from support import statements
+from support.nesting import NOW
+
+from seamline.connectors.duckdb.engine import named_error
+from seamline.errors import ErrorKind, SeamlineError
+from seamline.sql import parameters, parse, render
+from seamline.sql.qualify import qualify, references
+
+
+@pytest.fixture(scope="module")
+def engine() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(":memory:", config={"threads": "1"})
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def outcome(engine: duckdb.DuckDBPyConnection, sql: str) -> SeamlineError | None:
+    try:
+        query = parse.parse(sql)
+        assert isinstance(query, parse.Query)
+        tree = parameters.bind(query, [])
+        if references(tree):
+            return None  # a table of nobody's
+        text = render.to_duckdb(qualify(tree, [], now=NOW).tree)
+        engine.execute(text).fetchall()
+    except SeamlineError as error:
+        return error
+    except duckdb.Error as error:
+        return named_error(error)
+    return None
+
+
+@pytest.mark.parametrize("clause", [*statements.CLAUSES, "whole"])
+def test_fault_20_what_is_not_allowed_has_a_name(
+    engine: duckdb.DuckDBPyConnection, clause: str
+) -> None:
+    found: Counter[str] = Counter()
+    wrong = {}
+    for sql in statements.of_clause(clause) if clause != "whole" else statements.WHOLE:
+        error = outcome(engine, sql)
+        if error is not None and error.code.kind is not ErrorKind.USER:
+            wrong[sql] = str(error)
+        found[error.code.name if error is not None else "rows"] += 1
+    assert not wrong
+    assert len(found) > 2, found
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("SELECT x FROM {t} WHERE row_number() OVER (ORDER BY x) = 1", "GROUPING_ERROR"),
+        ("SELECT max(x) FROM {t} HAVING rank() OVER (ORDER BY 1) = 1", "GROUPING_ERROR"),
+        ("SELECT 1 FROM {t} LEFT JOIN {u} ON x = (SELECT max(y) FROM {u})", "NOT_SUPPORTED"),
+        ("SELECT 1 FROM {t} FULL JOIN {u} ON x IN (SELECT y FROM {u})", "NOT_SUPPORTED"),
+        ("WITH a AS (SELECT 1), A AS (SELECT 2) SELECT * FROM a", "SYNTAX_ERROR"),
+        ("SELECT x FROM {t} UNION CORRESPONDING SELECT y FROM {u}", "NOT_SUPPORTED"),
+        ("WITH FUNCTION f(x integer) RETURNS integer RETURN x + 1 SELECT f(1)", "NOT_SUPPORTED"),
+        ("SELECT x FROM {t}, (SELECT 1 AS x)", "COLUMN_AMBIGUOUS"),
+        ("SELECT x AS k, s AS k FROM {t} ORDER BY k", "COLUMN_AMBIGUOUS"),
+        ("SELECT k FROM (SELECT x AS k, s AS k FROM {t})", "COLUMN_AMBIGUOUS"),
+        ("SELECT lag(x, x) OVER (ORDER BY x) FROM {t}", "NOT_SUPPORTED"),
+        ("SELECT ntile(0) OVER (ORDER BY x) FROM {t}", "INVALID_ARGUMENT"),
+        ("SELECT x FROM {t} LIMIT 3000000000", "NOT_SUPPORTED"),
+        ("SELECT sum(x) OVER (ORDER BY x ROWS 1 FOLLOWING) FROM {t}", "INVALID_ARGUMENT"),
+    ],
+)
+def test_fault_20_and_which_name(engine: duckdb.DuckDBPyConnection, sql: str, code: str) -> None:
+    error = outcome(engine, sql.format(t=statements.T, u=statements.U))
+    assert error is not None
+    assert error.code.name == code
