@@ -18,9 +18,11 @@ from seamline.sql.types import Array, Decimal, Map, Row, Timestamp, Type, Varbin
 _INTEGER = "[+-]?[0-9]+"
 _NUMBER = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
 _FLOATING = rf"{_NUMBER}|NaN|[+-]?Infinity"
-_DATE = "[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}"
-_TIMESTAMP = rf"{_DATE}([ T][0-9]{{{{2}}}}:[0-9]{{{{2}}}}:[0-9]{{{{2}}}}([.][0-9]{{{{1,6}}}})?)?"
-_INSTANT = rf"{_TIMESTAMP}(Z| UTC|[+-][0-9]{{{{2}}}}:[0-9]{{{{2}}}})?"
+_YEAR = "([1-9][0-9]{{3}}|0[1-9][0-9]{{2}}|00[1-9][0-9]|000[1-9])"
+_DATE = f"{_YEAR}-[0-9]{{{{2}}}}-[0-9]{{{{2}}}}"
+_TIME = "([01][0-9]|2[0-3])(:[0-5][0-9]){{2}}([.][0-9]{{1,6}})?"
+_TIMESTAMP = f"{_DATE}([ T]{_TIME})?"
+_INSTANT = f"{_TIMESTAMP}(Z| UTC|[+-](0[0-9]|1[0-3]):[0-5][0-9]|[+-]14:00)?"
 _UUID = "[0-9a-fA-F]{{8}}(-[0-9a-fA-F]{{4}}){{3}}-[0-9a-fA-F]{{12}}"
 
 
@@ -235,7 +237,7 @@ def _matching(
     return (
         f"(CASE WHEN {{0}} IS NULL THEN NULL WHEN regexp_full_match({{0}}, '{pattern}')"
         f" THEN {duckdb} ELSE {duckdb_else} END)",
-        f"(CASE WHEN {{0}} IS NULL THEN NULL WHEN {{0}} RLIKE '^({pattern})$'"
+        f"(CASE WHEN {{0}} IS NULL THEN NULL WHEN {{0}} RLIKE '^({pattern})\\\\z'"
         f" THEN {spark} ELSE {spark_else} END)",
     )
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from seamline.errors import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
-from seamline.sql import coercion, decimals, types
+from seamline.sql import coercion, decimals, texts, types
 from seamline.sql.templates import DUCKDB, SPARK, Template
 from seamline.sql.types import Array, Decimal, Map, Row, Type
 
@@ -457,8 +457,8 @@ _BLANKS_SPARK = "concat(char(32), char(9), char(10), char(11), char(12), char(13
 
 scalar("length", "varchar -> bigint", "length({0})", "CAST(char_length({0}) AS BIGINT)")
 scalar("length", "varbinary -> bigint", "octet_length({0})", "CAST(octet_length({0}) AS BIGINT)")
-scalar("lower", "varchar -> varchar", "lower({0})")
-scalar("upper", "varchar -> varchar", "upper({0})")
+scalar("lower", "varchar -> varchar", texts.DUCKDB_LOWER, texts.SPARK_LOWER)
+scalar("upper", "varchar -> varchar", texts.DUCKDB_UPPER, texts.SPARK_UPPER)
 scalar(
     "concat", "varchar... -> varchar", lambda a, _, __: "(" + " || ".join(a) + ")", "concat({args})"
 )
