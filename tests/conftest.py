@@ -22,10 +22,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, help="run this one history of the simulation")
 
 
+ONE_PASS = frozenset(
+    f"test_{name}"
+    for name in ("clients", "creating", "errors", "exactness", "slt", "tiering", "tokens", "names")
+)
+"""Modules whose tests on real parts belong to `make test`; those of all others are long proofs."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers, one has all tests on real parts, and the others whole modules."""
+    """Sorts tests on real parts; with several workers, one has those, the others whole modules."""
     for item in items:
         on_real_parts = item.get_closest_marker("integration") or item.get_closest_marker("spark")
+        if on_real_parts and item.path.stem not in ONE_PASS:
+            item.add_marker(pytest.mark.prove)
         group = "real parts" if on_real_parts else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
 
