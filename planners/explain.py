@@ -71,7 +71,7 @@ def _cold(plan: ColdPlan) -> str:
 
 def _hot(scan: Scan) -> str:
     wanted = sum(len(r) for r in scan.hot_ranges)
-    tail = sum(len(r) for r in scan.seam.hot_ranges)
+    tail = scan.seam.hot_offsets
     text = f"{wanted:,} of {tail:,} offsets in {len(scan.hot_ranges)} partitions"
     cached = cached_of(
         {r.partition: (r.start, r.end_exclusive) for r in scan.hot_ranges}, scan.facts.cached

@@ -91,6 +91,11 @@ class Seam:
         )
 
     @property
+    def hot_offsets(self) -> int:
+        """Offsets in the tail; rows are at most as many."""
+        return sum(len(r) for r in self.hot_ranges)
+
+    @property
     def display_name(self) -> str:
         """Dotted name for messages."""
         name = ".".join(self.table)

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV1
 
-from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.seam import Seam
 
 Json: TypeAlias = dict[str, Any]
 
@@ -33,61 +33,17 @@ END_KEY = "seamline.end"
 """Summary property of a virtual snapshot: the exclusive end of each partition it holds."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Cut:
-    """What a virtual snapshot holds: a cold snapshot, and the tail from `start` up to `end`.
-
-    Attributes:
-        table_uuid: Iceberg's id of the table.
-        snapshot_id: The cold snapshot.
-        schema_id: Schema the tail is decoded with.
-        topic_id: Kafka's id of the topic.
-        start: Per partition the first offset that is not in the cold snapshot.
-        end: Exclusive end of the tail, per partition.
-    """
-
-    table_uuid: str
-    snapshot_id: int
-    schema_id: int
-    topic_id: str
-    start: Offsets
-    end: Offsets
-
-    @property
-    def ranges(self) -> tuple[OffsetRange, ...]:
-        """The tail, empty ranges left out."""
-        return tuple(
-            OffsetRange(partition, self.start[partition], end)
-            for partition, end in self.end.items()
-            if end > self.start[partition]
-        )
-
-    @property
-    def offsets(self) -> int:
-        """Offsets in the tail; rows are at most as many."""
-        return sum(len(r) for r in self.ranges)
-
-    def to_json(self) -> Json:
-        """The cut as JSON."""
-        return {
-            "table_uuid": self.table_uuid,
-            "snapshot_id": self.snapshot_id,
-            "schema_id": self.schema_id,
-            "topic_id": self.topic_id,
-            "start": self.start.to_json(),
-            "end": self.end.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, body: Json) -> Cut:
-        """The inverse of `to_json`."""
-        offsets = {name: Offsets.from_json(body[name]) for name in ("start", "end")}
-        return cls(**{**body, **offsets})
-
-
-def snapshot_id(cut: Cut, taken: Collection[int]) -> int:
-    """The id of the cut's snapshot: the same for the same cut, and none of those taken."""
-    text = json.dumps(cut.to_json(), sort_keys=True)
+def snapshot_id(seam: Seam, taken: Collection[int]) -> int:
+    """The id of the seam's snapshot: the same for the same rows, and none of those taken."""
+    rows = {
+        "table_uuid": seam.table_uuid,
+        "snapshot_id": seam.snapshot_id,
+        "schema_id": seam.schema_id,
+        "topic_id": seam.topic_id,
+        "start": seam.boundary.to_json(),
+        "end": seam.end.to_json(),
+    }
+    text = json.dumps(rows, sort_keys=True)
     for attempt in range(1 << 16):
         digest = hashlib.sha256(f"seamline {attempt} {text}".encode()).digest()
         found: int = int.from_bytes(digest[:8], "big") >> 1
@@ -111,7 +67,7 @@ class VirtualSnapshot:
     """A snapshot as table metadata lists it.
 
     Attributes:
-        cut: What it holds.
+        seam: What it holds: a cold snapshot and a tail.
         snapshot_id: Its id.
         sequence_number: One more than the last of the table it was made for.
         timestamp_ms: The moment it is given out as of: `SKEW_MS` before it was made.
@@ -121,7 +77,7 @@ class VirtualSnapshot:
         added_rows: Version 3: row ids it takes.
     """
 
-    cut: Cut
+    seam: Seam
     snapshot_id: int
     sequence_number: int
     timestamp_ms: int
@@ -134,12 +90,12 @@ class VirtualSnapshot:
         """Its entry in table metadata."""
         body: Json = {
             "snapshot-id": self.snapshot_id,
-            "parent-snapshot-id": self.cut.snapshot_id,
+            "parent-snapshot-id": self.seam.snapshot_id,
             "sequence-number": self.sequence_number,
             "timestamp-ms": self.timestamp_ms,
             "manifest-list": self.manifest_list,
             "summary": dict(self.summary),
-            "schema-id": self.cut.schema_id,
+            "schema-id": self.seam.schema_id,
         }
         if self.first_row_id is not None:
             body["first-row-id"] = self.first_row_id
@@ -148,19 +104,20 @@ class VirtualSnapshot:
 
     def to_json(self) -> Json:
         """Everything, for keeping."""
-        return {**dataclasses.asdict(self), "cut": self.cut.to_json(), "summary": {**self.summary}}
+        body = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {**body, "seam": self.seam.to_json(), "summary": {**self.summary}}
 
     @classmethod
     def from_json(cls, body: Json) -> VirtualSnapshot:
         """The inverse of `to_json`."""
-        return cls(**{**body, "cut": Cut.from_json(body["cut"])})
+        return cls(**{**body, "seam": Seam.from_json(body["seam"])})
 
 
-def summary(base: Json, cut: Cut, *, files: int, rows: int, size_bytes: int) -> dict[str, str]:
+def summary(base: Json, seam: Seam, *, files: int, rows: int, size_bytes: int) -> dict[str, str]:
     """The summary of a virtual snapshot that adds so much to the cold one."""
-    cold = cold_snapshot(base, cut.snapshot_id).get("summary", {})
+    cold = cold_snapshot(base, seam.snapshot_id).get("summary", {})
     added = {"data-files": files, "records": rows, "files-size": size_bytes}
-    body = {"operation": "append", END_KEY: json.dumps(cut.end.to_json(), separators=(",", ":"))}
+    body = {"operation": "append", END_KEY: json.dumps(seam.end.to_json(), separators=(",", ":"))}
     for name, number in added.items():
         if number:
             body[f"added-{name}"] = str(number)
@@ -172,7 +129,7 @@ def summary(base: Json, cut: Cut, *, files: int, rows: int, size_bytes: int) -> 
     return body
 
 
-def cold_snapshot(base: Json, wanted: int) -> Json:
+def cold_snapshot(base: Json, wanted: int | None) -> Json:
     """The entry of a snapshot in metadata that is known to list it."""
     found: Json = next(s for s in base["snapshots"] if s["snapshot-id"] == wanted)
     return found
@@ -261,7 +218,7 @@ def head_since_ms(base: Json) -> int:
 def _listing(base: Json, listed: list[VirtualSnapshot]) -> Json:
     real = {s["snapshot-id"] for s in base.get("snapshots", [])}
     schemas = {schema["schema-id"] for schema in base["schemas"]}
-    added = [s for s in listed if s.snapshot_id not in real and s.cut.schema_id in schemas]
+    added = [s for s in listed if s.snapshot_id not in real and s.seam.schema_id in schemas]
     numbers = [s.sequence_number for s in added]
     return {
         **base,

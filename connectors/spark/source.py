@@ -61,14 +61,9 @@ class _BatchReader(DataSourceReader):
         self._table = table
 
     def partitions(self) -> Sequence[InputPartition]:
-        table = self._table
-        ranges = [
-            OffsetRange(partition, table.boundary[partition], end)
-            for partition, end in table.end.items()
-            if end > table.boundary[partition]
-        ]
+        table, seam = self._table, self._table.seam
         # Spark runs no task without a partition, and then wants none
-        hot = table.hot_splits(ranges, table.epochs, table.end, table.end_epochs)
+        hot = table.hot_splits(seam.hot_ranges, seam.epochs, seam.end, seam.end_epochs)
         return [*table.cold_splits(None), *hot] or [_Nothing()]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
@@ -94,7 +89,7 @@ class _StreamReader(DataSourceStreamReader):
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802
         table = Table.place(self._options)
-        return self._offset(table, table.end, table.end_epochs)
+        return self._offset(table, table.seam.end, table.seam.end_epochs)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         table = Table.place(self._options)
@@ -104,12 +99,12 @@ class _StreamReader(DataSourceStreamReader):
         first_epochs = Offsets.from_json(start.get("epochs", {}))
         window, ranges, epochs = {}, [], {}
         for partition, stop in last.items():
-            begin, boundary = first.get(partition, 0), table.boundary.get(partition, 0)
+            begin, boundary = first.get(partition, 0), table.seam.boundary.get(partition, 0)
             if begin < min(stop, boundary):
                 window[partition] = (begin, min(stop, boundary))
             if max(begin, boundary) < stop:
                 ranges.append(OffsetRange(partition, max(begin, boundary), stop))
-                epochs_there = first_epochs if begin >= boundary else table.epochs
+                epochs_there = first_epochs if begin >= boundary else table.seam.epochs
                 if partition in epochs_there:
                     epochs[partition] = epochs_there[partition]
         hot = table.hot_splits(ranges, epochs, last, Offsets.from_json(end.get("epochs", {})))
@@ -129,15 +124,15 @@ class _StreamReader(DataSourceStreamReader):
         return {
             "end": end.to_json(),
             "epochs": epochs.to_json(),
-            "table_uuid": table.body["table_uuid"],
-            "topic_id": table.body["topic_id"],
+            "table_uuid": table.seam.table_uuid,
+            "topic_id": table.seam.topic_id,
         }
 
     def _check_same(self, known: dict[str, Any], table: Table) -> None:
-        for field in ("table_uuid", "topic_id"):
-            if known[field] != table.body[field]:
-                raise SeamlineError(
-                    HISTORY_CHANGED,
-                    f"table {self._options.table} or its topic was created again since the stream "
-                    "began",
-                )
+        seam = table.seam
+        if (known["table_uuid"], known["topic_id"]) != (seam.table_uuid, seam.topic_id):
+            raise SeamlineError(
+                HISTORY_CHANGED,
+                f"table {self._options.table} or its topic was created again since the stream "
+                "began",
+            )

@@ -39,6 +39,7 @@ from seamline.seam.checks import LogRead
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec
+from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
 from seamline.sql import columns as names
 from seamline.sql.predicates import And, Comparison, Or, Predicate
@@ -97,11 +98,27 @@ def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {n.removeprefix(prefix): v for n, v in options.items() if n.startswith(prefix)}
 
 
+_BESIDE_THE_SEAM = ("metadata_location", "bootstrap_servers", "format", "on_error")
+
+
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table with its seam, as the gateway placed it."""
+    """A table as the gateway has pinned it.
 
-    body: Mapping[str, Any]
+    Attributes:
+        seam: Its seam.
+        metadata_location: The file that holds its metadata.
+        bootstrap_servers: Where its topic's cluster is; None without a topic, as what follows.
+        format: How its records are decoded.
+        on_error: What becomes of those that cannot be.
+        options: The options of the read.
+    """
+
+    seam: Seam
+    metadata_location: str | None
+    bootstrap_servers: str | None
+    format: str | None
+    on_error: str | None
     options: Options
 
     @classmethod
@@ -116,45 +133,32 @@ class Table:
             request.add_header("Authorization", f"Bearer {options.access_token}")
         try:
             with urllib.request.urlopen(request, timeout=_REQUEST_S) as answer:  # noqa: S310
-                return cls(json.load(answer), options)
+                return cls.from_json(json.load(answer), options)
         except urllib.error.HTTPError as error:
             raise _gateway_error(error) from error
         except OSError as error:
             raise SeamlineError(GATEWAY_UNAVAILABLE, f"{options.url}: {error}") from error
 
-    @property
-    def boundary(self) -> Offsets:
-        """First offset not in the snapshot."""
-        return Offsets.from_json(self.body["boundary"])
-
-    @property
-    def end(self) -> Offsets:
-        """Exclusive ends of the read."""
-        return Offsets.from_json(self.body["end"])
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any], options: Options) -> Table:
+        """The table that the gateway's answer describes."""
+        given = {name: body[name] for name in _BESIDE_THE_SEAM}
+        return cls(Seam.from_json(body), **given, options=options)
 
     @property
     def columns(self) -> tuple[Field, ...]:
         """The columns, metadata columns included."""
-        return self.state.schemas[self.body["schema_id"]].columns
+        return self.state.schemas[self.seam.schema_id].columns
 
     @property
     def state(self) -> TableState:
         """The table's metadata."""
-        return table_of_file(tuple(self.body["table"]), self._static).state
+        return table_of_file(self.seam.table, self._static).state
 
     @property
     def _static(self) -> StaticTable:
-        return static_table(self.body["metadata_location"], self.options.storage)
-
-    @property
-    def epochs(self) -> Offsets:
-        """Leader epochs the log had at the boundary, where known."""
-        return Offsets.from_json(self.body["epochs"])
-
-    @property
-    def end_epochs(self) -> Offsets:
-        """Those it had at the ends."""
-        return Offsets.from_json(self.body["end_epochs"])
+        assert self.metadata_location is not None
+        return static_table(self.metadata_location, self.options.storage)
 
     def hot_splits(
         self,
@@ -171,16 +175,17 @@ class Table:
             end: Ends the log was found to have.
             end_epochs: Leader epochs of then, where known.
         """
-        body = self.body
-        if not body["topic"]:
+        if self.bootstrap_servers is None:
             return []
+        assert self.format is not None
+        assert self.on_error is not None
         cluster = ClusterConfig(
             name="source",
-            bootstrap_servers=body["bootstrap_servers"],
+            bootstrap_servers=self.bootstrap_servers,
             properties=self.options.kafka,
         )
-        spec = DecoderSpec(body["topic"], body["format"], body["on_error"], self.columns)
-        topic, topic_id, isolation = body["topic"], body["topic_id"], body["isolation"]
+        topic, topic_id, isolation = self.seam.topic, self.seam.topic_id, self.seam.isolation
+        spec = DecoderSpec(topic, self.format, self.on_error, self.columns)
         return [
             HotSplit(
                 cluster,
@@ -198,14 +203,14 @@ class Table:
         Args:
             window: Per partition the offsets wanted, rows of no partition left out; None for all.
         """
-        body = self.body
-        if body["snapshot_id"] is None or (window is not None and not window):
+        seam = self.seam
+        if seam.snapshot_id is None or (window is not None and not window):
             return []
-        table = table_of_file(tuple(body["table"]), self._static)
+        table = table_of_file(seam.table, self._static)
         columns = self.columns
         predicate = None if window is None else _lies_in(window)
-        request = ScanRequest(body["schema_id"], tuple(c.name for c in columns), predicate)
-        plan = table.inspect(table.plan(body["snapshot_id"], request))
+        request = ScanRequest(seam.schema_id, tuple(c.name for c in columns), predicate)
+        plan = table.inspect(table.plan(seam.snapshot_id, request))
         if plan.unsupported is not None:
             raise SeamlineError(
                 COLD_FILE_INVALID,
@@ -213,14 +218,13 @@ class Table:
                 hint="Read it through the gateway's catalog, or with engine = 'spark'.",
             )
         deletes = table.deleted_rows(plan)
-        cold_end = body["cold_end"]
         scan = EngineScan(
             "scan",
-            tuple(body["table"]),
+            seam.table,
             columns,
-            body["snapshot_id"],
-            table.state.schema_of(body["snapshot_id"]).columns,
-            cold_end=Offsets.from_json(cold_end) if cold_end is not None else None,
+            seam.snapshot_id,
+            table.state.schema_of(seam.snapshot_id).columns,
+            cold_end=seam.cold_end,
             file_access=table.file_access,
         )
         return [

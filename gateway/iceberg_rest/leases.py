@@ -20,7 +20,7 @@ from seamline.connectors.files import private_folder
 
 _LOG = logging.getLogger("seamline.leases")
 
-_VERSION = 1
+_VERSION = 2
 _RENEWED_AT = 0.1
 """A longer hold is written down once it grows by this part of the lease."""
 

@@ -144,7 +144,7 @@ def _schema(live: LiveTable, snapshot_id: int | None, asked: PlanRequest) -> Sch
     if not asked.use_snapshot_schema or snapshot_id is None:
         return metadata.schema()
     if live.tail is not None and live.tail.snapshot_id == snapshot_id:
-        schema_id: int | None = live.tail.cut.schema_id
+        schema_id: int | None = live.tail.seam.schema_id
     else:
         snapshot = metadata.snapshot_by_id(snapshot_id)
         schema_id = snapshot.schema_id if snapshot is not None else None

@@ -110,7 +110,7 @@ def plan_scan(tables: LiveTables, request: ScanRequest, deadline: Deadline) -> S
         )
     except (ValueError, TypeError) as error:
         raise SeamlineError(INVALID_REQUEST, f"the filter does not fit: {error}") from error
-    cold = live.tail.cut.snapshot_id if request.reads_tail and live.tail else request.snapshot_id
+    cold = live.tail.seam.snapshot_id if request.reads_tail and live.tail else request.snapshot_id
     tasks = live.cold.tasks(cold, pruner) if cold is not None else []
     wanted = None if asked.filter is not None else asked.min_rows_requested
     tasks, left = _enough(tasks, wanted)
@@ -152,7 +152,7 @@ class _TailPlan:
         self._pruner = pruner
         self._rows_wanted = rows_wanted
         # names of another schema than the tail's own mean nothing here: all of it is given
-        speaks_of_tail = request.schema.schema_id == self._tail.cut.schema_id
+        speaks_of_tail = request.schema.schema_id == self._tail.seam.schema_id
         self._expression = expression if speaks_of_tail else AlwaysTrue()
         self._select = request.asked.select if speaks_of_tail else None
         self._case_sensitive = request.asked.case_sensitive
@@ -201,7 +201,7 @@ class _TailPlan:
         kept = self._columns()
         found: list[pa.Table] = []
         count = 0
-        for part in tail_store.parts(self._tail.cut.ranges):
+        for part in tail_store.parts(self._tail.seam.hot_ranges):
             rows = self._matching(self._tables.rows(self._live, part, kept, deadline))
             if self._rows_wanted is not None:
                 rows = rows.slice(0, max(0, self._rows_wanted - count))

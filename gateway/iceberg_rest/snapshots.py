@@ -14,7 +14,6 @@ from typing import Any
 
 from seamline.connectors.iceberg.virtual import VirtualSnapshot
 from seamline.gateway.iceberg_rest.leases import Leases
-from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
 
 KIND = "snapshot"
@@ -25,13 +24,7 @@ class Record:
     """One virtual snapshot.
 
     Attributes:
-        table: Full name of its table, catalog first.
         source: What decided its rows, as text: another text means that they would be others now.
-        cluster: Name of the cluster its tail is in.
-        topic: Name of the topic.
-        isolation: What the tail is read under.
-        epochs: Leader epochs the log had where the tail begins.
-        foreign_change_id: See `Boundary.foreign_change_id`, at the cold snapshot.
         snapshot: The snapshot.
         written: Whether its tail and its list of manifests are files; else only a planned scan
             can read it.
@@ -39,13 +32,7 @@ class Record:
         spec_ids: Partition specs its tail's files are written with.
     """
 
-    table: tuple[str, ...]
     source: str
-    cluster: str
-    topic: str
-    isolation: str
-    epochs: Offsets
-    foreign_change_id: int | None
     snapshot: VirtualSnapshot
     written: bool = False
     segments: tuple[str, ...] = ()
@@ -54,21 +41,7 @@ class Record:
     @property
     def seam(self) -> Seam:
         """Its seam."""
-        cut = self.snapshot.cut
-        return Seam(
-            table=self.table,
-            table_uuid=cut.table_uuid,
-            snapshot_id=cut.snapshot_id,
-            schema_id=cut.schema_id,
-            cluster=self.cluster,
-            topic=self.topic,
-            topic_id=cut.topic_id,
-            isolation=self.isolation,
-            boundary=cut.start,
-            end=cut.end,
-            epochs=self.epochs,
-            foreign_change_id=self.foreign_change_id,
-        )
+        return self.snapshot.seam
 
     @property
     def leases(self) -> tuple[str, ...]:
@@ -77,19 +50,14 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON."""
-        return {
-            **dataclasses.asdict(dataclasses.replace(self, epochs=Offsets())),
-            "epochs": self.epochs.to_json(),
-            "snapshot": self.snapshot.to_json(),
-        }
+        body = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {**body, "snapshot": self.snapshot.to_json()}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Record:
         """The inverse of `to_json`."""
-        tuples = {name: tuple(body[name]) for name in ("table", "segments", "spec_ids")}
-        epochs = Offsets.from_json(body["epochs"])
-        snapshot = VirtualSnapshot.from_json(body["snapshot"])
-        return cls(**{**body, **tuples, "epochs": epochs, "snapshot": snapshot})
+        tuples = {name: tuple(body[name]) for name in ("segments", "spec_ids")}
+        return cls(**{**body, **tuples, "snapshot": VirtualSnapshot.from_json(body["snapshot"])})
 
 
 class SnapshotRecords:
@@ -141,12 +109,12 @@ class SnapshotRecords:
         """Forgets the record with that body: its lease has ended."""
         snapshot = body["snapshot"]
         with self._lock:
-            records = self._tables[snapshot["cut"]["table_uuid"]]
+            records = self._tables[snapshot["seam"]["table_uuid"]]
             records.pop(snapshot["snapshot_id"], None)
 
     def _add(self, record: Record) -> None:
         with self._lock:
-            self._tables[record.snapshot.cut.table_uuid][record.snapshot.snapshot_id] = record
+            self._tables[record.seam.table_uuid][record.snapshot.snapshot_id] = record
 
     def _is_held(self, record: Record) -> bool:
         return self._leases.get(record.leases[0]) is not None

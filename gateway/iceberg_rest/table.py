@@ -12,7 +12,7 @@ from seamline.connectors.iceberg import virtual
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.metadata_files import MetadataFile
 from seamline.connectors.iceberg.tail_files import TailLayout
-from seamline.connectors.iceberg.virtual import Cut, Json
+from seamline.connectors.iceberg.virtual import Json
 from seamline.gateway.query.names import TableName
 from seamline.seam.binding import TopicBinding
 from seamline.seam.records import DecoderSpec
@@ -29,13 +29,11 @@ class LiveTail:
 
     Attributes:
         seam: Where it begins and ends.
-        cut: The same, as a virtual snapshot holds it.
-        snapshot_id: Id of that snapshot.
+        snapshot_id: Id of the virtual snapshot that holds it.
         decoder: How its records are decoded.
     """
 
     seam: Seam
-    cut: Cut
     snapshot_id: int
     decoder: DecoderSpec
 
@@ -82,7 +80,7 @@ class LiveTable:
         metadata = self.cold.iceberg.metadata
         assert self.tail is not None
         return TailLayout(
-            schema=metadata.schema_by_id(self.tail.cut.schema_id) or metadata.schema(),
+            schema=metadata.schema_by_id(self.tail.seam.schema_id) or metadata.schema(),
             columns=self.tail.decoder.columns,
             spec=metadata.spec(),
             unpartitioned=self.unpartitioned,
@@ -95,23 +93,15 @@ class LiveTable:
     def source(self) -> str:
         """What decides the rows of given offsets, beside the layout."""
         assert self.tail is not None
-        decoder = self.tail.decoder
-        return repr((self.uuid, self.tail.cut.topic_id, self.tail.seam.isolation, decoder))
+        seam, decoder = self.tail.seam, self.tail.decoder
+        return repr((self.uuid, seam.topic_id, seam.isolation, decoder))
 
 
 def live_tail(table: IcebergTable, seam: Seam, decoder: DecoderSpec | None) -> LiveTail | None:
     """The tail of a seam, None when it is empty or there is no log."""
     if decoder is None or seam.snapshot_id is None or not seam.hot_ranges:
         return None
-    cut = Cut(
-        table_uuid=seam.table_uuid,
-        snapshot_id=seam.snapshot_id,
-        schema_id=seam.schema_id,
-        topic_id=seam.topic_id,
-        start=seam.boundary,
-        end=seam.end,
-    )
-    return LiveTail(seam, cut, virtual.snapshot_id(cut, table.state.snapshots), decoder)
+    return LiveTail(seam, virtual.snapshot_id(seam, table.state.snapshots), decoder)
 
 
 def is_unified(table: IcebergTable) -> bool:

@@ -128,7 +128,7 @@ class LiveTables:
         binding = TopicBinding.from_properties(table.state.properties)
         if record is None or binding is None:
             return None
-        schema = table.state.schemas.get(record.snapshot.cut.schema_id)
+        schema = table.state.schemas.get(record.seam.schema_id)
         decoder = None
         if schema is not None:
             columns = schema.columns

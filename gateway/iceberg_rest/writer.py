@@ -86,17 +86,19 @@ class SnapshotWriter:
         known = self.records.find(live.uuid, tail.snapshot_id)
         if known is not None:
             return known
-        summary = virtual.summary(live.base, tail.cut, files=0, rows=tail.cut.offsets, size_bytes=0)
+        summary = virtual.summary(
+            live.base, tail.seam, files=0, rows=tail.seam.hot_offsets, size_bytes=0
+        )
         row_id = live.base.get("next-row-id")
-        snapshot = self._snapshot(live, tail, summary, row_id, tail.cut.offsets, _UNWRITTEN)
-        record = self._record(live, tail, snapshot)
+        snapshot = self._snapshot(live, tail, summary, row_id, tail.seam.hot_offsets, _UNWRITTEN)
+        record = Record(live.source(), snapshot)
         self.records.keep(record)
         return record
 
     def segments(self, live: LiveTable) -> list[TailSegment] | None:
         """The files of the table's whole tail, None when they are not all written."""
         assert live.tail is not None
-        return self.store.covered(self._table(live), live.tail.cut.ranges)
+        return self.store.covered(self._table(live), live.tail.seam.hot_ranges)
 
     def _table(self, live: LiveTable) -> TailTable:
         """The table as its tail files are written."""
@@ -108,17 +110,17 @@ class SnapshotWriter:
         )
 
     def _segments(self, live: LiveTable, tail: LiveTail, deadline: Deadline) -> list[TailSegment]:
-        if tail.cut.offsets > self._tail_offsets_max:
+        if tail.seam.hot_offsets > self._tail_offsets_max:
             raise SeamlineError(
                 TAIL_TOO_LARGE,
-                f"the tail of {live.name.display} has {tail.cut.offsets:,} offsets, more than "
+                f"the tail of {live.name.display} has {tail.seam.hot_offsets:,} offsets, more than "
                 f"{self._tail_offsets_max:,}",
                 hint="Tier more often, or raise iceberg.tail_offsets_max.",
             )
         names = [column.name for column in tail.decoder.columns]
         return self.store.cover(
             self._table(live),
-            tail.cut.ranges,
+            tail.seam.hot_ranges,
             lambda ranges: self._rows(live, ranges, names, deadline),
         )
 
@@ -126,26 +128,26 @@ class SnapshotWriter:
         """Writes the snapshot's list of manifests."""
         io = self._storage.io_of(live)
         added = [manifest for segment in segments for manifest in segment.manifests]
-        cold = virtual.cold_snapshot(live.base, tail.cut.snapshot_id)["manifest-list"]
+        cold = virtual.cold_snapshot(live.base, tail.seam.snapshot_id)
         content = manifests.new_list(
-            self._cold_list(live, cold),
+            self._cold_list(live, cold["manifest-list"]),
             added,
             snapshot_id=tail.snapshot_id,
-            parent_id=tail.cut.snapshot_id,
+            parent_id=cold["snapshot-id"],
             sequence_number=live.base["last-sequence-number"] + 1,
             version=live.version,
             next_row_id=live.base.get("next-row-id") or 0,
         )
         summary = virtual.summary(
             live.base,
-            tail.cut,
+            tail.seam,
             files=sum(len(segment.data_paths) for segment in segments),
             rows=sum(segment.rows for segment in segments),
             size_bytes=sum(segment.size_bytes for segment in segments),
         )
         row_id, name = content.first_row_id, f"snap-{uuid.uuid4().hex[:8]}"
         snapshot = self._snapshot(live, tail, summary, row_id, content.added_rows, name)
-        record = self._record(live, tail, snapshot)
+        record = Record(live.source(), snapshot)
         self.records.keep(record)
         manifests.write_list(io, snapshot.manifest_list, content)
         return dataclasses.replace(
@@ -153,18 +155,6 @@ class SnapshotWriter:
             written=True,
             segments=tuple(segment.segment_id for segment in segments),
             spec_ids=tuple(sorted({manifest.partition_spec_id for manifest in added})),
-        )
-
-    def _record(self, live: LiveTable, tail: LiveTail, snapshot: VirtualSnapshot) -> Record:
-        return Record(
-            table=live.name.full,
-            source=live.source(),
-            cluster=tail.seam.cluster,
-            topic=tail.seam.topic,
-            isolation=tail.seam.isolation,
-            epochs=tail.seam.epochs,
-            foreign_change_id=tail.seam.foreign_change_id,
-            snapshot=snapshot,
         )
 
     def _snapshot(
@@ -180,7 +170,7 @@ class SnapshotWriter:
         has_row_ids = live.version >= 3
         assert live.moment_ms is not None
         return VirtualSnapshot(
-            cut=tail.cut,
+            seam=tail.seam,
             snapshot_id=tail.snapshot_id,
             sequence_number=live.base["last-sequence-number"] + 1,
             timestamp_ms=live.moment_ms,

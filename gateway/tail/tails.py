@@ -144,7 +144,7 @@ class Tails:
         found = self.followers.find(seam.table_uuid)
         per_row = (found.bytes_per_row if found is not None else None) or BYTES_PER_TAIL_RECORD
         budget = self.followers.budget
-        offsets = sum(len(r) for r in seam.hot_ranges)
+        offsets = seam.hot_offsets
         return offsets * per_row <= budget.memory_bytes + budget.disk_bytes
 
     def cached(self, seam: Seam, decoder: DecoderSpec) -> Offsets:

@@ -44,6 +44,7 @@ from seamline.connectors.iceberg.metadata_properties import readable_by_others
 from seamline.connectors.jvm.jars import spark_jars
 from seamline.connectors.spark.splits import Options, Table
 from seamline.errors import SeamlineError
+from seamline.seam.seam import Seam
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64())})
 
@@ -198,15 +199,8 @@ def test_fault_28_the_data_source_takes_nothing_of_a_tables_properties(
         location = metadata_of(catalog)
         snapshot_id = json.loads(location.read_text())["current-snapshot-id"]
         own = {"url": "http://127.0.0.1:1", "table": "t", "iceberg.s3.region": "here"}
-        body = {
-            "table": ["lake", "default", "t"],
-            "metadata_location": location.as_uri(),
-            "data_locations": [],
-            "snapshot_id": snapshot_id,
-            "schema_id": 0,
-            "cold_end": None,
-        }
-        placed = Table(body, Options.of(own))
+        seam = Seam(("lake", "default", "t"), "", snapshot_id, schema_id=0)
+        placed = Table(seam, location.as_uri(), None, None, None, Options.of(own))
         (split,) = placed.cold_splits(None)
         assert sum(batch.num_rows for batch in split.read()) == 10
         assert dict(split.scan.file_access.properties) == {"s3.region": "here"}

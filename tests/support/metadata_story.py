@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from seamline.connectors.iceberg import virtual
-from seamline.connectors.iceberg.virtual import Cut, Json, VirtualSnapshot
+from seamline.connectors.iceberg.virtual import Json, VirtualSnapshot
 from seamline.seam.offsets import Offsets
+from seamline.seam.seam import Seam
 
 MAIN = {"type": "branch", "min-snapshots-to-keep": 3, "max-snapshot-age-ms": 5, "max-ref-age-ms": 7}
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
@@ -189,18 +190,26 @@ class MetadataStory:
     def _virtual(self) -> VirtualSnapshot:
         schema_id = self.base["current-schema-id"]
         start, end = Offsets({0: self._tiered[self.head]}), Offsets({0: self.end})
-        cut = Cut(UUID, self.head, schema_id, "topic", start, end)
-        found = virtual.snapshot_id(cut, [s["snapshot-id"] for s in self.base["snapshots"]])
+        seam = Seam(
+            table=("lake", "t"),
+            table_uuid=UUID,
+            snapshot_id=self.head,
+            schema_id=schema_id,
+            topic_id="topic",
+            boundary=start,
+            end=end,
+        )
+        found = virtual.snapshot_id(seam, [s["snapshot-id"] for s in self.base["snapshots"]])
         if found in self._made:
             return self._made[found]
         has_row_ids = self.base["format-version"] >= 3
         return VirtualSnapshot(
-            cut=cut,
+            seam=seam,
             snapshot_id=found,
             sequence_number=self.base["last-sequence-number"] + 1,
             timestamp_ms=self.now_ms - virtual.SKEW_MS,
             manifest_list=f"file:///live/{found}.avro",
-            summary=virtual.summary(self.base, cut, files=1, rows=self.tail, size_bytes=10),
+            summary=virtual.summary(self.base, seam, files=1, rows=self.tail, size_bytes=10),
             first_row_id=self.base["next-row-id"] if has_row_ids else None,
             added_rows=self.tail if has_row_ids else None,
         )
