@@ -23,10 +23,10 @@ from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.http.app import create_app
-from seamline.gateway.iceberg_rest.catalog import IcebergRest, LiveCatalog
-from seamline.gateway.iceberg_rest.holds import SessionTokens
-from seamline.gateway.iceberg_rest.planning import Planning
-from seamline.gateway.iceberg_rest.tables import LiveTables
+from seamline.gateway.iceberg_rest.catalog import IcebergRest, ServedCatalog
+from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
+from seamline.gateway.iceberg_rest.sessions import SessionTokens
+from seamline.gateway.iceberg_rest.tables import ServedTables
 from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.query.answers import Answers
 from seamline.gateway.query.gather import Gatherer
@@ -86,7 +86,7 @@ class Gateway:
             followers=self.followers,
         )
         gatherer = Gatherer(self.connections, executor.tails, self._virtual_seam)
-        tables = LiveTables(config, self.connections, gatherer, executor.tails, clock)
+        tables = ServedTables(config, self.connections, gatherer, executor.tails, clock)
         self._parts.callback(tables.close)
         secret = config.tokens.secret or kept_secret(self._state / "token-secret")
         signer = TokenSigner(secret, config.tokens.age_seconds_max)
@@ -135,21 +135,21 @@ class Gateway:
             engines[SPARK] = self._closing(spark)
         return engines
 
-    def _iceberg_rest(self, tables: LiveTables, secret: str) -> IcebergRest:
+    def _iceberg_rest(self, tables: ServedTables, secret: str) -> IcebergRest:
         config = self.config
         sessions = SessionTokens(secret, config.tokens.age_seconds_max)
         return IcebergRest(
             config=config,
             connections=self.connections,
-            live=LiveCatalog(tables, sessions, config.iceberg.hold_seconds),
-            planning=self._closing(Planning(float(config.limits.statement_seconds_max))),
+            catalog=ServedCatalog(tables, sessions, config.iceberg.hold_seconds),
+            plans=self._closing(ScanPlans(float(config.limits.statement_seconds_max))),
             sessions=sessions,
         )
 
     def _virtual_seam(self, table_uuid: str, snapshot_id: int) -> Seam | None:
         """The seam of a virtual snapshot that was given out."""
-        record = self.iceberg.live.tables.records.find(table_uuid, snapshot_id)
-        return None if record is None else record.seam
+        found = self.iceberg.catalog.tables.snapshots.find(table_uuid, snapshot_id)
+        return None if found is None else found.seam
 
     def _sweep(self) -> float:
         if self.followers is not None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.table.metadata import TableMetadata
 
 from seamline.connectors.iceberg.pyiceberg_internals import Evaluators
@@ -40,7 +41,10 @@ class Pruner:
         case_sensitive: bool = True,
     ) -> None:
         self._filter = row_filter
-        self._evaluators = Evaluators(metadata, io, row_filter, case_sensitive=case_sensitive)
+        planner = ManifestGroupPlanner(
+            table_metadata=metadata, io=io, row_filter=row_filter, case_sensitive=case_sensitive
+        )
+        self._evaluators = Evaluators(planner)
 
     def keeps_manifest(self, manifest: ManifestFile) -> bool:
         """Whether any of its files may."""

@@ -20,7 +20,6 @@ from pyiceberg.catalog.rest import Capability, Endpoints, IdentifierKind, RestCa
 from pyiceberg.catalog.rest.response import _handle_non_200_response
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NoSuchViewError
-from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
@@ -183,26 +182,13 @@ def load_view(catalog: RestCatalog, identifier: tuple[str, ...]) -> bytes:
 
 
 class Evaluators:
-    """PyIceberg's own decisions on which manifests and files a filter keeps.
+    """PyIceberg's own decisions on which manifests and files a scan keeps.
 
     Args:
-        metadata: The table's; the filter speaks of its current schema.
-        io: The table's.
-        row_filter: The filter.
-        case_sensitive: Whether its names are.
+        planner: The scan's.
     """
 
-    def __init__(
-        self,
-        metadata: TableMetadata,
-        io: FileIO,
-        row_filter: BooleanExpression,
-        *,
-        case_sensitive: bool,
-    ) -> None:
-        planner = ManifestGroupPlanner(
-            table_metadata=metadata, io=io, row_filter=row_filter, case_sensitive=case_sensitive
-        )
+    def __init__(self, planner: ManifestGroupPlanner) -> None:
         self.by_statistics: Callable[[DataFile], bool] = planner._build_metrics_evaluator()
         self._manifests = functools.cache(planner._build_manifest_evaluator)
         self._partitions = functools.cache(planner._build_partition_evaluator)

@@ -75,7 +75,7 @@ def _add_access(app: flask.Flask, config: Config, rest: IcebergRest) -> None:
     def authenticate() -> None:
         path = flask.request.path
         if iceberg.serves(path):
-            flask.g.asker = iceberg.authenticate(rest)
+            flask.g.caller = iceberg.authenticate(rest)
         elif path not in _OPEN_PATHS:
             flask.g.principal = access.principal(
                 config, flask.request.headers.get("Authorization"), flask.request.host

@@ -1,9 +1,9 @@
-"""What the Iceberg REST catalog answers, without HTTP: loads, held steady where they must be.
+"""What the Iceberg REST catalog answers, without HTTP: one seam for all requests of a statement.
 
 A load that says which snapshots it wants begins a statement: it gets the table as it is now, and a
-session. Whatever comes with that session a moment later (the same table loaded again, its files
-planned) gets the same cut. A client that knows no sessions gets the cut its principal's last
-statement began with, for the same moment; otherwise every load is fresh.
+session. Whatever comes with that session shortly afterwards (the same table loaded again, its files
+planned) gets the same seam. A client that knows no sessions gets the seam that its principal's last
+statement began with, for just as long; otherwise every load is fresh.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from seamline.connectors.protocols import Deadline
 from seamline.errors import SeamlineError
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
-from seamline.gateway.iceberg_rest.documents import Document
-from seamline.gateway.iceberg_rest.holds import SessionTokens, TableSession, new_session_id
-from seamline.gateway.iceberg_rest.planning import Planning
-from seamline.gateway.iceberg_rest.table import LiveTable
-from seamline.gateway.iceberg_rest.tables import LiveTables
+from seamline.gateway.iceberg_rest.metadata import ServedMetadata
+from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
+from seamline.gateway.iceberg_rest.sessions import SessionTokens, TableSession, new_session_id
+from seamline.gateway.iceberg_rest.table import ServedTable
+from seamline.gateway.iceberg_rest.tables import ServedTables
 from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.names import TableName
 from seamline.gateway.query.queries import ATTEMPTS_MAX, may_have_gone_stale
@@ -35,13 +35,13 @@ PrincipalTable: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Asker:
-    """Who asks, and within what.
+class Caller:
+    """Who sends a request.
 
     Attributes:
-        principal: Who.
-        session: The session the request came with.
-        knows_sessions: Whether the client says that it will come with one.
+        principal: Who it is.
+        session: The session that the request came with.
+        knows_sessions: Whether the client says that it sends sessions along.
     """
 
     principal: str
@@ -50,20 +50,20 @@ class Asker:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Load:
+class LoadRequest:
     """A request for a table.
 
     Attributes:
         name: The table.
-        asker: Who asks.
+        caller: Who asks.
         begins: Whether a statement begins with it.
-        planned: Whether scans will be planned here.
+        planned: Whether its scans will be planned here.
         only_referenced: Whether to leave out snapshots that no branch or tag names.
-        known: The session that came with what the client already has.
+        known: The tag of what the client already has.
     """
 
     name: TableName
-    asker: Asker
+    caller: Caller
     begins: bool
     planned: bool
     only_referenced: bool
@@ -71,23 +71,23 @@ class Load:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadResponse:
     """The answer to a load.
 
     Attributes:
-        document: The metadata.
+        metadata: The metadata.
         session_id: The session; part of the answer's tag.
-        config: What the client is told beside the metadata.
+        config: Settings for the client.
     """
 
-    document: Document
+    metadata: ServedMetadata
     session_id: str
     config: Mapping[str, str]
 
     @property
     def etag(self) -> str:
-        """The tag of the answer: what it says, and the session it came with."""
-        return f"{self.document.etag}.{self.session_id}"
+        """The tag of the answer: its content, and the session it came with."""
+        return f"{self.metadata.etag}.{self.session_id}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,15 +97,15 @@ class IcebergRest:
     Attributes:
         config: The configuration.
         connections: The catalogs behind it.
-        live: Loads tables.
-        planning: Plans scans of them.
+        catalog: Loads tables.
+        plans: Plans scans of them.
         sessions: Reads the tokens of sessions.
     """
 
     config: Config
     connections: Connections
-    live: LiveCatalog
-    planning: Planning
+    catalog: ServedCatalog
+    plans: ScanPlans
     sessions: SessionTokens
 
     def deadline(self) -> contextlib.closing[StatementDeadline]:
@@ -115,104 +115,110 @@ class IcebergRest:
         )
 
 
-class LiveCatalog:
-    """Loads of live tables. Safe to share between threads.
+class ServedCatalog:
+    """Loads tables. Safe to share between threads.
 
     Args:
         tables: The tables.
         tokens: Makes tokens for sessions.
-        hold_seconds: How long a cut is held steady.
+        hold_seconds: For how long a statement's further requests get the seam of its first.
     """
 
-    def __init__(self, tables: LiveTables, tokens: SessionTokens, hold_seconds: float) -> None:
+    def __init__(self, tables: ServedTables, tokens: SessionTokens, hold_seconds: float) -> None:
         self.tables = tables
         self._tokens = tokens
-        self._sessions: Cache[TableSession, LiveTable] = Cache(HELD_MAX, ttl_s=hold_seconds)
-        self._begun: Cache[PrincipalTable, LiveTable] = Cache(HELD_MAX, ttl_s=hold_seconds)
-        self._given: Cache[PrincipalTable, LiveTable] = Cache(HELD_MAX, ttl_s=hold_seconds)
+        self._sessions: Cache[TableSession, ServedTable] = Cache(HELD_MAX, ttl_s=hold_seconds)
+        self._begun: Cache[PrincipalTable, ServedTable] = Cache(HELD_MAX, ttl_s=hold_seconds)
+        self._given: Cache[PrincipalTable, ServedTable] = Cache(HELD_MAX, ttl_s=hold_seconds)
 
-    def load(self, request: Load, deadline: Deadline) -> Loaded:
+    def load(self, request: LoadRequest, deadline: Deadline) -> LoadResponse:
         """Answers a load.
 
         Raises:
             SeamlineError: named after the cause.
         """
-        live, document = self._held(request, deadline) or self._fresh(request, deadline)
+        table, metadata = self._held(request, deadline) or self._fresh(request, deadline)
         session = TableSession(
-            request.asker.principal, request.name.full, self._session_id(request, document)
+            request.caller.principal, request.name.full, self._session_id(request, metadata)
         )
-        self._keep(request, live, session)
-        return Loaded(document, session.session_id, self._config(request, session))
+        self._keep(request, table, session)
+        return LoadResponse(metadata, session.session_id, self._config(request, session))
 
-    def current(self, name: TableName, asker: Asker, deadline: Deadline) -> LiveTable:
+    def current(self, name: TableName, caller: Caller, deadline: Deadline) -> ServedTable:
         """The table for a scan that does not say which snapshot it reads.
 
         Raises:
             SeamlineError: named after the cause.
         """
-        key = (asker.principal, name.full)
-        held = None if asker.session is None else self._sessions.get(asker.session)
-        live = held or self._begun.get(key) or self._given.get(key)
-        if live is None:
-            live = self.tables.pin(name, deadline)
-            self._given.put(key, live)
-            if asker.session is not None:
-                self._sessions.put(asker.session, live)
-        return live
+        key = (caller.principal, name.full)
+        held = None if caller.session is None else self._sessions.get(caller.session)
+        table = held or self._begun.get(key) or self._given.get(key)
+        if table is None:
+            table = self.tables.pin(name, deadline)
+            self._given.put(key, table)
+            if caller.session is not None:
+                self._sessions.put(caller.session, table)
+        return table
 
-    def _held(self, request: Load, deadline: Deadline) -> tuple[LiveTable, Document] | None:
+    def _held(
+        self, request: LoadRequest, deadline: Deadline
+    ) -> tuple[ServedTable, ServedMetadata] | None:
         if request.begins:
             return None
-        session = request.asker.session
+        session = request.caller.session
         if session is not None:
-            live = self._sessions.get(session)
+            table = self._sessions.get(session)
         else:
-            live = self._begun.get((request.asker.principal, request.name.full))
-        return None if live is None else (live, self._document(request, live, deadline))
+            table = self._begun.get((request.caller.principal, request.name.full))
+        return None if table is None else (table, self._metadata(request, table, deadline))
 
-    def _fresh(self, request: Load, deadline: Deadline) -> tuple[LiveTable, Document]:
+    def _fresh(
+        self, request: LoadRequest, deadline: Deadline
+    ) -> tuple[ServedTable, ServedMetadata]:
         for attempt in range(ATTEMPTS_MAX):
             try:
-                live = self.tables.pin(request.name, deadline)
-                return live, self._document(request, live, deadline)
+                table = self.tables.pin(request.name, deadline)
+                return table, self._metadata(request, table, deadline)
             except SeamlineError as error:
                 if not may_have_gone_stale(error) or attempt == ATTEMPTS_MAX - 1:
                     raise
                 deadline.check()
         raise AssertionError("the last attempt returns or raises")
 
-    def _document(self, request: Load, live: LiveTable, deadline: Deadline) -> Document:
-        return self.tables.document(
-            live, deadline, planned=request.planned, only_referenced=request.only_referenced
+    def _metadata(
+        self, request: LoadRequest, table: ServedTable, deadline: Deadline
+    ) -> ServedMetadata:
+        return self.tables.metadata(
+            table, deadline, planned=request.planned, only_referenced=request.only_referenced
         )
 
-    def _session_id(self, request: Load, document: Document) -> str:
-        """The request's own session, that of an answer that still is right, or a new one.
+    def _session_id(self, request: LoadRequest, metadata: ServedMetadata) -> str:
+        """The request's own session, that of an answer that is still right, or a new one.
 
         A client may put any id into its tag; it names a session of that client's principal and
         table whatever it is.
         """
-        session = request.asker.session
+        session = request.caller.session
         if session is not None:
             return session.session_id
         tag, _, session_id = (request.known or "").partition(".")
-        return session_id if session_id and tag == document.etag else new_session_id()
+        return session_id if session_id and tag == metadata.etag else new_session_id()
 
-    def _config(self, request: Load, session: TableSession) -> dict[str, str]:
-        """What the client must be told; some cannot do with more than they have asked for."""
+    def _config(self, request: LoadRequest, session: TableSession) -> dict[str, str]:
+        """Settings that the client needs, and no others: some clients fail on unknown ones."""
         config = {}
         if request.planned:
             config["scan-planning-mode"] = SERVER
-        if request.asker.knows_sessions:
+        if request.caller.knows_sessions:
             config["token"] = self._tokens.sign(session)
         return config
 
-    def _keep(self, request: Load, live: LiveTable, session: TableSession) -> None:
-        key = (request.asker.principal, request.name.full)
-        known = request.asker.session
-        if known is None or self._sessions.get(session) is not live:
-            self._sessions.put(session, live)
+    def _keep(self, request: LoadRequest, table: ServedTable, session: TableSession) -> None:
+        key = (request.caller.principal, request.name.full)
+        known = request.caller.session
+        if known is None or self._sessions.get(session) is not table:
+            self._sessions.put(session, table)
         if known is None:
-            self._given.put(key, live)
-            if request.begins and not request.asker.knows_sessions:
-                self._begun.put(key, live)
+            self._given.put(key, table)
+            if request.begins and not request.caller.knows_sessions:
+                self._begun.put(key, table)

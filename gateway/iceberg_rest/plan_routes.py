@@ -34,12 +34,12 @@ from seamline.errors import (
     TABLE_NOT_FOUND,
     SeamlineError,
 )
-from seamline.gateway.iceberg_rest.catalog import Asker, IcebergRest
+from seamline.gateway.iceberg_rest.catalog import Caller, IcebergRest
 from seamline.gateway.iceberg_rest.errors import error_body
-from seamline.gateway.iceberg_rest.planning import Plan
 from seamline.gateway.iceberg_rest.requests import body, missing, table_name
-from seamline.gateway.iceberg_rest.scan_plans import PlanRequest, ScanPlan, ScanRequest, plan_scan
-from seamline.gateway.iceberg_rest.table import LiveTable
+from seamline.gateway.iceberg_rest.scan_plans import SubmittedPlan
+from seamline.gateway.iceberg_rest.scans import PlanRequest, ScanPlan, TableScan, plan_scan
+from seamline.gateway.iceberg_rest.table import ServedTable
 from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.names import TableName
 
@@ -52,32 +52,32 @@ def add_routes(routes: flask.Blueprint, rest: IcebergRest) -> None:
     @routes.post(f"{_TABLE}/plan")
     def plan(prefix: str, namespace: str, table: str) -> flask.Response:
         name = table_name(prefix, namespace, table)
-        asked, asker = _asked(), flask.g.asker
+        asked, caller = _asked(), flask.g.caller
         with missing(TABLE_NOT_FOUND):
-            made = rest.planning.submit(
-                asker.principal,
+            made = rest.plans.submit(
+                caller.principal,
                 name.full,
-                lambda deadline: _plan(rest, name, asked, asker, deadline),
+                lambda deadline: _plan(rest, name, asked, caller, deadline),
             )
         return flask.jsonify({**_result(made), "plan-id": made.plan_id})
 
     @routes.get(f"{_TABLE}/plan/<plan_id>")
     def fetch(prefix: str, namespace: str, table: str, plan_id: str) -> flask.Response:
         name = table_name(prefix, namespace, table)
-        found = rest.planning.find(plan_id, flask.g.asker.principal, name.full)
+        found = rest.plans.find(plan_id, flask.g.caller.principal, name.full)
         return flask.jsonify(_result(found))
 
     @routes.delete(f"{_TABLE}/plan/<plan_id>")
     def cancel(prefix: str, namespace: str, table: str, plan_id: str) -> flask.Response:
         name = table_name(prefix, namespace, table)
-        rest.planning.cancel(rest.planning.find(plan_id, flask.g.asker.principal, name.full))
+        rest.plans.cancel(rest.plans.find(plan_id, flask.g.caller.principal, name.full))
         return flask.Response(status=204)
 
     @routes.post(f"{_TABLE}/tasks")
     def tasks(prefix: str, namespace: str, table: str) -> flask.Response:
         name = table_name(prefix, namespace, table)
         plan_id, _, number = str(body().get("plan-task", "")).rpartition(".")
-        found = rest.planning.find(plan_id, flask.g.asker.principal, name.full)
+        found = rest.plans.find(plan_id, flask.g.caller.principal, name.full)
         if found.canceled or not found.done or not number.isdigit():
             raise SeamlineError(PLAN_NOT_FOUND, f"there is no page {number} of plan {plan_id}")
         return flask.jsonify(_tasks(found.result.result(), found.page(int(number))))
@@ -110,41 +110,41 @@ def _plan(
     rest: IcebergRest,
     name: TableName,
     asked: PlanRequest,
-    asker: Asker,
+    caller: Caller,
     deadline: StatementDeadline,
 ) -> ScanPlan:
-    live, snapshot_id = _snapshot(rest, name, asked, asker, deadline)
-    request = ScanRequest(live, snapshot_id, _schema(live, snapshot_id, asked), asked)
-    return plan_scan(rest.live.tables, request, deadline)
+    table, snapshot_id = _snapshot(rest, name, asked, caller, deadline)
+    request = TableScan(table, snapshot_id, _schema(table, snapshot_id, asked), asked)
+    return plan_scan(rest.catalog.tables, request, deadline)
 
 
 def _snapshot(
     rest: IcebergRest,
     name: TableName,
     asked: PlanRequest,
-    asker: Asker,
+    caller: Caller,
     deadline: StatementDeadline,
-) -> tuple[LiveTable, int | None]:
+) -> tuple[ServedTable, int | None]:
     """The table and the snapshot of it that is read."""
     wanted = asked.snapshot_id
     if wanted is None:
-        live = rest.live.current(name, asker, deadline)
-        own = live.cold.state.current_snapshot_id
-        return live, live.tail.snapshot_id if live.tail is not None else own
-    live = rest.live.tables.pin_again(name, wanted) or rest.live.tables.load(name)
-    is_virtual = live.tail is not None
-    if not is_virtual and wanted not in live.cold.state.snapshots:
+        table = rest.catalog.current(name, caller, deadline)
+        own = table.cold.state.current_snapshot_id
+        return table, table.tail.snapshot_id if table.tail is not None else own
+    table = rest.catalog.tables.pin_again(name, wanted) or rest.catalog.tables.load(name)
+    is_virtual = table.tail is not None
+    if not is_virtual and wanted not in table.cold.state.snapshots:
         raise SeamlineError(SNAPSHOT_GONE, f"{name.display} has no snapshot {wanted}")
-    return live, wanted
+    return table, wanted
 
 
-def _schema(live: LiveTable, snapshot_id: int | None, asked: PlanRequest) -> Schema:
+def _schema(table: ServedTable, snapshot_id: int | None, asked: PlanRequest) -> Schema:
     """The columns the request's names belong to."""
-    metadata = live.cold.iceberg.metadata
+    metadata = table.cold.iceberg.metadata
     if not asked.use_snapshot_schema or snapshot_id is None:
         return metadata.schema()
-    if live.tail is not None and live.tail.snapshot_id == snapshot_id:
-        schema_id: int | None = live.tail.seam.schema_id
+    if table.tail is not None and table.tail.snapshot_id == snapshot_id:
+        schema_id: int | None = table.tail.seam.schema_id
     else:
         snapshot = metadata.snapshot_by_id(snapshot_id)
         schema_id = snapshot.schema_id if snapshot is not None else None
@@ -155,7 +155,7 @@ def _schema(live: LiveTable, snapshot_id: int | None, asked: PlanRequest) -> Sch
 # --- Answers -------------------------------------------------------------------------------------
 
 
-def _result(plan: Plan) -> Json:
+def _result(plan: SubmittedPlan) -> Json:
     """What has become of a plan."""
     if plan.canceled:
         return {"status": "cancelled"}
@@ -200,8 +200,8 @@ class _Files:
 
     def __init__(self, plan: ScanPlan) -> None:
         request = plan.request
-        self._metadata: TableMetadata = request.live.cold.iceberg.metadata
-        self._unpartitioned = request.live.unpartitioned
+        self._metadata: TableMetadata = request.table.cold.iceberg.metadata
+        self._unpartitioned = request.table.unpartitioned
         self._stats = _field_ids(request.schema, request.asked.stats_fields or [])
 
     def data(self, file: DataFile) -> Json:

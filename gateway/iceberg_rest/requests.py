@@ -27,7 +27,7 @@ def table_name(prefix: str, namespace: str, table: str) -> TableName:
         SeamlineError: UNAUTHENTICATED when the request's session is another table's.
     """
     name = TableName(prefix, "", (*namespace_path(namespace), table))
-    session = flask.g.asker.session
+    session = flask.g.caller.session
     if session is not None and session.table != name.full:
         raise SeamlineError(UNAUTHENTICATED, f"the session is not one of table {name.display}")
     return name

@@ -29,7 +29,7 @@ from seamline.errors import (
 )
 from seamline.gateway.http import access
 from seamline.gateway.iceberg_rest import plan_routes as iceberg_plans
-from seamline.gateway.iceberg_rest.catalog import Asker, IcebergRest, Load, Loaded
+from seamline.gateway.iceberg_rest.catalog import Caller, IcebergRest, LoadRequest, LoadResponse
 from seamline.gateway.iceberg_rest.requests import body, missing, namespace_path, table_name
 from seamline.gateway.query.names import TableName
 
@@ -67,7 +67,7 @@ def serves(path: str) -> bool:
     return any(path == root or path.startswith(f"{root}/") for root in (FILES, PLANNED))
 
 
-def authenticate(rest: IcebergRest) -> Asker:
+def authenticate(rest: IcebergRest) -> Caller:
     """Who sends the current request.
 
     Raises:
@@ -81,10 +81,10 @@ def authenticate(rest: IcebergRest) -> Asker:
         raise SeamlineError(UNAUTHENTICATED, "a table's session is good for that table only")
     if session is None or not config.auth.tokens:
         principal = access.principal(config, header, flask.request.host)
-        return Asker(principal, session, knows_sessions)
+        return Caller(principal, session, knows_sessions)
     if session.principal not in {token.name for token in config.auth.tokens}:
         raise SeamlineError(UNAUTHENTICATED, f"{session.principal} has no access any more")
-    return Asker(session.principal, session, knows_sessions)
+    return Caller(session.principal, session, knows_sessions)
 
 
 def blueprint(rest: IcebergRest, root: str) -> flask.Blueprint:
@@ -179,7 +179,7 @@ def _config(rest: IcebergRest, name: str, *, planned: bool) -> dict[str, Any]:
         *(VIEW_ENDPOINTS if catalog.has_views else ()),
         *(PLAN_ENDPOINTS if planned else ()),
     ]
-    defaults = {PROBE_PROPERTY: rest.live.tables.storage.probe(name)}
+    defaults = {PROBE_PROPERTY: rest.catalog.tables.storage.probe(name)}
     if planned:
         defaults["scan-planning-mode"] = "server"
     return {
@@ -204,16 +204,16 @@ def _load(rest: IcebergRest, name: TableName, *, planned: bool) -> flask.Respons
     if mode not in {None, "all", "refs"}:
         raise SeamlineError(INVALID_REQUEST, f"snapshots is all or refs, not {mode}")
     known = next(iter(flask.request.if_none_match.as_set()), None)
-    request = Load(
+    request = LoadRequest(
         name,
-        flask.g.asker,
+        flask.g.caller,
         begins=mode is not None,
         planned=planned,
         only_referenced=mode == "refs",
         known=known,
     )
     with rest.deadline() as deadline:
-        loaded = rest.live.load(request, deadline)
+        loaded = rest.catalog.load(request, deadline)
     if loaded.etag == known:
         answer = flask.Response(status=304)
     else:
@@ -222,13 +222,13 @@ def _load(rest: IcebergRest, name: TableName, *, planned: bool) -> flask.Respons
     return answer
 
 
-def _load_result(loaded: Loaded) -> bytes:
+def _load_result(loaded: LoadResponse) -> bytes:
     """The answer to a load, around metadata that is JSON already."""
-    location = json.dumps(loaded.document.location).encode()
+    location = json.dumps(loaded.metadata.location).encode()
     config = json.dumps(dict(loaded.config)).encode()
     return b'{"metadata-location":%b,"metadata":%b,"config":%b}' % (
         location,
-        loaded.document.text,
+        loaded.metadata.text,
         config,
     )
 

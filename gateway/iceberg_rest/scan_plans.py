@@ -1,266 +1,164 @@
-"""A scan planned for an engine: the files it reads, and of the tail only what it asks for.
+"""Scan plans as clients ask for them: submitted, fetched page by page, cancelled.
 
-Cold files are pruned by the filter. The tail is filtered, projected and cut to the rows asked for
-before any of it is written; where all of its files exist already, they are used. What an engine
-gets is never too little: it filters what it reads again.
+A plan belongs to the principal that asked for it. It is kept until it is cancelled or nobody has
+asked for it for a while. The files it names have leases of their own and outlive it, because an
+engine drops a plan before it reads.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
-import hashlib
-import json
-from collections.abc import Iterable, Iterator
-from typing import Any
+import secrets
+import threading
+import time
+from collections.abc import Callable
 
-import pyarrow as pa
-from pyiceberg.catalog.rest.scan_planning import PlanTableScanRequest
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.manifest import DataFile
-from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortOrder
-
-from seamline.connectors.iceberg import rest_expressions
-from seamline.connectors.iceberg.errors import storage_errors
-from seamline.connectors.iceberg.pruning import Pruner
-from seamline.connectors.iceberg.pyiceberg_internals import live_entries
-from seamline.connectors.iceberg.row_filters import matching
-from seamline.connectors.iceberg.row_ids import with_first_row_id
+from seamline.connectors import supervision
 from seamline.connectors.iceberg.scan import FileTask
-from seamline.connectors.protocols import Deadline
-from seamline.errors import INVALID_REQUEST, SeamlineError
-from seamline.gateway.iceberg_rest import tail_store
-from seamline.gateway.iceberg_rest.table import LiveTable, LiveTail
-from seamline.gateway.iceberg_rest.tables import LiveTables
-from seamline.sql import columns as names
+from seamline.errors import PLAN_NOT_FOUND, SeamlineError
+from seamline.gateway.iceberg_rest.scans import ScanPlan
+from seamline.gateway.query.deadline import StatementDeadline
 
-_ROWS_BUFFERED_MAX = 500_000
-
-
-class PlanRequest(PlanTableScanRequest):
-    """The body of a request for a plan; its filter stays JSON, which `rest_expressions` reads."""
-
-    filter: Any = None
+TASKS_PER_PAGE = 1000
+"""Files in one page of a plan."""
+WAIT_S = 30.0
+"""A plan that takes longer is asked for again."""
+KEPT_S = 600.0
+PLANS_MAX = 1000
+_WORKERS = 8
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ScanRequest:
-    """A request for a plan, and what it is of.
+@dataclasses.dataclass(slots=True)
+class SubmittedPlan:
+    """One plan.
 
     Attributes:
-        live: The table, pinned.
-        snapshot_id: The snapshot to read: the table's virtual one, or one of its own; None for
-            none.
-        schema: The columns its names belong to.
-        asked: What the engine asks for.
+        plan_id: Its id.
+        principal: Who asked for it.
+        table: Full name of the table.
+        deadline: Cancels it.
+        result: The plan, once it is made.
+        touched_at: When it was last asked for.
+        page_size: Files in one page.
+        canceled: Whether it was cancelled; it has no files then.
     """
 
-    live: LiveTable
-    snapshot_id: int | None
-    schema: Schema
-    asked: PlanRequest
+    plan_id: str
+    principal: str
+    table: tuple[str, ...]
+    deadline: StatementDeadline
+    result: concurrent.futures.Future[ScanPlan]
+    touched_at: float
+    page_size: int = TASKS_PER_PAGE
+    canceled: bool = False
 
     @property
-    def expression(self) -> BooleanExpression:
-        """The filter as an expression.
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self.result.done()
+
+    def pages(self) -> int:
+        """Pages of a plan that has ended well."""
+        return max(1, -(-len(self.result.result().tasks) // self.page_size))
+
+    def page(self, number: int) -> tuple[FileTask, ...]:
+        """One page of its files."""
+        start = number * self.page_size
+        return self.result.result().tasks[start : start + self.page_size]
+
+
+class ScanPlans:
+    """The plans of one gateway. Safe to share between threads.
+
+    Args:
+        seconds_max: Longest time a plan may take.
+        page_size: Files in one page.
+    """
+
+    def __init__(self, seconds_max: float, page_size: int = TASKS_PER_PAGE) -> None:
+        self._seconds_max = seconds_max
+        self._page_size = page_size
+        self._lock = threading.Lock()
+        self._plans: dict[str, SubmittedPlan] = {}
+        self._workers = concurrent.futures.ThreadPoolExecutor(_WORKERS, "seamline-plan")
+
+    def submit(
+        self,
+        principal: str,
+        table: tuple[str, ...],
+        make: Callable[[StatementDeadline], ScanPlan],
+        *,
+        wait_s: float = WAIT_S,
+    ) -> SubmittedPlan:
+        """Starts a plan and waits a little for it.
 
         Raises:
-            SeamlineError: INVALID_REQUEST, NOT_SUPPORTED.
+            SeamlineError: what it has failed with by then.
         """
-        asked = self.asked
-        if asked.filter is None:
-            return AlwaysTrue()
-        return rest_expressions.parse(
-            asked.filter, self.schema, case_sensitive=asked.case_sensitive
-        )
+        deadline = StatementDeadline(self._seconds_max)
+        result = self._workers.submit(_run, make, deadline)
+        plan_id, now = secrets.token_urlsafe(18), time.monotonic()
+        plan = SubmittedPlan(plan_id, principal, table, deadline, result, now, self._page_size)
+        with self._lock:
+            self._plans[plan.plan_id] = plan
+            self._drop_old()
+        try:
+            result.result(wait_s)
+        except concurrent.futures.TimeoutError:
+            pass
+        except BaseException:
+            self._forget(plan.plan_id)
+            raise
+        return plan
 
-    @property
-    def reads_tail(self) -> bool:
-        """Whether the tail is part of the snapshot."""
-        return self.live.tail is not None and self.live.tail.snapshot_id == self.snapshot_id
+    def find(self, plan_id: str, principal: str, table: tuple[str, ...]) -> SubmittedPlan:
+        """A plan of a principal for a table.
+
+        Raises:
+            SeamlineError: PLAN_NOT_FOUND.
+        """
+        with self._lock:
+            plan = self._plans.get(plan_id)
+            if plan is None or plan.principal != principal or plan.table != table:
+                raise SeamlineError(PLAN_NOT_FOUND, f"there is no plan {plan_id}")
+            plan.touched_at = time.monotonic()
+            return plan
+
+    def cancel(self, plan: SubmittedPlan) -> None:
+        """Cancels a plan, or releases one that is done."""
+        plan.canceled = True
+        plan.deadline.cancel()
+        plan.result = concurrent.futures.Future()
+
+    def close(self) -> None:
+        """Ends every plan."""
+        with self._lock:
+            plans = list(self._plans.values())
+        for plan in plans:
+            self.cancel(plan)
+        self._workers.shutdown(wait=True, cancel_futures=True)
+
+    def _forget(self, plan_id: str) -> None:
+        with self._lock:
+            self._plans.pop(plan_id, None)
+
+    def _drop_old(self) -> None:
+        """Drops plans that nobody asks for. Called with the lock held."""
+        now = time.monotonic()
+        for plan_id, plan in list(self._plans.items()):
+            if now - plan.touched_at > KEPT_S or len(self._plans) > PLANS_MAX:
+                plan.deadline.cancel()
+                del self._plans[plan_id]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ScanPlan:
-    """The files of a scan.
-
-    Attributes:
-        request: What was asked.
-        tasks: The files, each with the deletes that apply to it.
-    """
-
-    request: ScanRequest
-    tasks: tuple[FileTask, ...]
-
-
-def plan_scan(tables: LiveTables, request: ScanRequest, deadline: Deadline) -> ScanPlan:
-    """Plans a scan.
-
-    Raises:
-        SeamlineError: named after the cause.
-    """
-    expression = request.expression
-    live, asked = request.live, request.asked
-    metadata = live.cold.iceberg.metadata.model_copy(
-        update={"current_schema_id": request.schema.schema_id}
-    )
+def _run(make: Callable[[StatementDeadline], ScanPlan], deadline: StatementDeadline) -> ScanPlan:
     try:
-        pruner = Pruner(
-            metadata, live.cold.iceberg.io, expression, case_sensitive=asked.case_sensitive
-        )
-    except (ValueError, TypeError) as error:
-        raise SeamlineError(INVALID_REQUEST, f"the filter does not fit: {error}") from error
-    cold = live.tail.seam.snapshot_id if request.reads_tail and live.tail else request.snapshot_id
-    tasks = live.cold.tasks(cold, pruner) if cold is not None else []
-    wanted = None if asked.filter is not None else asked.min_rows_requested
-    tasks, left = _enough(tasks, wanted)
-    if request.reads_tail and left != 0:
-        tasks += _TailPlan(tables, request, expression, pruner, left).tasks(deadline)
-    return ScanPlan(request, tuple(tasks))
-
-
-def _enough(tasks: list[FileTask], wanted: int | None) -> tuple[list[FileTask], int | None]:
-    """Files that hold the rows wanted, and how many rows are wanted still."""
-    if wanted is None:
-        return tasks, None
-    taken = []
-    for task in sorted(tasks, key=lambda task: len(task.deletes)):
-        if wanted <= 0:
-            break
-        taken.append(task)
-        if not task.deletes:
-            wanted -= task.file.record_count
-    return taken, max(0, wanted)
-
-
-class _TailPlan:
-    """The tail's part of a plan."""
-
-    def __init__(
-        self,
-        tables: LiveTables,
-        request: ScanRequest,
-        expression: BooleanExpression,
-        pruner: Pruner,
-        rows_wanted: int | None,
-    ) -> None:
-        assert request.live.tail is not None
-        self._tables = tables
-        self._live = request.live
-        self._tail: LiveTail = request.live.tail
-        self._layout = self._live.layout()
-        self._pruner = pruner
-        self._rows_wanted = rows_wanted
-        # names of another schema than the tail's own mean nothing here: all of it is given
-        speaks_of_tail = request.schema.schema_id == self._tail.seam.schema_id
-        self._expression = expression if speaks_of_tail else AlwaysTrue()
-        self._select = request.asked.select if speaks_of_tail else None
-        self._case_sensitive = request.asked.case_sensitive
-
-    def tasks(self, deadline: Deadline) -> list[FileTask]:
-        """The files of the tail."""
-        existing = self._tables.segments(self._live)
-        with storage_errors(f"table {self._live.name.display}"):
-            if existing is None:
-                return [FileTask(file) for file in self._numbered(self._written(deadline))]
-            files = self._numbered(f for segment in existing for f in self._files_of(segment))
-            return [FileTask(file) for file in files if self._pruner.keeps_file(file)]
-
-    def _numbered(self, files: Iterable[DataFile]) -> Iterator[DataFile]:
-        """The files, in version 3 with the row ids a commit of the snapshot would have given."""
-        row_id = self._live.base.get("next-row-id") or 0
-        for file in files:
-            if self._live.version >= 3:
-                file = with_first_row_id(file, row_id)
-                row_id += file.record_count
-            yield file
-
-    def _files_of(self, segment: tail_store.TailSegment) -> Iterator[DataFile]:
-        io = self._tables.storage.io_of(self._live)
-        for manifest in segment.manifests:
-            for entry in live_entries(io, manifest):
-                yield entry.data_file
-
-    def _written(self, deadline: Deadline) -> tuple[DataFile, ...]:
-        key = self._key()
-        known = self._tables.plan_files.find(key)
-        if known is not None:
-            return known
-        # unpartitioned and unsorted: such files are read once
-        layout = dataclasses.replace(
-            self._layout, spec=self._layout.unpartitioned, order=SortOrder()
-        )
-        io, folder = (
-            self._tables.storage.io_of(self._live),
-            self._tables.storage.folder_of(self._live),
-        )
-        return self._tables.plan_files.write(key, self._rows(deadline), layout, io, folder)
-
-    def _rows(self, deadline: Deadline) -> Iterator[pa.Table]:
-        """The rows to write, in tables of bounded size."""
-        kept = self._columns()
-        found: list[pa.Table] = []
-        count = 0
-        for part in tail_store.parts(self._tail.seam.hot_ranges):
-            rows = self._matching(self._tables.rows(self._live, part, kept, deadline))
-            if self._rows_wanted is not None:
-                rows = rows.slice(0, max(0, self._rows_wanted - count))
-            count += rows.num_rows
-            found.append(rows)
-            if sum(table.num_rows for table in found) >= _ROWS_BUFFERED_MAX:
-                yield pa.concat_tables(found)
-                found = []
-            if self._rows_wanted is not None and count >= self._rows_wanted:
-                break
-        if found:
-            yield pa.concat_tables(found)
-
-    def _matching(self, rows: pa.Table) -> pa.Table:
-        if isinstance(self._expression, AlwaysTrue):
-            return rows
-        schema = self._layout.schema
-        bound = rest_expressions.bound(
-            self._expression, schema, case_sensitive=self._case_sensitive
-        )
-        return matching(rows, bound, schema)
-
-    def _columns(self) -> list[str]:
-        """The columns that are written: those the engine reads or filters by."""
-        known = [column.name for column in self._tail.decoder.columns]
-        if self._select is None:
-            return known
-        wanted = {*self._select, *_referenced(self._expression)}
-        kept = [name for name in known if self._is_wanted(name, wanted)]
-        return kept or [names.OFFSET if names.OFFSET in known else known[0]]
-
-    def _is_wanted(self, column: str, wanted: set[str]) -> bool:
-        folded = column if self._case_sensitive else column.lower()
-        return any(
-            name == folded or name.startswith(f"{folded}.")
-            for name in (n if self._case_sensitive else n.lower() for n in wanted)
-        )
-
-    def _key(self) -> str:
-        """The same for scans that read the same of the tail."""
-        parts = (
-            self._tail.snapshot_id,
-            self._live.source(),
-            self._columns(),
-            repr(self._expression),
-            self._rows_wanted,
-        )
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-
-
-def _referenced(expression: BooleanExpression) -> set[str]:
-    """Full names of the fields an expression speaks of."""
-    found: set[str] = set()
-    pending: list[Any] = [expression]
-    while pending:
-        part = pending.pop()
-        sides = ("left", "right", "child")
-        pending += [getattr(part, side) for side in sides if hasattr(part, side)]
-        term = getattr(part, "term", None)
-        if term is not None:
-            found.add(str(term.name))
-    return found
+        deadline.check()
+        return make(deadline)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise supervision.named(error) from error  # code below us has its own roots
+    finally:
+        deadline.close()

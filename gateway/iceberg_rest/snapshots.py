@@ -1,7 +1,7 @@
-"""The virtual snapshots a gateway has given out, each for as long as its lease.
+"""The virtual snapshots that a gateway has served, each for as long as its lease lasts.
 
-A record says what a snapshot holds, so that it can be read by its id: by an engine from its files,
-by our own SQL and by a planned scan from its cut.
+What a snapshot holds is remembered, so that it can be read by its id: by an engine from its files,
+by our own SQL and by a planned scan from its seam.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ KIND = "snapshot"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Record:
-    """One virtual snapshot.
+class ServedSnapshot:
+    """One virtual snapshot that was served.
 
     Attributes:
-        source: What decided its rows, as text: another text means that they would be others now.
+        source: What decided its rows, as text: with another text they would be different now.
         snapshot: The snapshot.
-        written: Whether its tail and its list of manifests are files; else only a planned scan
-            can read it.
-        segments: Leases of its tail's files.
-        spec_ids: Partition specs its tail's files are written with.
+        written: Whether its tail and its manifest list have been written; if not, only a planned
+            scan can read it.
+        segments: Leases on the files of its tail.
+        spec_ids: Partition specs that these files were written with.
     """
 
     source: str
@@ -45,23 +45,23 @@ class Record:
 
     @property
     def leases(self) -> tuple[str, ...]:
-        """Everything that must be held for it to be read; first its own."""
+        """All leases that it needs to be readable, its own first."""
         return (f"snapshot-{self.snapshot.snapshot_id}", *self.segments)
 
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON."""
+        """It as JSON."""
         body = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {**body, "snapshot": self.snapshot.to_json()}
 
     @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Record:
+    def from_json(cls, body: Mapping[str, Any]) -> ServedSnapshot:
         """The inverse of `to_json`."""
         tuples = {name: tuple(body[name]) for name in ("segments", "spec_ids")}
         return cls(**{**body, **tuples, "snapshot": VirtualSnapshot.from_json(body["snapshot"])})
 
 
-class SnapshotRecords:
-    """The records of one gateway. Safe to share between threads.
+class ServedSnapshots:
+    """The snapshots that one gateway has served. Safe to share between threads.
 
     Args:
         leases: Holds them.
@@ -70,51 +70,50 @@ class SnapshotRecords:
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
         self._lock = threading.Lock()
-        self._tables: defaultdict[str, dict[int, Record]] = defaultdict(dict)
-        known = [Record.from_json(lease.body) for lease in leases.held(KIND)]
-        for record in sorted(known, key=lambda r: r.snapshot.timestamp_ms):
-            self._add(record)
+        self._tables: defaultdict[str, dict[int, ServedSnapshot]] = defaultdict(dict)
+        known = [ServedSnapshot.from_json(lease.body) for lease in leases.held(KIND)]
+        for served in sorted(known, key=lambda s: s.snapshot.timestamp_ms):
+            self._add(served)
 
-    def keep(self, record: Record) -> None:
-        """Holds a record, in the place of an earlier one of the same snapshot."""
-        paths = [record.snapshot.manifest_list]
-        self._leases.hold(record.leases[0], KIND, paths, record.to_json())
-        self._add(record)
+    def keep(self, served: ServedSnapshot) -> None:
+        """Remembers a snapshot, replacing what was known of it."""
+        paths = [served.snapshot.manifest_list]
+        self._leases.hold(served.leases[0], KIND, paths, served.to_json())
+        self._add(served)
 
-    def find(self, table_uuid: str, snapshot_id: int) -> Record | None:
-        """The record of a snapshot of a table."""
+    def find(self, table_uuid: str, snapshot_id: int) -> ServedSnapshot | None:
+        """A snapshot of a table, None once its lease has ended."""
         with self._lock:
-            record = self._tables[table_uuid].get(snapshot_id)
-        return record if record is not None and self._is_held(record) else None
+            served = self._tables[table_uuid].get(snapshot_id)
+        return served if served is not None and self._is_held(served) else None
 
-    def newest(self, table_uuid: str, count: int, *, written: bool) -> list[Record]:
-        """The newest records of a table, newest first.
+    def newest(self, table_uuid: str, count: int, *, written: bool) -> list[ServedSnapshot]:
+        """The newest snapshots of a table, newest first.
 
         Args:
             table_uuid: The table.
             count: How many at most.
-            written: Whether to leave out those that are not files.
+            written: Whether to leave out those that were never written.
         """
         with self._lock:
             known = list(self._tables[table_uuid].values())
-        found: list[Record] = []
-        for record in reversed(known):
+        found: list[ServedSnapshot] = []
+        for served in reversed(known):
             if len(found) == count:
                 break
-            if (record.written or not written) and self._is_held(record):
-                found.append(record)
+            if (served.written or not written) and self._is_held(served):
+                found.append(served)
         return found
 
     def drop(self, body: Mapping[str, Any]) -> None:
-        """Forgets the record with that body: its lease has ended."""
+        """Forgets the snapshot whose lease had this body and has ended."""
         snapshot = body["snapshot"]
         with self._lock:
-            records = self._tables[snapshot["seam"]["table_uuid"]]
-            records.pop(snapshot["snapshot_id"], None)
+            self._tables[snapshot["seam"]["table_uuid"]].pop(snapshot["snapshot_id"], None)
 
-    def _add(self, record: Record) -> None:
+    def _add(self, served: ServedSnapshot) -> None:
         with self._lock:
-            self._tables[record.seam.table_uuid][record.snapshot.snapshot_id] = record
+            self._tables[served.seam.table_uuid][served.snapshot.snapshot_id] = served
 
-    def _is_held(self, record: Record) -> bool:
-        return self._leases.get(record.leases[0]) is not None
+    def _is_held(self, served: ServedSnapshot) -> bool:
+        return self._leases.get(served.leases[0]) is not None

@@ -22,14 +22,14 @@ from seamline.connectors.files import make_folder, private_folder
 from seamline.errors import INVALID_CONFIG, SeamlineError
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
-from seamline.gateway.iceberg_rest.table import LiveTable
+from seamline.gateway.iceberg_rest.table import ServedTable
 
 _LOG = logging.getLogger("seamline.iceberg")
 PROBE = "probe.txt"
 PROBE_TEXT = b"A file of a Seamline gateway. Whoever can read this can read its live tables.\n"
 
 
-class LiveStorage:
+class SnapshotStorage:
     """The gateway's own prefix, for each catalog.
 
     Args:
@@ -88,13 +88,13 @@ class LiveStorage:
         """The means to reach a location with the catalog's rights."""
         return load_file_io(dict(self._connections.catalog(catalog).pyiceberg.properties), path)
 
-    def io_of(self, live: LiveTable) -> FileIO:
+    def io_of(self, table: ServedTable) -> FileIO:
         """The means to write and read a table's files of ours."""
-        return self.io(live.name.catalog, self.folder_of(live))
+        return self.io(table.name.catalog, self.folder_of(table))
 
-    def folder_of(self, live: LiveTable) -> str:
+    def folder_of(self, table: ServedTable) -> str:
         """Location of everything of a table that is ours."""
-        return f"{self.folder(live.name.catalog, live.cold.state.location)}/{live.uuid}"
+        return f"{self.folder(table.name.catalog, table.cold.state.location)}/{table.uuid}"
 
     def remove(self, paths: Iterable[str]) -> bool:
         """Removes files of ours; those that are gone already are as good.

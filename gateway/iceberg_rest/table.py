@@ -1,4 +1,4 @@
-"""One table as one statement of an engine sees it: pinned, and described in Iceberg's words."""
+"""One table as one statement of an engine sees it: pinned, and described in Iceberg's terms."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 
 UNPARTITIONED_SPEC_ID = 1_000_000
-"""Id of the partition spec for tails that fall into too many partitions, in tables that have no
-such spec of their own; far above any they will come to have."""
+"""Id of the spec for tails that are not partitioned because they would fall into too many
+partitions, in tables that have no such spec of their own; far above any id a table reaches."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LiveTail:
+class ServedTail:
     """The tail of a pinned table.
 
     Attributes:
@@ -39,7 +39,7 @@ class LiveTail:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LiveTable:
+class ServedTable:
     """A pinned table.
 
     Attributes:
@@ -47,15 +47,15 @@ class LiveTable:
         cold: The table in its own catalog.
         file: Its own metadata.
         base: The same, in a version that virtual snapshots can be put on.
-        tail: Its tail, None when there is none and its own head is all.
-        moment_ms: A moment that every reader's clock is past; None for a plain table.
+        tail: Its tail, None when its own head is all there is.
+        moment_ms: A moment that every reader's clock has passed; None for a plain table.
     """
 
     name: TableName
     cold: IcebergTable
     file: MetadataFile
     base: Json = dataclasses.field(compare=False)
-    tail: LiveTail | None
+    tail: ServedTail | None
     moment_ms: int | None = None
 
     @property
@@ -65,7 +65,7 @@ class LiveTable:
 
     @property
     def version(self) -> TableVersion:
-        """Format version of what is given out."""
+        """Format version of the metadata that is served."""
         return cast("TableVersion", self.base["format-version"])
 
     @property
@@ -97,11 +97,11 @@ class LiveTable:
         return repr((self.uuid, seam.topic_id, seam.isolation, decoder))
 
 
-def live_tail(table: IcebergTable, seam: Seam, decoder: DecoderSpec | None) -> LiveTail | None:
+def served_tail(table: IcebergTable, seam: Seam, decoder: DecoderSpec | None) -> ServedTail | None:
     """The tail of a seam, None when it is empty or there is no log."""
     if decoder is None or seam.snapshot_id is None or not seam.hot_ranges:
         return None
-    return LiveTail(seam, virtual.snapshot_id(seam, table.state.snapshots), decoder)
+    return ServedTail(seam, virtual.snapshot_id(seam, table.state.snapshots), decoder)
 
 
 def is_unified(table: IcebergTable) -> bool:

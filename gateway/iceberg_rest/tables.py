@@ -1,8 +1,8 @@
-"""Live tables: pinned to their seam, their tail written as files, their metadata given out.
+"""Tables as other engines are served them: pinned, their tail written as files, with metadata.
 
-A unified table is pinned as for any statement, and its seam is a virtual snapshot. Writing the tail
-and describing it are separate from pinning, because a planned scan needs neither. A plain table,
-and one whose tail is empty, is given as it is.
+A unified table is pinned as for any statement, and its seam becomes a virtual snapshot. Writing the
+tail and composing metadata are separate from pinning, because a planned scan needs neither. A plain
+table is served as it is, and so is one whose tail is empty.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from seamline.connectors.supervision import Loop
 from seamline.errors import SNAPSHOT_GONE, SeamlineError
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
-from seamline.gateway.iceberg_rest import snapshots as records
-from seamline.gateway.iceberg_rest import tail_store
-from seamline.gateway.iceberg_rest.documents import Document, Documents
+from seamline.gateway.iceberg_rest import snapshots, tail_store
 from seamline.gateway.iceberg_rest.leases import Lease, Leases
+from seamline.gateway.iceberg_rest.metadata import MetadataWriter, ServedMetadata
 from seamline.gateway.iceberg_rest.plan_files import PlanFiles
-from seamline.gateway.iceberg_rest.snapshots import SnapshotRecords
-from seamline.gateway.iceberg_rest.storage import LiveStorage
-from seamline.gateway.iceberg_rest.table import LiveTable, is_unified, live_tail
+from seamline.gateway.iceberg_rest.snapshots import ServedSnapshots
+from seamline.gateway.iceberg_rest.storage import SnapshotStorage
+from seamline.gateway.iceberg_rest.table import ServedTable, is_unified, served_tail
 from seamline.gateway.iceberg_rest.tail_store import TailSegment
 from seamline.gateway.iceberg_rest.writer import SnapshotWriter
 from seamline.gateway.query.gather import Gatherer
@@ -46,12 +45,11 @@ from seamline.seam.seam import Seam
 
 LISTED_MAX = 100
 """Virtual snapshots that metadata lists beside the current one: the newest."""
-_LISTS_CACHED_MAX = 64
 _SWEEP_S = 15.0
 
 
-class LiveTables:
-    """The live tables of one gateway. Safe to share between threads.
+class ServedTables:
+    """The tables that one gateway serves. Safe to share between threads.
 
     Args:
         config: The configuration.
@@ -75,28 +73,28 @@ class LiveTables:
         self._connections = connections
         state = pathlib.Path(config.state_directory)
         self._leases = Leases(state / "leases", config.iceberg.lease_seconds)
-        self.storage = LiveStorage(config, connections)
-        self.records = SnapshotRecords(self._leases)
+        self.storage = SnapshotStorage(config, connections)
+        self.snapshots = ServedSnapshots(self._leases)
         self._writer = SnapshotWriter(
             self._leases,
-            self.records,
+            self.snapshots,
             self.storage,
             self.rows,
             tail_offsets_max=config.iceberg.tail_offsets_max,
         )
         self.plan_files = PlanFiles(self._leases)
-        self._documents = Documents(self._leases)
+        self._metadata = MetadataWriter(self._leases)
         self._files = MetadataFiles()
         self._sweeper = Loop("leases", self._sweep, delay_s=_SWEEP_S)
 
     def close(self) -> None:
-        """Stops looking after leases; what is leased stays for the next gateway."""
+        """Stops expiring leases; what is leased stays for the next gateway."""
         self._sweeper.stop()
         self._sweeper.join()
 
     # --- Pinning -------------------------------------------------------------------------------
 
-    def pin(self, name: TableName, deadline: Deadline) -> LiveTable:
+    def pin(self, name: TableName, deadline: Deadline) -> ServedTable:
         """The table as it is now.
 
         Raises:
@@ -104,99 +102,96 @@ class LiveTables:
         """
         pinned = self._gatherer.pin_table(name, deadline)
         assert isinstance(pinned.cold, IcebergTable)
-        return self._live(name, pinned.cold, pinned.facts.seam, pinned.facts.decoder)
+        return self._served(name, pinned.cold, pinned.facts.seam, pinned.facts.decoder)
 
-    def load(self, name: TableName) -> LiveTable:
+    def load(self, name: TableName) -> ServedTable:
         """The table without its tail, for reading snapshots of its own.
 
         Raises:
             SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
-        table = self._connections.catalog(name.catalog).load(name.path)
+        cold = self._connections.catalog(name.catalog).load(name.path)
         with storage_errors(f"table {name.display}"):
-            file = self._files.read(table.iceberg.io, table.state.metadata_location)
-        return LiveTable(name, table, file, file.body, None)
+            file = self._files.read(cold.iceberg.io, cold.state.metadata_location)
+        return ServedTable(name, cold, file, file.body, None)
 
-    def pin_again(self, name: TableName, snapshot_id: int) -> LiveTable | None:
+    def pin_again(self, name: TableName, snapshot_id: int) -> ServedTable | None:
         """The table at one of its virtual snapshots, None when it has none of that id.
 
         Raises:
-            SeamlineError: SNAPSHOT_GONE when the table would now be read in another way.
+            SeamlineError: SNAPSHOT_GONE when the table would be read differently now.
         """
-        table = self._connections.catalog(name.catalog).load(name.path)
-        record = self.records.find(table.state.uuid, snapshot_id)
-        binding = TopicBinding.from_properties(table.state.properties)
-        if record is None or binding is None:
+        cold = self._connections.catalog(name.catalog).load(name.path)
+        known = self.snapshots.find(cold.state.uuid, snapshot_id)
+        binding = TopicBinding.from_properties(cold.state.properties)
+        if known is None or binding is None:
             return None
-        schema = table.state.schemas.get(record.seam.schema_id)
-        decoder = None
-        if schema is not None:
-            columns = schema.columns
-            decoder = DecoderSpec.of(binding, columns)
-        live = self._live(name, table, record.seam, decoder)
-        if live.tail is None or live.source() != record.source:
+        schema = cold.state.schemas.get(known.seam.schema_id)
+        decoder = None if schema is None else DecoderSpec.of(binding, schema.columns)
+        table = self._served(name, cold, known.seam, decoder)
+        if table.tail is None or table.source() != known.source:
             raise SeamlineError(
                 SNAPSHOT_GONE, f"virtual snapshot {snapshot_id} of {name.display} has ended"
             )
         return dataclasses.replace(
-            live, tail=dataclasses.replace(live.tail, snapshot_id=snapshot_id)
+            table, tail=dataclasses.replace(table.tail, snapshot_id=snapshot_id)
         )
 
-    def _live(
-        self, name: TableName, table: IcebergTable, seam: Seam, decoder: DecoderSpec | None
-    ) -> LiveTable:
+    def _served(
+        self, name: TableName, cold: IcebergTable, seam: Seam, decoder: DecoderSpec | None
+    ) -> ServedTable:
         with storage_errors(f"table {name.display}"):
-            file = self._files.read(table.iceberg.io, table.state.metadata_location)
-        if not is_unified(table):
-            return LiveTable(name, table, file, file.body, None)
-        tail = live_tail(table, seam, decoder)
+            file = self._files.read(cold.iceberg.io, cold.state.metadata_location)
+        if not is_unified(cold):
+            return ServedTable(name, cold, file, file.body, None)
+        tail = served_tail(cold, seam, decoder)
         moment_ms = int(self._clock() * 1000) - virtual.SKEW_MS
-        return LiveTable(name, table, file, virtual.readable_base(file.body), tail, moment_ms)
+        return ServedTable(name, cold, file, virtual.readable_base(file.body), tail, moment_ms)
 
-    # --- Giving out ----------------------------------------------------------------------------
+    # --- Serving -------------------------------------------------------------------------------
 
-    def document(
-        self, live: LiveTable, deadline: Deadline, *, planned: bool, only_referenced: bool
-    ) -> Document:
-        """The table's metadata, and with it the right to read what it names for a lease.
+    def metadata(
+        self, table: ServedTable, deadline: Deadline, *, planned: bool, only_referenced: bool
+    ) -> ServedMetadata:
+        """The table's metadata; what it names can be read for as long as a lease lasts.
 
         Args:
-            live: The table.
+            table: The table.
             deadline: The request's.
-            planned: Whether its scans will be planned here; else its tail is written.
+            planned: Whether its scans will be planned here; otherwise its tail is written now.
             only_referenced: Whether to leave out snapshots that no branch or tag names.
 
         Raises:
             SeamlineError: named after the cause.
         """
         current = None
-        if live.tail is not None:
+        if table.tail is not None:
             current = (
-                self._writer.announced(live) if planned else self._writer.written(live, deadline)
+                self._writer.announced(table) if planned else self._writer.written(table, deadline)
             )
-        others = self.records.newest(live.uuid, LISTED_MAX, written=not planned)
+        others = self.snapshots.newest(table.uuid, LISTED_MAX, written=not planned)
         if current is not None:
-            others = [r for r in others if r.snapshot.snapshot_id != current.snapshot.snapshot_id]
+            others = [s for s in others if s.snapshot.snapshot_id != current.snapshot.snapshot_id]
             self._leases.renew(current.leases)
-        with storage_errors(f"table {live.name.display}"):
-            return self._documents.compose(
-                live,
+        with storage_errors(f"table {table.name.display}"):
+            return self._metadata.compose(
+                table,
                 current,
                 others,
-                self.storage.io_of(live),
-                self.storage.folder_of(live),
+                self.storage.io_of(table),
+                self.storage.folder_of(table),
                 planned=planned,
                 only_referenced=only_referenced,
             )
 
-    def segments(self, live: LiveTable) -> list[TailSegment] | None:
-        """The files of the table's whole tail, None when they are not all written."""
-        assert live.tail is not None
-        return self._writer.segments(live)
+    def segments(self, table: ServedTable) -> list[TailSegment] | None:
+        """The files of the table's whole tail, None unless all are written."""
+        assert table.tail is not None
+        return self._writer.segments(table)
 
     def rows(
         self,
-        live: LiveTable,
+        table: ServedTable,
         ranges: Sequence[OffsetRange],
         columns: Sequence[str],
         deadline: Deadline,
@@ -206,24 +201,24 @@ class LiveTables:
         Raises:
             SeamlineError: named after the cause.
         """
-        tail = live.tail
+        tail = table.tail
         assert tail is not None
         wanted = TailRead(tail.seam, tuple(ranges), tail.decoder, tuple(columns))
         return self._tails.read(wanted, deadline).rows
 
-    # --- Looking after leases --------------------------------------------------------------------
+    # --- Expiring leases -----------------------------------------------------------------------
 
     def collect(self) -> int:
-        """Removes the files of what is not leased any more, and tells how many leases ended."""
+        """Removes the files of leases that have ended, and counts these leases."""
         ended = self._leases.expire()
         for lease in ended:
-            if not supervision.attempt("leases", functools.partial(self._let_go, lease)):
+            if not supervision.attempt("leases", functools.partial(self._remove, lease)):
                 self._leases.put_back(lease)  # the next round tries again
         return len(ended)
 
-    def _let_go(self, lease: Lease) -> None:
-        if lease.kind == records.KIND:
-            self.records.drop(lease.body)
+    def _remove(self, lease: Lease) -> None:
+        if lease.kind == snapshots.KIND:
+            self.snapshots.drop(lease.body)
         elif lease.kind == tail_store.KIND:
             self._writer.store.drop(lease.lease_id)
         if self.storage.remove(lease.paths):

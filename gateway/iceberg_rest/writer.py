@@ -1,7 +1,7 @@
-"""Virtual snapshots made: the tail's files, the list of manifests, and the record of both.
+"""Writes virtual snapshots: the files of the tail and the manifest list.
 
-A record is kept before the first file is written and again when all of them are, so that what was
-left half done is found and removed.
+A snapshot is remembered before its first file is written and again when all of them are, so that
+what is left of one that was never finished is found and removed.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from seamline.connectors.iceberg.virtual import VirtualSnapshot
 from seamline.connectors.protocols import Deadline
 from seamline.errors import TAIL_TOO_LARGE, SeamlineError
 from seamline.gateway.iceberg_rest.leases import Leases
-from seamline.gateway.iceberg_rest.snapshots import Record, SnapshotRecords
-from seamline.gateway.iceberg_rest.storage import LiveStorage
-from seamline.gateway.iceberg_rest.table import LiveTable, LiveTail
+from seamline.gateway.iceberg_rest.snapshots import ServedSnapshot, ServedSnapshots
+from seamline.gateway.iceberg_rest.storage import SnapshotStorage
+from seamline.gateway.iceberg_rest.table import ServedTable, ServedTail
 from seamline.gateway.iceberg_rest.tail_store import TailSegment, TailStore, TailTable
 from seamline.seam.offsets import OffsetRange
 
-Rows = Callable[[LiveTable, Sequence[OffsetRange], Sequence[str], Deadline], pa.Table]
+Rows = Callable[[ServedTable, Sequence[OffsetRange], Sequence[str], Deadline], pa.Table]
 """Decoded rows of ranges of a table's tail, with the columns named."""
 
 _LISTS_CACHED_MAX = 64
 _UNWRITTEN = "this-catalog-plans-scans-and-only-reads"
-"""Names the list of a snapshot that has none; who looks for it all the same reads why."""
+"""Names the manifest list of a snapshot that has none; whoever looks for it reads why."""
 
 
 class SnapshotWriter:
-    """Makes virtual snapshots. Safe to share between threads.
+    """Writes virtual snapshots. Safe to share between threads.
 
     Args:
-        leases: Holds what is written.
-        records: Where the snapshots are remembered.
+        leases: Leases on what is written.
+        snapshots: Where they are remembered.
         storage: Where their files are put.
         rows: Gives the rows of tails.
         tail_offsets_max: A longer tail is not written.
@@ -48,8 +48,8 @@ class SnapshotWriter:
     def __init__(
         self,
         leases: Leases,
-        records: SnapshotRecords,
-        storage: LiveStorage,
+        snapshots: ServedSnapshots,
+        storage: SnapshotStorage,
         rows: Rows,
         *,
         tail_offsets_max: int,
@@ -58,100 +58,104 @@ class SnapshotWriter:
         self._storage = storage
         self._rows = rows
         self._tail_offsets_max = tail_offsets_max
-        self.records = records
+        self._snapshots = snapshots
         self.store = TailStore(leases)
         self._lists: Cache[str, tuple[ManifestFile, ...]] = Cache(_LISTS_CACHED_MAX)
 
-    def written(self, live: LiveTable, deadline: Deadline) -> Record:
+    def written(self, table: ServedTable, deadline: Deadline) -> ServedSnapshot:
         """The virtual snapshot of the table, its tail written as files.
 
         Raises:
             SeamlineError: named after the cause.
         """
-        tail = live.tail
+        tail = table.tail
         assert tail is not None
-        known = self.records.find(live.uuid, tail.snapshot_id)
+        known = self._snapshots.find(table.uuid, tail.snapshot_id)
         if known is not None and known.written and not self._leases.renew(known.leases):
             return known
-        with storage_errors(f"table {live.name.display}"):
-            segments = self._segments(live, tail, deadline)
-            record = self._list(live, tail, segments)
-        self.records.keep(record)
-        return record
+        with storage_errors(f"table {table.name.display}"):
+            segments = self._segments(table, tail, deadline)
+            served = self._list(table, tail, segments)
+        self._snapshots.keep(served)
+        return served
 
-    def announced(self, live: LiveTable) -> Record:
-        """The virtual snapshot of the table, of which no file needs to exist."""
-        tail = live.tail
+    def announced(self, table: ServedTable) -> ServedSnapshot:
+        """The virtual snapshot of the table, of which no file need exist."""
+        tail = table.tail
         assert tail is not None
-        known = self.records.find(live.uuid, tail.snapshot_id)
+        known = self._snapshots.find(table.uuid, tail.snapshot_id)
         if known is not None:
             return known
         summary = virtual.summary(
-            live.base, tail.seam, files=0, rows=tail.seam.hot_offsets, size_bytes=0
+            table.base, tail.seam, files=0, rows=tail.seam.hot_offsets, size_bytes=0
         )
-        row_id = live.base.get("next-row-id")
-        snapshot = self._snapshot(live, tail, summary, row_id, tail.seam.hot_offsets, _UNWRITTEN)
-        record = Record(live.source(), snapshot)
-        self.records.keep(record)
-        return record
+        row_id = table.base.get("next-row-id")
+        snapshot = self._snapshot(table, tail, summary, row_id, tail.seam.hot_offsets, _UNWRITTEN)
+        served = ServedSnapshot(table.source(), snapshot)
+        self._snapshots.keep(served)
+        return served
 
-    def segments(self, live: LiveTable) -> list[TailSegment] | None:
-        """The files of the table's whole tail, None when they are not all written."""
-        assert live.tail is not None
-        return self.store.covered(self._table(live), live.tail.seam.hot_ranges)
+    def segments(self, table: ServedTable) -> list[TailSegment] | None:
+        """The files of the table's whole tail, None unless all are written."""
+        assert table.tail is not None
+        return self.store.covered(self._table(table), table.tail.seam.hot_ranges)
 
-    def _table(self, live: LiveTable) -> TailTable:
-        """The table as its tail files are written."""
+    def _table(self, table: ServedTable) -> TailTable:
+        """How the table's tail files are written."""
         return TailTable(
-            self._storage.io_of(live),
-            f"{self._storage.folder_of(live)}/tail",
-            live.layout(),
-            live.source(),
+            self._storage.io_of(table),
+            f"{self._storage.folder_of(table)}/tail",
+            table.layout(),
+            table.source(),
         )
 
-    def _segments(self, live: LiveTable, tail: LiveTail, deadline: Deadline) -> list[TailSegment]:
+    def _segments(
+        self, table: ServedTable, tail: ServedTail, deadline: Deadline
+    ) -> list[TailSegment]:
         if tail.seam.hot_offsets > self._tail_offsets_max:
             raise SeamlineError(
                 TAIL_TOO_LARGE,
-                f"the tail of {live.name.display} has {tail.seam.hot_offsets:,} offsets, more than "
-                f"{self._tail_offsets_max:,}",
+                f"the tail of {table.name.display} has {tail.seam.hot_offsets:,} offsets, more "
+                f"than {self._tail_offsets_max:,}",
                 hint="Tier more often, or raise iceberg.tail_offsets_max.",
             )
         names = [column.name for column in tail.decoder.columns]
         return self.store.cover(
-            self._table(live),
+            self._table(table),
             tail.seam.hot_ranges,
-            lambda ranges: self._rows(live, ranges, names, deadline),
+            lambda ranges: self._rows(table, ranges, names, deadline),
         )
 
-    def _list(self, live: LiveTable, tail: LiveTail, segments: Sequence[TailSegment]) -> Record:
-        """Writes the snapshot's list of manifests."""
-        io = self._storage.io_of(live)
+    def _list(
+        self, table: ServedTable, tail: ServedTail, segments: Sequence[TailSegment]
+    ) -> ServedSnapshot:
+        """Writes the snapshot's manifest list."""
+        io = self._storage.io_of(table)
         added = [manifest for segment in segments for manifest in segment.manifests]
-        cold = virtual.cold_snapshot(live.base, tail.seam.snapshot_id)
+        cold = virtual.cold_snapshot(table.base, tail.seam.snapshot_id)
         content = manifests.new_list(
-            self._cold_list(live, cold["manifest-list"]),
+            self._cold_list(table, cold["manifest-list"]),
             added,
             snapshot_id=tail.snapshot_id,
             parent_id=cold["snapshot-id"],
-            sequence_number=live.base["last-sequence-number"] + 1,
-            version=live.version,
-            next_row_id=live.base.get("next-row-id") or 0,
+            sequence_number=table.base["last-sequence-number"] + 1,
+            version=table.version,
+            next_row_id=table.base.get("next-row-id") or 0,
         )
         summary = virtual.summary(
-            live.base,
+            table.base,
             tail.seam,
             files=sum(len(segment.data_paths) for segment in segments),
             rows=sum(segment.rows for segment in segments),
             size_bytes=sum(segment.size_bytes for segment in segments),
         )
         row_id, name = content.first_row_id, f"snap-{uuid.uuid4().hex[:8]}"
-        snapshot = self._snapshot(live, tail, summary, row_id, content.added_rows, name)
-        record = Record(live.source(), snapshot)
-        self.records.keep(record)
+        snapshot = self._snapshot(table, tail, summary, row_id, content.added_rows, name)
+        served = ServedSnapshot(table.source(), snapshot)
+        self._snapshots.keep(served)
         manifests.write_list(io, snapshot.manifest_list, content)
         return dataclasses.replace(
-            record,
+            served,
             written=True,
             segments=tuple(segment.segment_id for segment in segments),
             spec_ids=tuple(sorted({manifest.partition_spec_id for manifest in added})),
@@ -159,28 +163,28 @@ class SnapshotWriter:
 
     def _snapshot(
         self,
-        live: LiveTable,
-        tail: LiveTail,
+        table: ServedTable,
+        tail: ServedTail,
         summary: dict[str, str],
         first_row_id: int | None,
         added_rows: int,
         name: str,
     ) -> VirtualSnapshot:
-        """The snapshot, its list of manifests under a name."""
-        has_row_ids = live.version >= 3
-        assert live.moment_ms is not None
+        """The snapshot, with a manifest list of that name."""
+        has_row_ids = table.version >= 3
+        assert table.moment_ms is not None
         return VirtualSnapshot(
             seam=tail.seam,
             snapshot_id=tail.snapshot_id,
-            sequence_number=live.base["last-sequence-number"] + 1,
-            timestamp_ms=live.moment_ms,
-            manifest_list=f"{self._storage.folder_of(live)}/metadata/{name}-{tail.snapshot_id}.avro",
+            sequence_number=table.base["last-sequence-number"] + 1,
+            timestamp_ms=table.moment_ms,
+            manifest_list=f"{self._storage.folder_of(table)}/metadata/{name}-{tail.snapshot_id}.avro",
             summary=summary,
             first_row_id=(first_row_id or 0) if has_row_ids else None,
             added_rows=added_rows if has_row_ids else None,
         )
 
-    def _cold_list(self, live: LiveTable, path: str) -> tuple[ManifestFile, ...]:
-        io = live.cold.iceberg.io
+    def _cold_list(self, table: ServedTable, path: str) -> tuple[ManifestFile, ...]:
+        io = table.cold.iceberg.io
         with manifest_errors("manifest list", path):
             return self._lists.get_or_make(path, lambda: manifests.read_list(io, path))

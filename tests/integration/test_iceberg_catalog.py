@@ -196,7 +196,7 @@ def test_only_what_is_asked_of_the_tail_is_written(
 
 def test_a_plan_in_pages(stack: Stack, readers: LiveReaders, name: str) -> None:
     unified(stack, name, cold=60, hot=10, partitioning=("bucket(8, id)",))
-    planning = readers.gateway.parts.iceberg.planning
+    planning = readers.gateway.parts.iceberg.plans
     usual, planning._page_size = planning._page_size, 3
     try:
         table = readers.pyiceberg_planned.load_table(("default", name))
@@ -307,7 +307,7 @@ def test_what_nobody_asks_for_is_removed(stack: Stack, tmp_path: pathlib.Path, n
     unified(stack, name, cold=10, hot=10)
     readers = LiveReaders(stack, tmp_path, lease_seconds=2)
     try:
-        tables = readers.gateway.parts.iceberg.live.tables
+        tables = readers.gateway.parts.iceberg.catalog.tables
         old = readers.load(name).current_snapshot()
         assert old is not None
         live = tmp_path / "live"

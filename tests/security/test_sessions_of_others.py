@@ -154,7 +154,7 @@ def test_another_principals_plans_are_not_there(catalog: Catalog) -> None:
     made = catalog.ask("ada", "POST", f"{PLANNED}/orders/plan", json={}).json
     assert made is not None
     own, path = made["plan-id"], f"{PLANNED}/orders/plan/{made['plan-id']}"
-    touched_at = catalog.gateway.parts.iceberg.planning._plans[own].touched_at
+    touched_at = catalog.gateway.parts.iceberg.plans._plans[own].touched_at
     page = {"plan-task": f"{own}.0"}
     for answer in (
         catalog.ask("bob", "GET", path),
@@ -165,7 +165,7 @@ def test_another_principals_plans_are_not_there(catalog: Catalog) -> None:
         assert answer.status_code == 404
         assert answer.json is not None
         assert answer.json["error"]["type"] == "NoSuchPlanIdException"
-    assert catalog.gateway.parts.iceberg.planning._plans[own].touched_at == touched_at
+    assert catalog.gateway.parts.iceberg.plans._plans[own].touched_at == touched_at
     found = catalog.ask("ada", "GET", path).json
     assert found is not None
     assert found["file-scan-tasks"] == made["file-scan-tasks"]

@@ -26,7 +26,7 @@ from seamline.connectors.duckdb.instances import Instances
 from seamline.connectors.protocols import Polled, Subscription
 from seamline.errors import SeamlineError
 from seamline.gateway.http.server import DrainingWorker
-from seamline.gateway.iceberg_rest.planning import Planning
+from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
 from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.statements import State as Ended
 from seamline.gateway.tail.follower import State
@@ -152,7 +152,7 @@ def test_fault_04_a_plan_fails_by_name(make: Callable[[], BaseException]) -> Non
     def broken(_: StatementDeadline) -> Any:
         raise make()
 
-    planning = Planning(60.0)
+    planning = ScanPlans(60.0)
     try:
         with pytest.raises(Exception, match=r"(?s).*") as caught:
             planning.submit("ann", ("t",), broken)
@@ -174,7 +174,7 @@ def gateway(tmp_path: pathlib.Path) -> Iterator[Gateway]:
 def test_fault_04_files_that_cannot_be_removed_keep_no_other(
     gateway: Gateway, tmp_path: pathlib.Path
 ) -> None:
-    tables = gateway.parts.iceberg.live.tables
+    tables = gateway.parts.iceberg.catalog.tables
     good = [tmp_path / "good" / name for name in ("a", "b")]
     for path in good:
         path.parent.mkdir(exist_ok=True)

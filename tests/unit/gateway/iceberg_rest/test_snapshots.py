@@ -11,7 +11,7 @@ import pathlib
 from seamline.connectors.iceberg import virtual
 from seamline.connectors.iceberg.virtual import VirtualSnapshot
 from seamline.gateway.iceberg_rest.leases import Leases
-from seamline.gateway.iceberg_rest.snapshots import Record, SnapshotRecords
+from seamline.gateway.iceberg_rest.snapshots import ServedSnapshot, ServedSnapshots
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
 
@@ -53,10 +53,10 @@ def test_the_next_gateway_knows_it(tmp_path: pathlib.Path) -> None:
     snapshot = VirtualSnapshot(
         SEAM, SNAPSHOT_ID, 12, 1700000000000, "file:///list.avro", {"operation": "append"}, 40, 4
     )
-    kept = Record("decoder", snapshot, written=True, segments=("a", "b"), spec_ids=(0, 3))
-    SnapshotRecords(Leases(tmp_path, 60)).keep(kept)
+    kept = ServedSnapshot("decoder", snapshot, written=True, segments=("a", "b"), spec_ids=(0, 3))
+    ServedSnapshots(Leases(tmp_path, 60)).keep(kept)
     leases = Leases(tmp_path, 60)
-    records = SnapshotRecords(leases)
+    records = ServedSnapshots(leases)
     found = records.find(SEAM.table_uuid, SNAPSHOT_ID)
     assert found == kept
     assert found.snapshot.summary == snapshot.summary

@@ -1,10 +1,8 @@
-"""Holding a cut steady: what one statement of an engine asks for twice is the same both times.
+"""Sessions: by which the requests of one statement of an engine are known to belong together.
 
-An engine loads a table when a statement begins and asks for it again while it plans: for each
-reference once more, or for the files. These further requests get the cut of the first. They are
-known by the session that came with the load and that they carry in the place of the access token;
-a client that does not know of sessions gets what its principal was given last. Either way only
-for a short time, so that nobody who asks anew is given an old answer.
+An engine loads a table when a statement begins and asks for it again while it plans: once more for
+each reference, or for the files. The load answers with a session, which these further requests
+carry in place of the access token.
 """
 
 from __future__ import annotations
@@ -22,12 +20,12 @@ _PREFIX = "seamline."
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TableSession:
-    """Who loaded which table, and which loading it was.
+    """One load of a table.
 
     Attributes:
-        principal: Who.
+        principal: Who loaded it.
         table: Full name of the table; the session is good for no other.
-        session_id: The loading.
+        session_id: Tells the load from others.
     """
 
     principal: str
@@ -36,7 +34,7 @@ class TableSession:
 
 
 class SessionTokens:
-    """Makes and reads the tokens that stand for sessions.
+    """Signs and reads the tokens of sessions.
 
     Args:
         secret: Signs them.

@@ -1,7 +1,7 @@
-"""Table metadata as it is given out: composed, written to a file of its own, and kept.
+"""Table metadata as it is served: composed, written to a file of its own, and cached.
 
-Clients tell one state of a table from another by the location of its metadata, so every distinct
-metadata has its own, named after what it says. A table without anything virtual keeps its own.
+Clients tell one state of a table from another by the location of its metadata, so each version has
+a file of its own, named after its content. A table with nothing virtual keeps its own metadata.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg import virtual
 from seamline.connectors.iceberg.virtual import Json
 from seamline.gateway.iceberg_rest.leases import Leases
-from seamline.gateway.iceberg_rest.snapshots import Record
-from seamline.gateway.iceberg_rest.table import UNPARTITIONED_SPEC_ID, LiveTable
+from seamline.gateway.iceberg_rest.snapshots import ServedSnapshot
+from seamline.gateway.iceberg_rest.table import UNPARTITIONED_SPEC_ID, ServedTable
 
 KIND = "metadata"
 _CACHED_MAX = 128
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Document:
-    """Metadata as it is given out.
+class ServedMetadata:
+    """Metadata as it is served.
 
     Attributes:
         location: The file that holds all of it.
-        text: What is given out: all of it, or all but the snapshots nothing refers to.
+        text: What the client gets: all of it, or all but the snapshots that no reference names.
         etag: Changes with either.
-        lease_id: Holds the file; None for the table's own.
+        lease_id: The lease on the file; None for the table's own.
     """
 
     location: str
@@ -42,74 +42,74 @@ class Document:
     lease_id: str | None
 
 
-class Documents:
-    """Composes and keeps metadata. Safe to share between threads.
+class MetadataWriter:
+    """Composes metadata and writes it. Safe to share between threads.
 
     Args:
-        leases: Holds the files.
+        leases: Leases on the files.
     """
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
-        self._cached: Cache[Hashable, Document] = Cache(_CACHED_MAX)
+        self._cached: Cache[Hashable, ServedMetadata] = Cache(_CACHED_MAX)
 
     def compose(
         self,
-        live: LiveTable,
-        current: Record | None,
-        others: Sequence[Record],
+        table: ServedTable,
+        current: ServedSnapshot | None,
+        others: Sequence[ServedSnapshot],
         io: FileIO,
         folder: str,
         *,
         planned: bool,
         only_referenced: bool,
-    ) -> Document:
+    ) -> ServedMetadata:
         """The metadata of a table with virtual snapshots.
 
         Args:
-            live: The table.
+            table: The table.
             current: The snapshot that is its head; None leaves its own.
-            others: Further ones it lists.
+            others: Further snapshots that it lists.
             io: Writes the file.
             folder: Location it is put under.
-            planned: Whether scans of it are planned here.
+            planned: Whether its scans are planned here.
             only_referenced: Whether to leave out snapshots that no branch or tag names.
 
         Raises:
             OSError: when the file cannot be written.
         """
-        ids = tuple(record.snapshot for record in others)
-        as_of_ms = _as_of_ms(live, current)
-        key = (live.file.location, as_of_ms, current, ids, planned, only_referenced)
+        ids = tuple(served.snapshot for served in others)
+        as_of_ms = _as_of_ms(table, current)
+        key = (table.file.location, as_of_ms, current, ids, planned, only_referenced)
         known = self._cached.get(key)
         if known is not None and self._is_there(known):
             return known
         found = self._make(
-            live, current, others, io, folder, planned=planned, only_referenced=only_referenced
+            table, current, others, io, folder, planned=planned, only_referenced=only_referenced
         )
         self._cached.put(key, found)
         return found
 
-    def _is_there(self, document: Document) -> bool:
-        return document.lease_id is None or not self._leases.renew([document.lease_id])
+    def _is_there(self, metadata: ServedMetadata) -> bool:
+        return metadata.lease_id is None or not self._leases.renew([metadata.lease_id])
 
     def _make(
         self,
-        live: LiveTable,
-        current: Record | None,
-        others: Sequence[Record],
+        table: ServedTable,
+        current: ServedSnapshot | None,
+        others: Sequence[ServedSnapshot],
         io: FileIO,
         folder: str,
         *,
         planned: bool,
         only_referenced: bool,
-    ) -> Document:
-        if current is None and not others and _as_of_ms(live, current) is None:
-            text = live.file.text
-            location, lease_id = live.file.location, None
-            body = live.file.body
+    ) -> ServedMetadata:
+        if current is None and not others and _as_of_ms(table, current) is None:
+            text = table.file.text
+            location, lease_id = table.file.location, None
+            body = table.file.body
         else:
-            body = _composed(live, current, others, planned=planned)
+            body = _composed(table, current, others, planned=planned)
             body["location"] = folder  # some readers want a table's metadata under its location
             text = _text(body)
             lease_id = hashlib.sha256(text).hexdigest()[:32]
@@ -117,7 +117,7 @@ class Documents:
             self._write(io, location, text, lease_id)
         if only_referenced:
             text = _text(virtual.only_referenced(body))
-        return Document(location, text, hashlib.sha256(text).hexdigest()[:24], lease_id)
+        return ServedMetadata(location, text, hashlib.sha256(text).hexdigest()[:24], lease_id)
 
     def _write(self, io: FileIO, location: str, text: bytes, lease_id: str) -> None:
         if not self._leases.renew([lease_id]):
@@ -131,23 +131,27 @@ class Documents:
             raise
 
 
-def _as_of_ms(live: LiveTable, current: Record | None) -> int | None:
-    return virtual.as_of_ms(live.base, current.snapshot if current else None, live.moment_ms)
+def _as_of_ms(table: ServedTable, current: ServedSnapshot | None) -> int | None:
+    return virtual.as_of_ms(table.base, current.snapshot if current else None, table.moment_ms)
 
 
 def _composed(
-    live: LiveTable, current: Record | None, others: Sequence[Record], *, planned: bool
+    table: ServedTable,
+    current: ServedSnapshot | None,
+    others: Sequence[ServedSnapshot],
+    *,
+    planned: bool,
 ) -> Json:
     body = virtual.with_snapshots(
-        live.base,
-        live.file.location,
-        _as_of_ms(live, current),
+        table.base,
+        table.file.location,
+        _as_of_ms(table, current),
         current.snapshot if current else None,
-        [record.snapshot for record in reversed(others)],
+        [served.snapshot for served in reversed(others)],
     )
-    used = {spec_id for r in (current, *others) if r is not None for spec_id in r.spec_ids}
+    used = {spec_id for s in (current, *others) if s is not None for spec_id in s.spec_ids}
     if planned:  # a planned scan's tail is never partitioned
-        used.add(live.unpartitioned.spec_id)
+        used.add(table.unpartitioned.spec_id)
     if UNPARTITIONED_SPEC_ID in used:
         extra = {"spec-id": UNPARTITIONED_SPEC_ID, "fields": []}
         body["partition-specs"] = [*body["partition-specs"], extra]

@@ -1,0 +1,266 @@
+"""Plans a scan for an engine: the files it reads, and of the tail only what it asks for.
+
+Cold files are pruned by the filter. The tail is filtered, projected and limited to the rows asked
+for before any of it is written; where all of its files exist already, these are used. An engine may
+get too much, never too little: it applies its filter to what it reads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog.rest.scan_planning import PlanTableScanRequest
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
+
+from seamline.connectors.iceberg import rest_expressions
+from seamline.connectors.iceberg.errors import storage_errors
+from seamline.connectors.iceberg.pruning import Pruner
+from seamline.connectors.iceberg.pyiceberg_internals import live_entries
+from seamline.connectors.iceberg.row_filters import matching
+from seamline.connectors.iceberg.row_ids import with_first_row_id
+from seamline.connectors.iceberg.scan import FileTask
+from seamline.connectors.protocols import Deadline
+from seamline.errors import INVALID_REQUEST, SeamlineError
+from seamline.gateway.iceberg_rest import tail_store
+from seamline.gateway.iceberg_rest.table import ServedTable, ServedTail
+from seamline.gateway.iceberg_rest.tables import ServedTables
+from seamline.sql import columns as names
+
+_ROWS_BUFFERED_MAX = 500_000
+
+
+class PlanRequest(PlanTableScanRequest):
+    """The body of a request for a plan; its filter stays JSON, which `rest_expressions` reads."""
+
+    filter: Any = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableScan:
+    """A request for a plan, and the table that it is for.
+
+    Attributes:
+        table: The table, pinned.
+        snapshot_id: The snapshot to read: the table's virtual one, or one of its own; None for
+            none.
+        schema: The columns that its names refer to.
+        asked: What the engine asks for.
+    """
+
+    table: ServedTable
+    snapshot_id: int | None
+    schema: Schema
+    asked: PlanRequest
+
+    @property
+    def expression(self) -> BooleanExpression:
+        """The filter as an expression.
+
+        Raises:
+            SeamlineError: INVALID_REQUEST, NOT_SUPPORTED.
+        """
+        asked = self.asked
+        if asked.filter is None:
+            return AlwaysTrue()
+        return rest_expressions.parse(
+            asked.filter, self.schema, case_sensitive=asked.case_sensitive
+        )
+
+    @property
+    def reads_tail(self) -> bool:
+        """Whether the tail is part of the snapshot."""
+        return self.table.tail is not None and self.table.tail.snapshot_id == self.snapshot_id
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """The files of a scan.
+
+    Attributes:
+        request: What was asked.
+        tasks: The files, each with the deletes that apply to it.
+    """
+
+    request: TableScan
+    tasks: tuple[FileTask, ...]
+
+
+def plan_scan(tables: ServedTables, request: TableScan, deadline: Deadline) -> ScanPlan:
+    """Plans a scan.
+
+    Raises:
+        SeamlineError: named after the cause.
+    """
+    expression = request.expression
+    table, asked = request.table, request.asked
+    metadata = table.cold.iceberg.metadata.model_copy(
+        update={"current_schema_id": request.schema.schema_id}
+    )
+    try:
+        pruner = Pruner(
+            metadata, table.cold.iceberg.io, expression, case_sensitive=asked.case_sensitive
+        )
+    except (ValueError, TypeError) as error:
+        raise SeamlineError(INVALID_REQUEST, f"the filter does not fit: {error}") from error
+    cold = table.tail.seam.snapshot_id if request.reads_tail and table.tail else request.snapshot_id
+    tasks = table.cold.tasks(cold, pruner) if cold is not None else []
+    wanted = None if asked.filter is not None else asked.min_rows_requested
+    tasks, left = _enough(tasks, wanted)
+    if request.reads_tail and left != 0:
+        tasks += _TailPlan(tables, request, expression, pruner, left).tasks(deadline)
+    return ScanPlan(request, tuple(tasks))
+
+
+def _enough(tasks: list[FileTask], wanted: int | None) -> tuple[list[FileTask], int | None]:
+    """Files that hold the rows wanted, and how many rows are still wanted."""
+    if wanted is None:
+        return tasks, None
+    taken = []
+    for task in sorted(tasks, key=lambda task: len(task.deletes)):
+        if wanted <= 0:
+            break
+        taken.append(task)
+        if not task.deletes:
+            wanted -= task.file.record_count
+    return taken, max(0, wanted)
+
+
+class _TailPlan:
+    """The tail's part of a plan."""
+
+    def __init__(
+        self,
+        tables: ServedTables,
+        request: TableScan,
+        expression: BooleanExpression,
+        pruner: Pruner,
+        rows_wanted: int | None,
+    ) -> None:
+        assert request.table.tail is not None
+        self._tables = tables
+        self._table = request.table
+        self._tail: ServedTail = request.table.tail
+        self._layout = self._table.layout()
+        self._pruner = pruner
+        self._rows_wanted = rows_wanted
+        # names of a schema other than the tail's own mean nothing here: all of it is read
+        speaks_of_tail = request.schema.schema_id == self._tail.seam.schema_id
+        self._expression = expression if speaks_of_tail else AlwaysTrue()
+        self._select = request.asked.select if speaks_of_tail else None
+        self._case_sensitive = request.asked.case_sensitive
+
+    def tasks(self, deadline: Deadline) -> list[FileTask]:
+        """The files of the tail."""
+        existing = self._tables.segments(self._table)
+        with storage_errors(f"table {self._table.name.display}"):
+            if existing is None:
+                return [FileTask(file) for file in self._numbered(self._written(deadline))]
+            files = self._numbered(f for segment in existing for f in self._files_of(segment))
+            return [FileTask(file) for file in files if self._pruner.keeps_file(file)]
+
+    def _numbered(self, files: Iterable[DataFile]) -> Iterator[DataFile]:
+        """The files, in version 3 with the row ids a commit of the snapshot would have given."""
+        row_id = self._table.base.get("next-row-id") or 0
+        for file in files:
+            if self._table.version >= 3:
+                file = with_first_row_id(file, row_id)
+                row_id += file.record_count
+            yield file
+
+    def _files_of(self, segment: tail_store.TailSegment) -> Iterator[DataFile]:
+        io = self._tables.storage.io_of(self._table)
+        for manifest in segment.manifests:
+            for entry in live_entries(io, manifest):
+                yield entry.data_file
+
+    def _written(self, deadline: Deadline) -> tuple[DataFile, ...]:
+        key = self._key()
+        known = self._tables.plan_files.find(key)
+        if known is not None:
+            return known
+        # unpartitioned and unsorted: such files are read once
+        layout = dataclasses.replace(
+            self._layout, spec=self._layout.unpartitioned, order=SortOrder()
+        )
+        io, folder = (
+            self._tables.storage.io_of(self._table),
+            self._tables.storage.folder_of(self._table),
+        )
+        return self._tables.plan_files.write(key, self._rows(deadline), layout, io, folder)
+
+    def _rows(self, deadline: Deadline) -> Iterator[pa.Table]:
+        """The rows to write, in tables of bounded size."""
+        kept = self._columns()
+        found: list[pa.Table] = []
+        count = 0
+        for part in tail_store.parts(self._tail.seam.hot_ranges):
+            rows = self._matching(self._tables.rows(self._table, part, kept, deadline))
+            if self._rows_wanted is not None:
+                rows = rows.slice(0, max(0, self._rows_wanted - count))
+            count += rows.num_rows
+            found.append(rows)
+            if sum(table.num_rows for table in found) >= _ROWS_BUFFERED_MAX:
+                yield pa.concat_tables(found)
+                found = []
+            if self._rows_wanted is not None and count >= self._rows_wanted:
+                break
+        if found:
+            yield pa.concat_tables(found)
+
+    def _matching(self, rows: pa.Table) -> pa.Table:
+        if isinstance(self._expression, AlwaysTrue):
+            return rows
+        schema = self._layout.schema
+        bound = rest_expressions.bound(
+            self._expression, schema, case_sensitive=self._case_sensitive
+        )
+        return matching(rows, bound, schema)
+
+    def _columns(self) -> list[str]:
+        """The columns that are written: those the engine reads or filters by."""
+        known = [column.name for column in self._tail.decoder.columns]
+        if self._select is None:
+            return known
+        wanted = {*self._select, *_referenced(self._expression)}
+        kept = [name for name in known if self._is_wanted(name, wanted)]
+        return kept or [names.OFFSET if names.OFFSET in known else known[0]]
+
+    def _is_wanted(self, column: str, wanted: set[str]) -> bool:
+        folded = column if self._case_sensitive else column.lower()
+        return any(
+            name == folded or name.startswith(f"{folded}.")
+            for name in (n if self._case_sensitive else n.lower() for n in wanted)
+        )
+
+    def _key(self) -> str:
+        """Equal for scans that read the same part of the tail."""
+        parts = (
+            self._tail.snapshot_id,
+            self._table.source(),
+            self._columns(),
+            repr(self._expression),
+            self._rows_wanted,
+        )
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _referenced(expression: BooleanExpression) -> set[str]:
+    """Full names of the fields that an expression refers to."""
+    found: set[str] = set()
+    pending: list[Any] = [expression]
+    while pending:
+        part = pending.pop()
+        sides = ("left", "right", "child")
+        pending += [getattr(part, side) for side in sides if hasattr(part, side)]
+        term = getattr(part, "term", None)
+        if term is not None:
+            found.add(str(term.name))
+    return found
