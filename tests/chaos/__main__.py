@@ -98,6 +98,8 @@ def _conclude(verdict: Verdict, problems: list[str], history: pathlib.Path) -> i
     say(f"{'rows checked':<66} {verdict.checked_rows:>8,}")
     say(f"{'reads repeated by token':<66} {verdict.repeats:>8,}")
     say(f"{'  on the other engine':<66} {verdict.engine_repeats:>8,}")
+    for kind, count in sorted(verdict.kinds.items()):
+        say(f"  {kind:<64} {count:>8,}")
     kinds = by_kind(verdict.violations)
     say(f"{'engine disagreements':<66} {kinds.get('engine disagreement', 0):>8,}")
     say(f"{'faults of the log itself':<66} {len(verdict.kafka_faults):>8,}")

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from chaos.history import Acknowledged, Recorder, Sent
+from chaos.brokers import direct_client
+from chaos.history import Acknowledged, Recorder, Sent, value_of
 from chaos.oracle import LogFollower
 from chaos.processes import Process
-from chaos.readers import Client
-from chaos.stack import ChaosStack, direct_client
+from chaos.readers import Client, Session
+from chaos.stack import ChaosStack
 from seamline.errors import SeamlineError
 from seamline.gateway.dev.local.settings import CATALOG, SCHEMA
 
@@ -42,6 +43,7 @@ class Arena:
         ops: Gives the numbers of statements.
         ids: Gives ids of records that the nemesis sends.
         ended: Set when no fault may begin any more.
+        one_view: Held while a broker lags, and by whoever needs all brokers to agree.
     """
 
     stack: ChaosStack
@@ -51,13 +53,14 @@ class Arena:
     ops: itertools.count[int]
     ids: itertools.count[int]
     ended: threading.Event = dataclasses.field(default_factory=threading.Event)
+    one_view: Any = dataclasses.field(default_factory=threading.RLock)
     foreign_ids: itertools.count[int] = dataclasses.field(
         default_factory=lambda: itertools.count(1)
     )
 
-    def client(self, name: str) -> Client:
-        """A client of the gateway."""
-        return Client(name, self.stack.url, self.recorder, self.ops)
+    def client(self, name: str, session: Session | None = None, url: str = "") -> Client:
+        """A client of the gateway, or of the one at an address, in a session of its own or not."""
+        return Client(name, url or self.stack.url, self.recorder, self.ops, session)
 
     def last(self, seconds: float) -> None:
         """Lets a fault last; cut short at the end of the run."""
@@ -104,8 +107,9 @@ class Arena:
         for _ in range(count):
             id_ = next(self.ids)
             self.recorder.record(Sent(id_, topic, time.monotonic()))
-            value = json.dumps({"id": id_, "text": "n"})
-            producer.produce(topic, value, on_delivery=self._delivered(id_, acknowledged))
+            producer.produce(
+                topic, value_of(id_, "n"), on_delivery=self._delivered(id_, acknowledged)
+            )
         producer.flush(10)
         return len(acknowledged)
 

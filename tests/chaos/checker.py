@@ -3,9 +3,10 @@
 A read is right when it holds, for every partition, exactly the records of the log below the end
 that its receipt names, as the table's policy shows them, and when that end is not behind anything
 that was known to be readable before the read was sent; or when it answers one error that its table
-may answer. Two oracles tell Kafka's faults from ours: what producers were acknowledged, and what an
-independent consumer of committed records saw. What the log itself has lost or doubled is counted as
-Kafka's.
+may answer. A past moment is judged by the times of the records, a stream's batch by its two ends,
+and what is read again by what it was the first time, whoever reads it. Two oracles tell Kafka's
+faults from ours: what producers were acknowledged, and what an independent consumer of committed
+records saw. What the log itself has lost or doubled is counted as Kafka's.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from chaos.history import (
     Column,
     Event,
     ForeignRow,
+    Lagged,
     Logged,
     Read,
     Rows,
@@ -33,6 +35,7 @@ from chaos.history import (
     TableOpened,
     TableSpoiled,
     TransactionEnded,
+    price_of,
     unpack,
 )
 from seamline.errors import ERRORS
@@ -44,6 +47,18 @@ PASSING = frozenset(
 """Errors that any read may end with while parts of the system are down: asked again, it answers."""
 
 SPARK_PASSING = frozenset({"SPARK_FAILED"})
+PAST_PASSING = frozenset({"TABLE_NOT_FOUND", "LOG_TRIMMED"})
+"""Of a moment or a snapshot that is kept no longer."""
+
+EXPIRED_FILE = "COLD_FILE_MISSING"
+"""Of readers that are given names of files: somebody may expire them before they are read."""
+
+CLOCK_S = 1.0
+"""How far records may be behind the clock that a past moment is named by."""
+
+TIMESTAMP_MS_MAX = 253_402_300_799_999
+"""A record's time after this, or before 1970, is null."""
+
 _POLICIES = ("fail", "skip", "null")
 TOKEN_PASSING = frozenset({"TOKEN_EXPIRED"})
 
@@ -76,6 +91,7 @@ class Verdict:
         checked_rows: Rows of the answered reads.
         repeats: Reads repeated by token that were compared with their first.
         engine_repeats: Those on another engine than the first.
+        kinds: Answered reads by what they were.
     """
 
     violations: list[Violation] = dataclasses.field(default_factory=list)
@@ -84,6 +100,7 @@ class Verdict:
     checked_rows: int = 0
     repeats: int = 0
     engine_repeats: int = 0
+    kinds: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
 
 @dataclasses.dataclass(slots=True)
@@ -105,13 +122,9 @@ class Life:
         until = self.closed.ended if self.closed else float("inf")
         return self.opened.invoked <= read.ended and read.invoked <= until
 
-    def was_spoiled_before(self, read: Read) -> bool:
-        """Whether a read began when the table could no longer be read."""
-        return (
-            self.spoiled is not None
-            and self.spoiled.must_fail
-            and self.spoiled.ended < read.invoked
-        )
+    def was_spoiled_before(self, moment: float) -> bool:
+        """Whether a read that knows what was so then must find that it cannot be read."""
+        return self.spoiled is not None and self.spoiled.must_fail and self.spoiled.ended < moment
 
     def may_have_been_spoiled(self, read: Read) -> bool:
         """Whether a read ended after the spoiling began."""
@@ -123,6 +136,8 @@ class Log:
 
     def __init__(self) -> None:
         self._records: dict[int, dict[int, tuple[int, str]]] = {}
+        self._times: dict[int, dict[int, int]] = collections.defaultdict(dict)
+        self._headers: dict[int, dict[int, int]] = collections.defaultdict(dict)
         self._columns: dict[tuple[int, str], Column] = {}
         self._replaced: dict[int, frozenset[int]] = {}
 
@@ -135,6 +150,9 @@ class Log:
             known = records.setdefault(offset, (id_, key))
             if known[0] != id_:
                 yield f"partition {seen.partition} offset {offset}: {known[0]}, later {id_}"
+        offsets = [offset for offset, _, _ in seen.records]
+        self._times[seen.partition].update(zip(offsets, seen.timestamps_ms, strict=False))
+        self._headers[seen.partition].update(zip(offsets, seen.headers, strict=False))
 
     @property
     def partitions(self) -> Iterable[int]:
@@ -159,6 +177,20 @@ class Log:
         """The id of a record; None when there is none."""
         found = self._records.get(partition, {}).get(offset)
         return None if found is None else found[0]
+
+    def headers_at(self, partition: int, offset: int) -> int:
+        """How many headers a record has."""
+        return self._headers[partition].get(offset, 0)
+
+    def time_at(self, partition: int, offset: int) -> int | None:
+        """A record's time as the table shows it; None for one that it cannot show."""
+        found = self._times[partition].get(offset, -1)
+        return found if 0 <= found <= TIMESTAMP_MS_MAX else None
+
+    def first_later_than(self, partition: int, moment_ms: int) -> int | None:
+        """Offset of the first record after a moment; None when there is none."""
+        times = self._times[partition]
+        return min((o for o, at_ms in times.items() if at_ms > moment_ms), default=None)
 
     def replaced(self, partition: int) -> frozenset[int]:
         """Offsets that compaction may drop: a later record has the same key, or it is a null."""
@@ -188,6 +220,7 @@ class Facts:
         self.topic_ids: dict[str, set[str]] = collections.defaultdict(set)
         self.contradictions: list[str] = []
         self.visible: list[tuple[float, str, int, int]] = []
+        self.lags: list[Lagged] = []
 
     def take(self, event: Event) -> None:
         """Takes an event in."""
@@ -204,6 +237,8 @@ class Facts:
                 self.acknowledged[event.id] = event
             case TransactionEnded():
                 self.outcomes[event.transaction] = event.outcome
+            case Lagged():
+                self.lags.append(event)
             case ForeignRow():
                 self.foreign[event.table].add(event.id)
             case Logged():
@@ -211,11 +246,18 @@ class Facts:
                 self.topic_ids[event.topic].add(event.topic_id)
                 end = event.records[-1][0] + 1
                 self.visible.append((event.at, event.topic_id, event.partition, end))
-            case Read() if not event.error and event.token_of is None:
+            case Read() if not event.error and event.is_present:
                 for partition, end in event.end.items():
                     self.visible.append((event.ended, event.topic_id, partition, end))
             case _:
                 pass
+
+    def known_from(self, read: Read) -> float:
+        """The moment up to which a read must know everything: when it was sent, or a lag began."""
+        lagging = (
+            g.invoked for g in self.lags if g.invoked < read.ended and read.invoked < g.ended
+        )
+        return min((read.invoked, *lagging))
 
     def is_aborted(self, id_: int) -> bool:
         """Whether a record belongs to a transaction that was aborted."""
@@ -240,26 +282,46 @@ def check(events: Callable[[], Iterable[Event]]) -> Verdict:
     verdict = Verdict()
     verdict.kafka_faults.extend(_kafka_faults(facts))
     first_reads: dict[int, Read] = {}
-    sessions: dict[tuple[str, str], Read] = {}
+    sessions: dict[tuple[str, str], Session] = collections.defaultdict(Session)
     reads = (event for event in events() if isinstance(event, Read))
-    for read, floor in _with_floors(_by_invocation(reads), facts.visible):
+    for read, floor in _with_floors(_by_invocation(reads), facts):
         verdict.reads[read.error or "ok"] += 1
         if read.error:
             verdict.violations.extend(check_error(read, facts))
             continue
         rows = unpack(read.rows)
         verdict.checked_rows += sum(len(offsets) for offsets, _ in rows.values())
+        verdict.kinds[kind_of(read)] += 1
         verdict.violations.extend(check_answer(read, rows, facts))
-        if read.token_of is None:
+        if read.is_present:
             verdict.violations.extend(check_floor(read, floor))
-            verdict.violations.extend(check_session(read, sessions.get((read.session, read.table))))
-            sessions[read.session, read.table] = read
+        if read.moment is not None:
+            verdict.violations.extend(check_moment(read, floor, facts))
+        elif read.token_of is None and read.version is None:
+            verdict.violations.extend(sessions[read.session, read.table].check(read))
+        if read.token_of is None:
             first_reads[read.op] = read
         elif (first := first_reads.get(read.token_of)) is not None:
             verdict.repeats += 1
             verdict.engine_repeats += first.engine != read.engine
-            verdict.violations.extend(check_repeat(read, first))
+            verdict.violations.extend(check_repeat(read, first, facts))
     return verdict
+
+
+def kind_of(read: Read) -> str:
+    """What a read was, in the words of a run's report."""
+    if read.way != "sql":
+        what = f"{read.way}, {read.form}"
+    elif read.moment is not None:
+        what = "past moment"
+    elif read.version is not None:
+        what = "snapshot by its id"
+    elif read.token_of is not None:
+        what = "repeated by token"
+    else:
+        what = f"{read.freshness}, {read.form}"
+    price = ", by price" if read.filter.price_sign else ""
+    return f"{what}{price}, {read.engine}"
 
 
 def _by_invocation(reads: Iterable[Read]) -> Iterator[Read]:
@@ -280,19 +342,25 @@ def _by_invocation(reads: Iterable[Read]) -> Iterator[Read]:
 _STATEMENT_S_MAX = 200.0
 
 
-def _with_floors(
-    reads: Iterable[Read], visible: Sequence[tuple[float, str, int, int]]
-) -> Iterator[tuple[Read, Floor]]:
-    """Each read with what was known to be readable before it was sent."""
-    pending = iter(sorted(visible))
-    upcoming = next(pending, None)
+def _with_floors(reads: Iterable[Read], facts: Facts) -> Iterator[tuple[Read, Floor]]:
+    """Each read with what was known to be readable before it was sent, or before a lag."""
+    visible = collections.deque(sorted(facts.visible))
+    lags = collections.deque(sorted(facts.lags, key=lambda lag: lag.invoked))
     floor: dict[tuple[str, int], int] = {}
-    for read in reads:
-        while upcoming is not None and upcoming[0] < read.invoked:
-            _, topic_id, partition, end = upcoming
+    before: dict[float, Floor] = {}
+
+    def advance(moment: float) -> None:
+        while visible and visible[0][0] < moment:
+            _, topic_id, partition, end = visible.popleft()
             floor[topic_id, partition] = max(end, floor.get((topic_id, partition), 0))
-            upcoming = next(pending, None)
-        yield read, floor
+
+    for read in reads:
+        while lags and lags[0].invoked < read.invoked:
+            began = lags.popleft().invoked
+            advance(began)
+            before[began] = dict(floor)
+        advance(read.invoked)
+        yield read, before.get(facts.known_from(read), floor)
 
 
 # --- Errors --------------------------------------------------------------------------------------
@@ -305,6 +373,10 @@ def check_error(read: Read, facts: Facts) -> Iterator[Violation]:
         allowed |= SPARK_PASSING
     if read.token_of is not None:
         allowed |= TOKEN_PASSING
+    if read.moment is not None or read.version is not None:
+        allowed |= PAST_PASSING
+    if read.way != "sql":
+        allowed.add(EXPIRED_FILE)
     lives = [life for life in facts.lives.get(read.table, []) if life.overlaps(read)]
     for life in lives:
         allowed |= set(life.opened.errors)
@@ -329,7 +401,7 @@ def check_answer(read: Read, rows: Rows, facts: Facts) -> list[Violation]:
         if life.opened.topic_id != read.topic_id:
             problem = f"the receipt names topic {read.topic_id}, not {life.opened.topic_id}"
             found = found or [Violation("wrong topic", read.table, read.op, problem)]
-        elif life.was_spoiled_before(read):
+        elif life.was_spoiled_before(facts.known_from(read)):
             assert life.spoiled is not None
             problem = f"answered, and should be {life.spoiled.error}"
             found = [Violation("spoiled table read", read.table, read.op, problem)]
@@ -351,6 +423,8 @@ def _check_exact(read: Read, rows: Rows, life: Life, facts: Facts) -> Iterator[V
                 yield from _check_partition(read, partition, got, life, facts)
     elif read.form == "groups":
         yield from _check_groups(read, life, log)
+    elif read.form == "meta":
+        yield from _check_meta(read, life, log)
     elif read.form == "twice":
         yield from _check_twice(read, life, log)
     for partition, offset in read.after.items():
@@ -364,7 +438,8 @@ def _check_exact(read: Read, rows: Rows, life: Life, facts: Facts) -> Iterator[V
 def expected(read: Read, partition: int, life: Life, log: Log) -> Column:
     """The rows a partition must give, those that may be missing included."""
     offsets, ids = log.column(partition, life.opened.policy)
-    first = bisect.bisect_left(offsets, life.opened.start.get(partition, 0))
+    start = max(life.opened.start.get(partition, 0), read.start.get(partition, 0))
+    first = bisect.bisect_left(offsets, start)
     last = bisect.bisect_left(offsets, read.end.get(partition, 0))
     offsets, ids = offsets[first:last], ids[first:last]
     if read.filter.is_empty:
@@ -459,6 +534,27 @@ def _check_groups(read: Read, life: Life, log: Log) -> Iterator[Violation]:
         yield Violation("conservation", read.table, read.op, detail)
 
 
+def _check_meta(read: Read, life: Life, log: Log) -> Iterator[Violation]:
+    """Prices, headers and times of each partition: count and sum, sum, count, least and greatest.
+
+    Where rows may be missing it cannot be said what is right.
+    """
+    got = {values[0]: values[1:] for values in read.values if values[0] != NO_PARTITION}
+    for partition in sorted({*got, *log.partitions}):
+        offsets, ids = expected(read, partition, life, log)
+        found = list(zip(offsets, ids, strict=True))
+        if any(may_be_missing(life, log, partition, o, i) for o, i in found):
+            continue
+        prices = [int(price.scaleb(2)) for i in ids if (price := price_of(i)) is not None]
+        headers = sum(log.headers_at(partition, o) for o in offsets)
+        times = [at for o in offsets if (at := log.time_at(partition, o)) is not None]
+        least, greatest = min(times, default=-1), max(times, default=-1)
+        wanted = [len(ids), len(prices), sum(prices), headers, len(times), least, greatest]
+        if got.get(partition, [0, 0, 0, 0, 0, -1, -1]) != wanted:
+            detail = f"partition {partition}: {got.get(partition)}, should be {wanted}"
+            yield Violation("other columns", read.table, read.op, detail)
+
+
 def _check_twice(read: Read, life: Life, log: Log) -> Iterator[Violation]:
     """Two references of one statement see one seam, and count what is there."""
     ((first, second),) = read.values
@@ -493,21 +589,78 @@ def check_floor(read: Read, floor: Floor) -> Iterator[Violation]:
             yield Violation("backward read", read.table, read.op, detail)
 
 
-def check_session(read: Read, before: Read | None) -> Iterator[Violation]:
-    """A session never goes back."""
-    if before is None or before.topic_id != read.topic_id:
-        return
-    for partition, end in before.end.items():
-        if read.end.get(partition, 0) < end:
-            detail = f"partition {partition}: {read.end.get(partition)} after {end} (#{before.op})"
-            yield Violation("session went back", read.table, read.op, detail)
+class Session:
+    """What a session has read of one table, whichever of its threads read it."""
+
+    def __init__(self) -> None:
+        self._running: list[tuple[float, int, Read]] = []
+        self._reached: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def check(self, read: Read) -> Iterator[Violation]:
+        """A session never goes back behind what had ended when the read was sent.
+
+        Args:
+            read: The next one, in the order they were sent.
+        """
+        while self._running and self._running[0][0] < read.invoked:
+            _, op, before = heapq.heappop(self._running)
+            for partition, end in before.end.items():
+                place = before.topic_id, partition
+                self._reached[place] = max((end, op), self._reached.get(place, (0, 0)))
+        heapq.heappush(self._running, (read.ended, read.op, read))
+        for (topic_id, partition), (end, op) in self._reached.items():
+            if topic_id == read.topic_id and read.end.get(partition, 0) < end:
+                detail = f"partition {partition}: {read.end.get(partition)} after {end} (#{op})"
+                yield Violation("session went back", read.table, read.op, detail)
 
 
-def check_repeat(read: Read, first: Read) -> Iterator[Violation]:
-    """The same statement with the same token gives the same rows, on either engine."""
+def check_moment(read: Read, floor: Floor, facts: Facts) -> Iterator[Violation]:
+    """A past moment holds every record up to the first later one, and none that was sent later.
+
+    Records after one that is later may be there: the snapshot of then may hold them.
+    """
+    assert read.moment is not None
+    log = facts.logs[read.topic_id]
+    for partition in log.partitions:
+        end = read.end.get(partition, 0)
+        later = log.first_later_than(partition, read.moment_ms)
+        least = floor.get((read.topic_id, partition), 0)
+        if later is not None:
+            least = min(least, later)
+        if end < least:
+            detail = f"partition {partition} is read to {end}; all before {least} are of then"
+            yield Violation("short of the moment", read.table, read.op, detail)
+        if later is None:
+            continue
+        offsets, ids = log.column(partition, "fail")
+        first, last = bisect.bisect_left(offsets, later), bisect.bisect_left(offsets, end)
+        for offset, id_ in zip(offsets[first:last], ids[first:last], strict=True):
+            sent = facts.sent.get(id_)
+            if sent is not None and sent.at > read.moment + CLOCK_S:
+                detail = (
+                    f"partition {partition} offset {offset} id {id_} was sent "
+                    f"{sent.at - read.moment:.1f} s later"
+                )
+                yield Violation("past the moment", read.table, read.op, detail)
+                break
+
+
+def check_repeat(read: Read, first: Read, facts: Facts) -> Iterator[Violation]:
+    """The same rows again, whoever reads them: of a token, a past moment, a snapshot, a batch.
+
+    A past moment may have more of them the second time, if these are of then and came late.
+    """
     kind = "token repeat differs" if read.engine == first.engine else "engine disagreement"
+    if read.way != first.way:
+        kind = "reader disagreement"
+    elif read.moment is not None or read.version is not None:
+        kind = "the past differs"
+    elif read.way == "source":
+        kind = "batch differs"
     if read.end != first.end:
-        yield Violation(kind, read.table, read.op, f"ends {read.end}, #{first.op} {first.end}")
+        if read.moment is None or not _came_late(read, first, facts.logs[read.topic_id]):
+            yield Violation(kind, read.table, read.op, f"ends {read.end}, #{first.op} {first.end}")
+        return
     mine, theirs = unpack(read.rows), unpack(first.rows)
     if (mine, read.values) == (theirs, first.values):
         return
@@ -518,8 +671,20 @@ def check_repeat(read: Read, first: Read) -> Iterator[Violation]:
         more, less = list((ours - old).items())[:3], list((old - ours).items())[:3]
         if more or less:
             shown.append(f"partition {partition}: new {more}, missing {less}")
-    detail = f"#{first.op} on {first.engine}, now on {read.engine}: {'; '.join(shown)}"
+    shown = shown or [f"{first.values}, now {read.values}"]
+    was, now = f"{first.way}, {first.engine}", f"{read.way}, {read.engine}"
+    detail = f"#{first.op} by {was}, now by {now}: {'; '.join(shown)}"
     yield Violation(kind, read.table, read.op, detail)
+
+
+def _came_late(read: Read, first: Read, log: Log) -> bool:
+    """Whether a past moment's ends have only moved over records of then."""
+    for partition in {*read.end, *first.end}:
+        now, before = read.end.get(partition, 0), first.end.get(partition, 0)
+        later = log.first_later_than(partition, read.moment_ms)
+        if now < before or (now > before and later is not None and now > later):
+            return False
+    return True
 
 
 # --- Kafka's own ---------------------------------------------------------------------------------

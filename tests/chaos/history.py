@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import decimal
 import itertools
 import json
 import operator
@@ -16,7 +17,7 @@ import pathlib
 import threading
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 NO_ID = -(2**62)
@@ -119,13 +120,25 @@ class TransactionEnded:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Logged:
-    """Records an independent read_committed consumer saw: (offset, id, key)."""
+    """Records an independent read_committed consumer saw.
+
+    Attributes:
+        topic: Name of the topic.
+        topic_id: Its id.
+        partition: The partition.
+        records: (offset, id, key).
+        at: When they were seen.
+        timestamps_ms: Of each record; empty when they do not matter.
+        headers: How many each has; empty when they do not matter.
+    """
 
     topic: str
     topic_id: str
     partition: int
     records: list[tuple[int, int, str]]
     at: float
+    timestamps_ms: list[int] = dataclasses.field(default_factory=list)
+    headers: list[int] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,14 +150,40 @@ class ForeignRow:
     at: float
 
 
+SIGNS: Mapping[str, Callable[[decimal.Decimal, decimal.Decimal], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "=": operator.eq,
+    "<>": operator.ne,
+    ">=": operator.ge,
+    ">": operator.gt,
+}
+
+
+def price_of(id_: int) -> decimal.Decimal | None:
+    """The price of the record with an id, a decimal(12, 2): known, so that it need not be kept."""
+    return None if id_ < 0 else decimal.Decimal(id_ % 1000).scaleb(-2)
+
+
+def value_of(id_: int, text: str) -> bytes:
+    """The value of the record with an id."""
+    price = price_of(id_)
+    return f'{{"id": {id_}, "text": {json.dumps(text)}, "price": {price}}}'.encode()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Filter:
-    """The predicate of a read; ranges are half-open."""
+    """The predicate of a read; ranges are half-open.
+
+    `price` is a condition on the column of that name, as a sign and a literal of any scale.
+    """
 
     partition: int | None = None
     offset_from: int | None = None
     offset_to: int | None = None
     id_from: int | None = None
+    price_sign: str = ""
+    price: str = ""
 
     @property
     def sql(self) -> str:
@@ -159,6 +198,8 @@ class Filter:
             )
             if value is not None
         ]
+        if self.price_sign:
+            parts.append(f"price {self.price_sign} {self.price}")
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
     def passes(self, partition: int, offset: int, id_: int) -> bool:
@@ -172,7 +213,11 @@ class Filter:
             and (self.offset_from is None or offset >= self.offset_from)
             and (self.offset_to is None or offset < self.offset_to)
             and (self.id_from is None or (id_ != NO_ID and id_ >= self.id_from))
+            and (not self.price_sign or self._price_passes(price_of(id_)))
         )
+
+    def _price_passes(self, price: decimal.Decimal | None) -> bool:
+        return price is not None and SIGNS[self.price_sign](price, decimal.Decimal(self.price))
 
     @property
     def is_empty(self) -> bool:
@@ -189,7 +234,8 @@ class Read:
         client: Who asked.
         session: Reads of one session come one after another, each told of the last.
         table: The table.
-        form: `rows`, `groups` (aggregates by partition), `twice` (two counts of one table).
+        form: `rows`, `groups` (aggregates by partition), `twice` (two counts of one table),
+            `meta` (aggregates over prices, headers and timestamps by partition).
         filter: Its predicate.
         engine: Asked for.
         invoked: When it was sent.
@@ -203,6 +249,13 @@ class Read:
         values: The answer of the other forms.
         token_of: Number of the read whose token this one was given.
         after: Per partition the offset of an acknowledged write it was told to see.
+        way: Who read: `sql` (the gateway), `pyiceberg` or `catalog` (Spark), both through the REST
+            catalog, or `source` (a batch or a stream of the data source).
+        freshness: What it asked for; only `latest` has to hold all that was readable before.
+        start: First offsets of a stream's batch; what is missing here starts at 0.
+        moment: When the past moment was that it asked for; None for the present.
+        moment_ms: The same by the clock of records.
+        version: The snapshot it asked for.
     """
 
     op: int
@@ -223,6 +276,31 @@ class Read:
     values: list[list[int]] = dataclasses.field(default_factory=list)
     token_of: int | None = None
     after: dict[int, int] = dataclasses.field(default_factory=dict)
+    way: str = "sql"
+    freshness: str = "latest"
+    start: dict[int, int] = dataclasses.field(default_factory=dict)
+    moment: float | None = None
+    moment_ms: int = 0
+    version: int | None = None
+
+    @property
+    def is_present(self) -> bool:
+        """Whether it asked for all that can be read now; PyIceberg is then told of a snapshot."""
+        asks_past = self.moment is not None or (self.version is not None and self.way == "sql")
+        return self.freshness == "latest" and self.token_of is None and not asks_past
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lagged:
+    """A broker may have answered from an old view: of topics, of leaders, of how far a log goes.
+
+    Nobody who asks it can know better, so that a read of that time need not see what was readable
+    only after it had begun. What a session or a writer already knows, it must see nevertheless.
+    """
+
+    broker: int
+    invoked: float
+    ended: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -246,6 +324,7 @@ Event = (
     | Logged
     | ForeignRow
     | Read
+    | Lagged
     | Injected
 )
 
@@ -261,6 +340,7 @@ _KINDS: dict[str, Any] = {
         Logged,
         ForeignRow,
         Read,
+        Lagged,
         Injected,
     )
 }

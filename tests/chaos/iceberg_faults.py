@@ -22,7 +22,7 @@ from pyiceberg.types import StringType
 from chaos.arena import Arena, NotInjectedError
 from chaos.history import ForeignRow
 from chaos.process_faults import Fault
-from chaos.tables import FOREIGN
+from chaos.tables import FOREIGN, Table
 from seamline.connectors.iceberg import commits
 from seamline.connectors.spark.sessions import connect
 from seamline.errors import COMMIT_CONFLICT, SeamlineError
@@ -41,15 +41,15 @@ _SPARK_NAME = f"{CATALOG}.{SCHEMA}.{FOREIGN.name}"
 _IN: Any = In  # its type says less than it takes
 
 
-def _load(arena: Arena) -> PyTable:
-    return arena.stack.connections.catalog(CATALOG).pyiceberg.load_table((SCHEMA, FOREIGN.name))
+def _load(arena: Arena, table: Table = FOREIGN) -> PyTable:
+    return arena.stack.connections.catalog(CATALOG).pyiceberg.load_table((SCHEMA, table.name))
 
 
-def _again(arena: Arena, work: Callable[[PyTable], str]) -> str:
-    """Does the work on the newest table, and over when another commit won."""
+def again(arena: Arena, work: Callable[[PyTable], str], of: Table = FOREIGN) -> str:
+    """Does the work on the newest state of a table, and over when another commit won."""
     for _ in range(_ATTEMPTS):
         try:
-            return work(_load(arena))
+            return work(_load(arena, of))
         except CommitFailedException:
             continue
         except SeamlineError as error:
@@ -87,7 +87,7 @@ def append(arena: Arena, chance: random.Random) -> str:
         table.append(_rows(arena, table, 3))
         return "3 rows"
 
-    return _again(arena, work)
+    return again(arena, work)
 
 
 def delete_by_copy(arena: Arena, chance: random.Random) -> str:
@@ -98,7 +98,7 @@ def delete_by_copy(arena: Arena, chance: random.Random) -> str:
         table.delete(_IN("id", set(victims)))
         return f"{len(victims)} ids"
 
-    return _again(arena, work)
+    return again(arena, work)
 
 
 def overwrite(arena: Arena, chance: random.Random) -> str:
@@ -109,7 +109,7 @@ def overwrite(arena: Arena, chance: random.Random) -> str:
         table.overwrite(_rows(arena, table, 2), overwrite_filter=_IN("id", set(victims)))
         return f"{len(victims)} ids by 2 rows"
 
-    return _again(arena, work)
+    return again(arena, work)
 
 
 def delete_by_position(arena: Arena, chance: random.Random) -> str:
@@ -181,22 +181,23 @@ def _bounded(state: TableState) -> list[int]:
 
 def tag(arena: Arena, chance: random.Random) -> str:
     """A tag on the head; the one before it goes."""
-    return _again(arena, lambda table: _name(table, chance, "tag"))
+    return again(arena, lambda table: name_head(table, chance, "tag"))
 
 
 def branch(arena: Arena, chance: random.Random) -> str:
     """A branch, with rows of its own that must never be seen on the main line."""
 
     def work(table: PyTable) -> str:
-        name = _name(table, chance, "branch")
+        name = name_head(table, chance, "branch")
         table = _load(arena)
         table.append(_rows(arena, table, 2, announced=False), branch=name)
         return name
 
-    return _again(arena, work)
+    return again(arena, work)
 
 
-def _name(table: PyTable, chance: random.Random, kind: str) -> str:
+def name_head(table: PyTable, chance: random.Random, kind: str) -> str:
+    """Gives the head a tag or a branch, and takes those away that had been given."""
     head = table.metadata.current_snapshot_id
     assert head is not None
     name = f"{kind}_{chance.getrandbits(32):x}"
@@ -225,7 +226,7 @@ def add_column(arena: Arena, chance: random.Random) -> str:
             update.add_column(name, StringType())
         return name
 
-    return _again(arena, work)
+    return again(arena, work)
 
 
 def rename_column(arena: Arena, chance: random.Random) -> str:
@@ -237,7 +238,7 @@ def rename_column(arena: Arena, chance: random.Random) -> str:
             update.rename_column(old, new)
         return f"{old} to {new}"
 
-    return _again(arena, work)
+    return again(arena, work)
 
 
 def tiny_commits(arena: Arena, chance: random.Random) -> str:
@@ -252,7 +253,7 @@ def tiny_commits(arena: Arena, chance: random.Random) -> str:
         return ""
 
     for _ in range(_TINY_COMMITS):
-        _again(arena, work)
+        again(arena, work)
     return f"{_TINY_COMMITS} commits"
 
 

@@ -6,19 +6,25 @@ independent consumer has not seen, or nobody could tell what was lost.
 
 from __future__ import annotations
 
+import base64
+import functools
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+from support.odd_records import OddRecord, produce
 
 from chaos import tables
 from chaos.arena import Arena, NotInjectedError
-from chaos.history import TableSpoiled
+from chaos.brokers import direct_client
+from chaos.engine_readers import CatalogReader, SourceReader
+from chaos.history import Sent, TableSpoiled, value_of
 from chaos.process_faults import Fault
-from chaos.stack import direct_client
+from chaos.readers import Client
 from chaos.tables import (
     COMPACTED,
     DOOMED,
@@ -42,6 +48,18 @@ PARTITIONS_MAX = 8
 _REQUEST_S = 10.0
 _UNTIL_TIERED_S = 12.0
 _TRIMMED_TABLES = ((PLAIN,), (TRANSACTIONAL,), (SKIPPING, NULLING))
+_HELD_S = 6.0
+"""For how long a read may take to ask for its first record."""
+_HEADERS: Sequence[tuple[bytes, bytes | None]] = (
+    (b"h", None),
+    (b"h", b"1"),
+    (b"h", b"1"),
+    (b"", b""),
+    (b"\xc3\xa9", b"\xff"),
+    (b"\xff\xfe", b"no text"),
+)
+_TIMES_MS = (-86_400_000, 1, 4_102_444_800_000, 253_402_300_800_000, 9_007_199_254_740_993)
+"""Before 1970, at its beginning, in 2100, after the year 9999."""
 _BAD = (b"\x00\xff\xfe", None, b"", b"[]", b'{"id": "x"}', b'{"id": 1', b'"text"', b"17")
 
 
@@ -181,6 +199,35 @@ def poison(arena: Arena, chance: random.Random) -> str:
     return "4 records"
 
 
+def odd_headers(arena: Arena, chance: random.Random) -> str:
+    """Records whose headers have no value, the same name twice, or a name that is no text."""
+    return _produce_odd(
+        arena,
+        chance,
+        lambda: {"headers": chance.choices(_HEADERS, k=chance.randint(1, 4))},
+    )
+
+
+def odd_times(arena: Arena, chance: random.Random) -> str:
+    """Records from clocks that go wrong: before the epoch, far in the future, out of order."""
+    now_ms = int(time.time() * 1000)
+    return _produce_odd(
+        arena, chance, lambda: {"timestamp_ms": chance.choice((*_TIMES_MS, now_ms - 90_000))}
+    )
+
+
+def _produce_odd(arena: Arena, chance: random.Random, how: Callable[[], dict[str, Any]]) -> str:
+    topic = chance.choice([table.topic for table in (PLAIN, SKIPPING, FOREIGN)])
+    ids = [next(arena.ids) for _ in range(4)]
+    arena.recorder.record(*(Sent(id_, topic, time.monotonic()) for id_ in ids))
+    records = [OddRecord(value_of(id_, "o"), b"k1", **how()) for id_ in ids]
+    try:
+        produce(arena.stack.direct_servers, topic, records)
+    except AssertionError as error:
+        raise NotInjectedError(str(error)) from error
+    return f"4 records to {topic}"
+
+
 # --- Sacrifices ----------------------------------------------------------------------------------
 
 
@@ -190,18 +237,10 @@ def recreate_topic(arena: Arena, chance: random.Random) -> str:
     _ensure(arena, DOOMED)
     count = arena.produce(DOOMED.topic, chance.randint(20, 40))
     arena.wait(lambda: tables.is_tiered(arena.stack, DOOMED), 8.0)
-    if not arena.wait(lambda: arena.oracle.is_caught_up(DOOMED.topic), 20.0):
-        raise NotInjectedError("the consumer did not catch up")
-    invoked = time.monotonic()
-    arena.oracle.forget(DOOMED.topic)
-    try:
-        _delete_topic(arena)
-        partitions = 2 if variant != "other partitions" else chance.choice([1, 3])
-        create_topic(arena, DOOMED.topic, partitions)
-    finally:
-        follow(arena, DOOMED.topic)
-        code = TOPIC_RECREATED.name
-        arena.recorder.record(TableSpoiled(DOOMED.name, code, True, invoked, time.monotonic()))
+    partitions = 2 if variant != "other partitions" else chance.choice([1, 3])
+    with arena.one_view:
+        _wait_for_consumer(arena, DOOMED)
+        _replace(arena, partitions, lambda: None)
     arena.produce(DOOMED.topic, 3 if variant == "shorter" else 2 * count + 10)
     client = arena.client(f"recreated-{chance.getrandbits(16)}")
     for form in ("rows", "groups", "twice"):
@@ -213,12 +252,89 @@ def recreate_topic(arena: Arena, chance: random.Random) -> str:
     return variant
 
 
+def recreate_under_reads(arena: Arena, chance: random.Random) -> str:
+    """Another topic, and a longer one, exactly while reads know their ends and have no rows yet.
+
+    Fetches of the topic are held back until it is another one. A broker that was cut off from the
+    controller half of the time goes on with the old one.
+    """
+    _ensure(arena, DOOMED)
+    count = arena.produce(DOOMED.topic, chance.randint(20, 40))
+    network, number = arena.stack.network, f"{chance.getrandbits(16)}"
+    reads: list[threading.Thread] = []
+
+    def replaced() -> None:
+        arena.produce(DOOMED.topic, 2 * count + 20)
+
+    with arena.one_view:
+        old_id = arena.oracle.topic_id(DOOMED.topic)
+        network.hold(DOOMED.topic.encode(), base64.urlsafe_b64decode(f"{old_id}=="))
+        try:
+            arena.produce(DOOMED.topic, 5)  # what no follower has read
+            _wait_for_consumer(arena, DOOMED)
+            reads += [threading.Thread(target=read) for read in _reads_of(arena, DOOMED, number)]
+            for read in reads:
+                read.start()
+            arena.wait(lambda: network.held >= len(reads), _HELD_S)
+            held = network.held
+            if not held:
+                raise NotInjectedError("no read asked for a record in time")
+            _replace(arena, 2, replaced)
+        finally:
+            network.let_go()
+            for read in reads:
+                read.join()
+    _drop(arena, DOOMED)
+    _ensure(arena, DOOMED)
+    arena.client(f"recreated-{number}").read(DOOMED)
+    return f"{held} fetches held back"
+
+
+def _reads_of(arena: Arena, table: Table, number: str) -> list[Callable[[], object]]:
+    """A read of every kind."""
+    stack = arena.stack
+
+    def client(kind: str, url: str = "") -> Client:
+        return arena.client(f"{kind}-{number}", url=url)
+
+    catalog = CatalogReader(client("held"), (), 0, stack.url, stack.other_spark_url)
+    source = SourceReader(client("held"), (), 0, stack.url)
+    narrow = client("held-narrow", stack.narrow_url)
+    return [
+        functools.partial(client("held").read, table),
+        functools.partial(client("held").read, table, "twice"),
+        functools.partial(narrow.read, table, engine="spark"),
+        functools.partial(catalog.read, table),
+        functools.partial(source.read_whole, table),
+        functools.partial(source.read_on, table),
+    ]
+
+
+def _replace(arena: Arena, partitions: int, then: Callable[[], None]) -> None:
+    """Puts another topic in the place of the doomed one, and says that its table is spoiled."""
+    invoked = time.monotonic()
+    arena.oracle.forget(DOOMED.topic)
+    try:
+        _delete_topic(arena)
+        create_topic(arena, DOOMED.topic, partitions)
+        then()
+    finally:
+        follow(arena, DOOMED.topic)
+        code = TOPIC_RECREATED.name
+        arena.recorder.record(TableSpoiled(DOOMED.name, code, True, invoked, time.monotonic()))
+
+
+def _wait_for_consumer(arena: Arena, table: Table) -> None:
+    if not arena.wait(lambda: arena.oracle.is_caught_up(table.topic), 20.0):
+        raise NotInjectedError("the consumer did not catch up")
+
+
 def delete_above(arena: Arena, chance: random.Random) -> str:
     """Trims a log past what is tiered: the table may only say so."""
     _ensure(arena, TRIMMED)
     arena.produce(TRIMMED.topic, chance.randint(20, 60))
-    if not arena.wait(lambda: arena.oracle.is_caught_up(TRIMMED.topic), 20.0):
-        raise NotInjectedError("the consumer did not catch up")
+    with arena.one_view:
+        _wait_for_consumer(arena, TRIMMED)
     tiered = tables.boundary(arena.stack, TRIMMED).next
     reached = arena.oracle.reached(TRIMMED.topic)
     before = {
@@ -258,7 +374,8 @@ def _ensure(arena: Arena, table: Table) -> None:
             if error.code is not TABLE_NOT_FOUND:
                 raise
             topic_id = arena.oracle.topic_id(table.topic)
-            tables.create(arena.stack, table, topic_id, arena.recorder)
+            with arena.one_view:
+                tables.create(arena.stack, table, topic_id, arena.recorder)
 
     _insist(arena, created, f"create {table.name}")
 
@@ -334,6 +451,13 @@ LANES: dict[str, dict[str, Fault]] = {
         "Kafka: compaction and tombstones": compact,
         "Kafka: poison records": poison,
     },
-    "recreation": {"Kafka: topic created again": recreate_topic},
+    "odd records": {
+        "Kafka: null, equal and unreadable headers": odd_headers,
+        "Kafka: negative, future and unordered times": odd_times,
+    },
+    "recreation": {
+        "Kafka: topic created again": recreate_topic,
+        "Kafka: topic created again under reads": recreate_under_reads,
+    },
     "trimming": {"Kafka: DeleteRecords above the boundary": delete_above},
 }

@@ -18,13 +18,14 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Message,
     TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from chaos.brokers import Brokers, direct_client
 from chaos.history import BAD_ID, NO_ID, Logged, Recorder
-from chaos.stack import direct_client
 
 _POLL_S = 0.02
 _LOOK_S = 0.5
@@ -47,14 +48,15 @@ class LogFollower:
     """Follows topics on a thread of its own.
 
     Args:
-        bootstrap_servers: The broker, past the proxy.
+        brokers: Followed past their proxies.
         recorder: Takes what it sees.
     """
 
-    def __init__(self, bootstrap_servers: str, recorder: Recorder) -> None:
-        self._servers = bootstrap_servers
+    def __init__(self, brokers: Brokers, recorder: Recorder) -> None:
+        self._brokers = brokers
+        self._servers = brokers.direct_servers
         self._recorder = recorder
-        self._admin = AdminClient(direct_client(bootstrap_servers))
+        self._known_ids: set[str] = set()
         self._topics: dict[str, _Followed] = {}
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -69,9 +71,16 @@ class LogFollower:
             followed.consumer.close()
 
     def follow(self, topic: str) -> str:
-        """Follows a topic from its beginning; gives its id."""
-        (future,) = self._admin.describe_topics(TopicCollection([topic])).values()
-        topic_id = str(future.result(_REQUEST_S).topic_id)
+        """Follows a topic from its beginning; gives its id, on which all brokers must agree.
+
+        Raises:
+            KafkaException: A broker does not know the topic.
+            TimeoutError: They differ, or know one that was followed before.
+        """
+        topic_id, *others = self._brokers.topic_ids(topic)
+        if others or topic_id in self._known_ids:
+            raise TimeoutError(f"not every broker knows the new topic {topic} yet")
+        self._known_ids.add(topic_id)
         with self._lock:
             self._topics[topic] = _Followed(topic_id, self._consumer())
         return topic_id
@@ -174,24 +183,39 @@ class LogFollower:
     def _poll(self, topic: str, followed: _Followed) -> None:
         if not followed.heard_at:
             return
-        records: dict[int, list[tuple[int, int, str]]] = {}
+        seen: dict[int, Logged] = {}
         reached: dict[int, int] = {}
+        now = time.monotonic()
         for message in followed.consumer.consume(500, 0.0):
             error = message.error()
             if error is not None:
                 if error.code() == KafkaError._PARTITION_EOF:
                     reached[message.partition()] = message.offset()
                 continue
-            entry = (message.offset(), id_of(message.value()), (message.key() or b"").decode())
-            records.setdefault(message.partition(), []).append(entry)
-            followed.newest.append(entry[1])
-            reached[message.partition()] = message.offset() + 1
-        now = time.monotonic()
-        self._recorder.record(
-            *(Logged(topic, followed.topic_id, p, seen, now) for p, seen in records.items())
-        )
+            partition, id_ = message.partition(), id_of(message.value())
+            logged = seen.setdefault(
+                partition, Logged(topic, followed.topic_id, partition, [], now)
+            )
+            logged.records.append((message.offset(), id_, (message.key() or b"").decode()))
+            logged.timestamps_ms.append(message.timestamp()[1])
+            logged.headers.append(headers_of(message))
+            followed.newest.append(id_)
+            reached[partition] = message.offset() + 1
+        self._recorder.record(*seen.values())
         followed.reached.update(reached)
         followed.heard_at.update(dict.fromkeys(reached, now))
+
+
+def headers_of(message: Message) -> int:
+    """How many headers a record has; one where a name is not UTF-8.
+
+    The client gives a result then, and an exception as well. Called from Python, nobody looks, and
+    whatever comes next fails; called from C, it is raised at once.
+    """
+    try:
+        return len(next(map(Message.headers, [message])) or ())
+    except (UnicodeDecodeError, SystemError):
+        return 1
 
 
 def id_of(value: bytes | None) -> int:

@@ -1,22 +1,33 @@
-"""Faults of processes and of the network between them and the broker."""
+"""Faults of processes, of brokers among each other, and of the network before them."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
 import subprocess
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from confluent_kafka import ElectionType
 
 from chaos.arena import AT_WORK, READY_S, Arena, NotInjectedError
+from chaos.brokers import CUT, NUMBERS
+from chaos.history import Lagged
 from chaos.processes import Process
 from chaos.proxy import Mode
 from chaos.readers import SQL
-from chaos.tables import FOREIGN, PLAIN, TRANSACTIONAL
+from chaos.tables import FOREIGN, PLAIN, QUIET, TRANSACTIONAL, Table
 
 Fault = Callable[[Arena, random.Random], str]
 _BYTES_S = 8.0
 """For how long the network waits for something to spoil."""
+_SETTLED_S = 1.0
+"""After a broker was let in again: others may still send clients to where it led."""
+_VIEW_S = 20.0
+_TIER_S = 180.0
+_REQUEST_S = 10.0
 _CLIENTS = 8
 """Clients that are tried until one is met while its statement runs."""
 
@@ -89,16 +100,72 @@ def pause(choose: Callable[[Arena, random.Random], Process], longest_s: float) -
     return fault
 
 
+@contextlib.contextmanager
+def lagging(arena: Arena, number: int) -> Iterator[None]:
+    """What happens inside may leave a broker with an old view; waits until it has a new one."""
+    invoked = time.monotonic()
+    try:
+        yield
+    finally:
+        arena.wait(lambda: arena.stack.brokers.is_known(number), READY_S)
+        arena.recorder.record(Lagged(number, invoked, time.monotonic() + _SETTLED_S))
+
+
+@contextlib.contextmanager
+def _one_view(arena: Arena) -> Iterator[None]:
+    if not arena.one_view.acquire(timeout=_VIEW_S):
+        raise NotInjectedError("somebody needs all brokers to agree")
+    try:
+        yield
+    finally:
+        arena.one_view.release()
+
+
+def pause_broker(arena: Arena, chance: random.Random) -> str:
+    """Stops a broker until others lead in its place; it goes on as if it still did."""
+    number = chance.choice(NUMBERS)
+    process = arena.stack.brokers.processes[number]
+    with _one_view(arena), lagging(arena, number):
+        process.pause()
+        try:
+            arena.last(chance.uniform(0.5, 4.0))
+        finally:
+            process.resume()
+    return process.name
+
+
+def cut_off(arena: Arena, chance: random.Random) -> str:
+    """Lets a broker go on without the controller, which lets others lead in its place."""
+    number = chance.choice(arena.stack.brokers.linked)
+    link = arena.stack.brokers.link(number)
+    with _one_view(arena), lagging(arena, number):
+        link.behave(CUT)
+        try:
+            arena.last(chance.uniform(2.5, 6.0))
+        finally:
+            link.heal()
+    return f"broker {number}"
+
+
+def move_leaders(arena: Arena, chance: random.Random) -> str:
+    """Lets every partition be led where it was made to be."""
+    elected = arena.stack.admin.elect_leaders(ElectionType.PREFERRED, None).result(_REQUEST_S)
+    moved = sum(error is None for error in elected.values())
+    if not moved:
+        raise NotInjectedError("every leader is where it belongs")
+    return f"{moved} partitions"
+
+
 def misbehave(mode: Mode) -> Fault:
     """Lets the network misbehave for a moment."""
 
     def fault(arena: Arena, chance: random.Random) -> str:
-        arena.stack.proxy.behave(mode)
+        arena.stack.network.behave(mode)
         try:
             arena.last(chance.uniform(0.6, 1.8))
-            arena.wait(lambda: bool(arena.stack.proxy.hits) or arena.ended.is_set(), _BYTES_S)
+            arena.wait(lambda: bool(arena.stack.network.hits) or arena.ended.is_set(), _BYTES_S)
         finally:
-            hits = arena.stack.proxy.heal()
+            hits = arena.stack.network.heal()
         if not hits:
             raise NotInjectedError("no byte passed while it lasted")
         return f"{hits} pieces"
@@ -155,12 +222,26 @@ def _client(arena: Arena, chance: random.Random) -> subprocess.Popen[bytes]:
     )
 
 
-def _maintenance(arena: Arena, chance: random.Random) -> subprocess.Popen[bytes]:
-    table = chance.choice((PLAIN.name, TRANSACTIONAL.name, FOREIGN.name))
+def _maintenance(
+    arena: Arena, chance: random.Random, of: Sequence[Table] = (PLAIN, TRANSACTIONAL, FOREIGN)
+) -> subprocess.Popen[bytes]:
+    table = chance.choice(of).name
     options = ("--expire-older-than", "3s", "--retain-last", "2")
-    with (arena.stack.directory / "maintain.log").open("ab") as log:
+    return _on_other_spark(arena, "table", "maintain", table, *options)
+
+
+def tier_once(arena: Arena, table: Table) -> None:
+    """Tiers what is in the log now."""
+    process = _on_other_spark(arena, "tier", table.name, "--once")
+    if status := process.wait(_TIER_S):
+        raise OSError(f"tiering {table.name} once ended with {status}")
+
+
+def _on_other_spark(arena: Arena, *arguments: str) -> subprocess.Popen[bytes]:
+    """A command of the product that works with the Spark that is not attacked."""
+    with (arena.stack.directory / "commands.log").open("ab") as log:
         return subprocess.Popen(
-            arena.stack.command("table", "maintain", table, *options),
+            arena.stack.command(*arguments),
             env={**arena.stack.environment, "SEAMLINE_SPARK__REMOTE": arena.stack.other_spark_url},
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -171,7 +252,16 @@ def _maintenance(arena: Arena, chance: random.Random) -> subprocess.Popen[bytes]
 
 def maintain(arena: Arena, chance: random.Random) -> str:
     """Compaction, manifests and expiry of a table, as the product's command does them."""
-    process = _maintenance(arena, chance)
+    _see_through(arena, _maintenance(arena, chance))
+    return "one table"
+
+
+def maintain_quiet(arena: Arena, chance: random.Random) -> None:
+    """The same for the table that nothing else happens to."""
+    _see_through(arena, _maintenance(arena, chance, (QUIET,)))
+
+
+def _see_through(arena: Arena, process: subprocess.Popen[bytes]) -> None:
     try:
         arena.wait(lambda: process.poll() is not None or arena.ended.is_set(), 90)
         status = process.poll()
@@ -183,7 +273,6 @@ def maintain(arena: Arena, chance: random.Random) -> str:
         raise NotInjectedError("it did not end in time")
     if status:
         raise NotInjectedError(f"it ended with {status}")
-    return "one table"
 
 
 def maintain_killed(arena: Arena, chance: random.Random) -> str:
@@ -206,14 +295,24 @@ def _tierer(arena: Arena, chance: random.Random) -> Process:
     return chance.choice([arena.stack.tierer, arena.stack.tierer, arena.stack.other_tierer])
 
 
+def _broker(arena: Arena, chance: random.Random) -> Process:
+    return arena.stack.brokers.processes[chance.choice(NUMBERS)]
+
+
+def _gateway(arena: Arena, chance: random.Random) -> Process:
+    return chance.choice([arena.stack.gateway, arena.stack.gateway, arena.stack.narrow_gateway])
+
+
 def _anything(arena: Arena, chance: random.Random) -> Process:
     return chance.choice(arena.stack.processes)
 
 
 LANES: dict[str, dict[str, Fault]] = {
     "broker": {
-        "broker: kill -9": kill(lambda arena, _: arena.stack.broker, Arena.answers),
-        "broker: stop and continue": pause(lambda arena, _: arena.stack.broker, 1.5),
+        "broker: kill -9": kill(_broker, Arena.answers),
+        "broker: stop and continue, others lead": pause_broker,
+        "broker: cut off from the controller": cut_off,
+        "broker: leaders move back": move_leaders,
     },
     "network": {name: misbehave(mode) for name, mode in MODES.items()},
     "tierer": {
@@ -225,8 +324,8 @@ LANES: dict[str, dict[str, Fault]] = {
         "Spark JVM: stop and continue": pause(lambda arena, _: arena.stack.spark, 2.5),
     },
     "gateway": {
-        "gateway: kill -9": kill(lambda arena, _: arena.stack.gateway, Arena.answers),
-        "gateway: stop and continue": pause(lambda arena, _: arena.stack.gateway, 1.5),
+        "gateway: kill -9": kill(_gateway, Arena.answers),
+        "gateway: stop and continue": pause(_gateway, 1.5),
     },
     "restarts": {"orderly restart of one of them": restart(_anything)},
     "producers": {

@@ -18,7 +18,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from chaos.history import Acknowledged, Event, Sent, TransactionEnded, to_line
+from chaos.history import Acknowledged, Event, Sent, TransactionEnded, to_line, value_of
 
 KEYS = 24
 _IN_FLIGHT_MAX = 300
@@ -61,10 +61,9 @@ class Sender:
         sent = [Sent(next(self._ids), topic, now, transaction) for topic in topics]
         say(*sent)
         for record in sent:
-            value = json.dumps({"id": record.id, "text": f"r{record.id % 97}"})
             self.client.produce(
                 record.topic,
-                value,
+                value_of(record.id, f"r{record.id % 97}"),
                 key=f"k{chance.randrange(KEYS)}",
                 on_delivery=_delivered(record.id),
             )

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of the broker, which can misbehave as networks do.
+"""A TCP proxy in front of a broker, which can misbehave as networks do.
 
 It is advertised as the broker's listener, so that clients cannot pass it by. A mode applies to
 every connection, old and new, until it is taken back; connections whose bytes were swallowed are
@@ -13,10 +13,13 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Collection
 
 HOST = "127.0.0.1"
 _CHUNK = 16_384
 _LOOK_S = 0.05
+_HEADER = struct.Struct(">ih")
+_FETCH = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,7 +58,11 @@ class Proxy:
         self._lock = threading.Lock()
         self._open: set[_Link] = set()
         self._closed = threading.Event()
+        self._marks: tuple[bytes, ...] = ()
+        self._let_go = threading.Event()
+        self._let_go.set()
         self.hits = 0
+        self.held = 0
         self._server = socket.create_server((HOST, port), backlog=128)
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
 
@@ -74,9 +81,33 @@ class Proxy:
             link.reset()
         return hits
 
+    def hold(self, *marks: bytes) -> None:
+        """Holds every fetch back in which one of the marks stands, until they are let go.
+
+        So a reader is stopped when it knows what to read, and has read nothing of it.
+        """
+        with self._lock:
+            self._marks, self.held = marks, 0
+            self._let_go.clear()
+
+    def let_go(self) -> None:
+        """Passes on what was held back."""
+        with self._lock:
+            self._marks, self.held = (), 0
+            self._let_go.set()
+
+    def wait_to_pass(self, data: bytes) -> None:
+        """Waits while requests are held back that are like these."""
+        with self._lock:
+            if not is_fetch_of(data, self._marks):
+                return
+            self.held += 1
+        self._let_go.wait()
+
     def close(self) -> None:
         """Stops forwarding."""
         self._closed.set()
+        self._let_go.set()
         self._server.close()
         with self._lock:
             links = list(self._open)
@@ -153,6 +184,8 @@ class _Link:
                 if mode.swallow_replies if reply else mode.swallow_requests:
                     self.torn = True
                     continue
+                if not reply:
+                    self._proxy.wait_to_pass(data)
                 if reply and mode.reset_replies:
                     target.sendall(data[: len(data) // 2])
                     break
@@ -175,3 +208,20 @@ class _Link:
                 target.sendall(data[start + piece :])
                 return
             time.sleep(_LOOK_S)
+
+
+def is_fetch_of(data: bytes, marks: Collection[bytes]) -> bool:
+    """Whether a piece that begins with a request of Kafka's protocol holds a fetch with a mark.
+
+    Each request begins with its length and the number of its kind.
+    """
+    at = 0
+    while marks and at + _HEADER.size <= len(data):
+        length, kind = _HEADER.unpack_from(data, at)
+        body = data[at : at + 4 + length]
+        if kind == _FETCH and any(mark in body for mark in marks):
+            return True
+        if length <= 0:
+            return False
+        at += 4 + length
+    return False

@@ -1,7 +1,8 @@
 """Clients over HTTP: reads of every form, on both engines, with tokens, sessions and writes.
 
-Each reader is a thread with a connection, and so a session, of its own. Everything it asks is
-recorded with its answer. It remembers some answers, and asks for them again by their tokens.
+Each reader is a thread with a connection, and so a session, of its own, or shares one with others.
+Everything it asks is recorded with its answer. Some answers are remembered, and asked for again by
+whoever comes upon them: by their tokens, or by the moment or snapshot that was asked for.
 """
 
 from __future__ import annotations
@@ -19,19 +20,40 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer
 
 import seamline
-from chaos.history import Acknowledged, Filter, Read, Recorder, Sent, pack, sorted_rows
-from chaos.tables import COMPACTED, PLAIN, Table
+from chaos.history import (
+    SIGNS,
+    Acknowledged,
+    Filter,
+    Read,
+    Recorder,
+    Sent,
+    pack,
+    sorted_rows,
+    value_of,
+)
+from chaos.tables import BY_NAME, COMPACTED, PLAIN, Table
 
 DUCKDB_S = 20.0
 SPARK_S = 45.0
 _REMEMBERED_MAX = 12
-_FORMS = ("rows", "rows", "rows", "groups", "groups", "twice")
+_FORMS = ("rows", "rows", "rows", "groups", "groups", "meta", "twice")
 _PAUSE_S = 0.3
+_PAST_S_MAX = 60.0
+_PRICES = ("0", "0.00", "2", "4.5", "4.50", "4.505", "-1.25", "9.99", "9.990", "1095", "1e0")
+"""Literals of the column's own scale and of others, among prices and outside of them."""
 
 SQL = {
     "rows": "SELECT _kafka_partition, _kafka_offset, id FROM {table}{where}",
     "groups": (
         "SELECT _kafka_partition, count(*), sum(id), count(DISTINCT id), max(_kafka_offset) "
+        "FROM {table}{where} GROUP BY _kafka_partition"
+    ),
+    "meta": (
+        "SELECT _kafka_partition, count(*), count(price), "
+        "coalesce(CAST(sum(price) * 100 AS bigint), 0), "
+        "coalesce(sum(cardinality(_kafka_headers)), 0), count(_kafka_timestamp), "
+        "min(CAST(round(to_unixtime(_kafka_timestamp) * 1000) AS bigint)), "
+        "max(CAST(round(to_unixtime(_kafka_timestamp) * 1000) AS bigint)) "
         "FROM {table}{where} GROUP BY _kafka_partition"
     ),
     "twice": (
@@ -48,28 +70,108 @@ class Remembered:
     token: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Past:
+    """A past moment, by both clocks, or a snapshot and what is known of it beforehand.
+
+    Attributes:
+        moment: The moment; None for a snapshot.
+        moment_ms: The same by the clock of records.
+        version: Id of the snapshot.
+        topic_id: The log whose records the snapshot holds.
+        end: Up to which offsets it holds them.
+    """
+
+    moment: float | None = None
+    moment_ms: int = 0
+    version: int | None = None
+    topic_id: str = ""
+    end: dict[int, int] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, read: Read) -> Past:
+        """What an earlier read asked for."""
+        return cls(read.moment, read.moment_ms, read.version, read.topic_id, read.end)
+
+    @classmethod
+    def seconds_ago(cls, seconds: float) -> Past:
+        """The moment so long ago."""
+        return cls(time.monotonic() - seconds, int((time.time() - seconds) * 1000))
+
+    @property
+    def sql(self) -> str:
+        """As a clause behind a table's name."""
+        if self.version is not None:
+            return f" FOR VERSION AS OF {self.version}"
+        if self.moment is None:
+            return ""
+        seconds, milliseconds = divmod(self.moment_ms, 1000)
+        text = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+        return f" FOR TIMESTAMP AS OF TIMESTAMP '{text}.{milliseconds:03} UTC'"
+
+
+PRESENT = Past()
+
+
+class Session:
+    """A connection, which several clients may share, and the name of its session."""
+
+    def __init__(self, name: str, url: str) -> None:
+        self.connection = seamline.connect(url)
+        self._name = name
+        self._numbers = itertools.count()
+        self.renew()
+
+    def renew(self) -> None:
+        """What was read before no longer counts."""
+        self.name = f"{self._name}-{next(self._numbers)}"
+
+
 class Client:
-    """One connection and what it asks.
+    """Asks statements, and records what was asked and answered.
 
     Args:
         name: Its name in the history.
         url: The gateway.
         recorder: Takes what it asks and is answered.
         ops: Gives the numbers of statements.
+        session: Shared with other clients; one of its own if left out.
     """
 
-    def __init__(self, name: str, url: str, recorder: Recorder, ops: itertools.count[int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        recorder: Recorder,
+        ops: itertools.count[int],
+        session: Session | None = None,
+    ) -> None:
         self.name = name
-        self._url = url
         self._recorder = recorder
         self._ops = ops
-        self._sessions = itertools.count()
-        self._connect()
+        self._session = session or Session(name, url)
         self.counts: collections.Counter[str] = collections.Counter()
 
-    def _connect(self) -> None:
-        self._connection = seamline.connect(self._url)
-        self._session = f"{self.name}-{next(self._sessions)}"
+    def begin(self, table: Table, form: str = "rows", **about: Any) -> Read:
+        """A read that is about to be sent."""
+        return Read(
+            op=next(self._ops),
+            client=self.name,
+            session=self._session.name,
+            table=table.name,
+            form=form,
+            filter=about.pop("filter", Filter()),
+            engine=about.pop("engine", "duckdb"),
+            invoked=time.monotonic(),
+            ended=0.0,
+            **about,
+        )
+
+    def end(self, read: Read) -> Read:
+        """Takes down how a read ended."""
+        self._recorder.record(read)
+        self.counts[read.error or "ok"] += 1
+        return read
 
     def read(
         self,
@@ -80,39 +182,48 @@ class Client:
         engine: str = "duckdb",
         repeat: Remembered | None = None,
         after: dict[int, int] | None = None,
+        past: Past = PRESENT,
+        freshness: str = "latest",
     ) -> Remembered | Read:
         """One statement; an answered one can be repeated."""
-        read = Read(
-            op=next(self._ops),
-            client=self.name,
-            session=self._session,
-            table=table.name,
-            form=form,
+        session = self._session
+        read = self.begin(
+            table,
+            form,
             filter=where or Filter(),
             engine=engine,
-            invoked=time.monotonic(),
-            ended=0.0,
             token_of=repeat.read.op if repeat else None,
             after=after or {},
+            freshness=freshness,
+            **dataclasses.asdict(past),
         )
+        is_past = past != PRESENT
         try:
-            answer, token = self._ask(read, repeat.token if repeat else None)
+            answer, token = self._ask(read, past, repeat.token if repeat and not is_past else None)
         except seamline.Error as error:
-            answer, token = _failed(read, error), None
-            if error.code.name == "HISTORY_CHANGED" or self._connection.last_token is None:
-                self._session = f"{self.name}-{next(self._sessions)}"
-        self._recorder.record(answer)
-        self.counts[answer.error or "ok"] += 1
+            answer, token = failed(read, error.code.name, error.message), None
+            lost = session.connection.last_token is None
+            if error.code.name == "HISTORY_CHANGED" or lost:
+                session.renew()
+        self.end(answer)
         return answer if token is None else Remembered(answer, token)
 
-    def _ask(self, read: Read, token: str | None) -> tuple[Read, str | None]:
-        text = SQL[read.form].format(table=read.table, where=read.filter.sql)
-        with self._connection.cursor() as cursor:
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows of a statement that is not judged; none when it fails."""
+        try:
+            return list(self._session.connection.execute(statement, timeout=DUCKDB_S).fetchall())
+        except seamline.Error:
+            return []
+
+    def _ask(self, read: Read, past: Past, token: str | None) -> tuple[Read, str | None]:
+        text = SQL[read.form].format(table=read.table + past.sql, where=read.filter.sql)
+        with self._session.connection.cursor() as cursor:
             cursor.execute(
                 text,
                 engine=read.engine,
                 token=token,
                 after=seamline.write_token(read.after, read.table) if read.after else (),
+                freshness=read.freshness,
                 timeout=SPARK_S if read.engine == "spark" else DUCKDB_S,
             )
             rows = cursor.fetchall()
@@ -122,13 +233,14 @@ class Client:
 
 def _answered(read: Read, rows: Sequence[tuple[Any, ...]], receipt: dict[str, Any]) -> Read:
     (about,) = (table for table in receipt["tables"] if table["table"][-1] == read.table)
-    found = dataclasses.replace(
-        read,
-        ended=time.monotonic(),
-        topic_id=about["topic_id"],
-        end={int(p): offset for p, offset in about["end"].items()},
-        boundary={int(p): offset for p, offset in about["boundary"].items()},
-    )
+    found = dataclasses.replace(read, ended=time.monotonic())
+    if about["topic_id"] is not None:  # a snapshot is read as it is, whatever the log
+        found = dataclasses.replace(
+            found,
+            topic_id=about["topic_id"],
+            end={int(p): offset for p, offset in about["end"].items()},
+            boundary={int(p): offset for p, offset in about["boundary"].items()},
+        )
     if read.form == "rows":
         return dataclasses.replace(found, rows=pack(sorted_rows(rows)))
     values = sorted([-1 if cell is None else int(cell) for cell in row] for row in rows)
@@ -137,112 +249,38 @@ def _answered(read: Read, rows: Sequence[tuple[Any, ...]], receipt: dict[str, An
     return dataclasses.replace(found, values=values)
 
 
-def _failed(read: Read, error: seamline.Error) -> Read:
-    return dataclasses.replace(
-        read, ended=time.monotonic(), error=error.code.name, message=error.message
-    )
+def failed(read: Read, error: str, message: str) -> Read:
+    """The read, ended by an error."""
+    return dataclasses.replace(read, ended=time.monotonic(), error=error, message=message)
 
 
-class Reader:
-    """A client that keeps asking, on a thread.
+class Memory:
+    """Answered reads, of whichever client, that can be asked for again."""
 
-    Args:
-        client: Asks.
-        tables: What it asks of, with how often.
-        seed: Of its choices.
-        spark_share: How much of what it asks goes to Spark.
-    """
+    def __init__(self) -> None:
+        self._reads: collections.deque[Remembered] = collections.deque(maxlen=_REMEMBERED_MAX)
+        self._lock = threading.Lock()
 
-    def __init__(
-        self, client: Client, tables: Iterable[Table], seed: int, *, spark_share: float
-    ) -> None:
-        self.client = client
-        self._tables = tuple(tables)
-        self._chance = random.Random(seed)
-        self._spark_share = spark_share
-        self._remembered: collections.deque[Remembered] = collections.deque(maxlen=_REMEMBERED_MAX)
-        self._ended = threading.Event()
-        self.failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=client.name, daemon=True)
+    def keep(self, done: Remembered) -> None:
+        """Remembers one, and forgets the oldest."""
+        with self._lock:
+            self._reads.append(done)
 
-    def start(self) -> None:
-        """Begins to ask."""
-        self._thread.start()
-
-    def end(self) -> None:
-        """Stops asking; `join` waits for the statement in hand."""
-        self._ended.set()
-
-    def join(self) -> None:
-        """Waits until it has stopped."""
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            while not self._ended.wait(_PAUSE_S):
-                self._step()
-        except BaseException as error:  # noqa: BLE001 - the run fails with it
-            self.failure = error
-
-    def _step(self) -> None:
-        chance = self._chance
-        engine = "spark" if chance.random() < self._spark_share else "duckdb"
-        if self._remembered and chance.random() < 0.3:
-            old = chance.choice(self._remembered)
-            table = next(t for t in self._tables if t.name == old.read.table)
-            form, where = old.read.form, old.read.filter
-            self.client.read(table, form, where, engine=engine, repeat=old)
-            return
-        table = chance.choice(self._tables)
-        form = chance.choice(_FORMS)
-        done = self.client.read(table, form, self._filter(table), engine=engine)
-        # compaction takes hot rows of a token away, and nothing in Kafka tells of it
-        if isinstance(done, Remembered) and table is not COMPACTED:
-            self._remembered.append(done)
-
-    def _filter(self, table: Table) -> Filter:
-        """Mostly everything; else a predicate around the seam of an earlier read."""
-        chance = self._chance
-        known = [old.read for old in self._remembered if old.read.table == table.name]
-        if not known or chance.random() < 0.6:
-            return Filter()
-        seen = known[-1]
-        partition = chance.choice(list(seen.end))
-        around = max(0, seen.boundary.get(partition, 0) - chance.randint(0, 20))
-        return chance.choice(
-            [
-                Filter(partition=partition),
-                Filter(partition=partition, offset_from=around),
-                Filter(offset_from=around, offset_to=around + chance.randint(1, 60)),
-                Filter(offset_from=max(seen.end.values())),  # prunes every file
-                Filter(id_from=10**15),  # nothing at all
-            ]
-        )
+    def all(self) -> list[Remembered]:
+        """All that are remembered, oldest first."""
+        with self._lock:
+            return list(self._reads)
 
 
-class Writer:
-    """A client that writes, and must read what it wrote.
+class Worker:
+    """Something that is done again and again on a thread of its own.
 
     Args:
         client: Asks.
-        servers: The broker, through the proxy.
-        recorder: Takes what it writes.
-        first_id: Of its records.
     """
 
-    def __init__(self, client: Client, servers: str, recorder: Recorder, first_id: int) -> None:
+    def __init__(self, client: Client) -> None:
         self.client = client
-        self._recorder = recorder
-        self._ids = itertools.count(first_id)
-        self._producer = Producer(
-            {
-                "bootstrap.servers": servers,
-                "log_level": 0,
-                "enable.idempotence": True,
-                "reconnect.backoff.max.ms": 500,
-                "topic.metadata.refresh.interval.ms": 1000,
-            }
-        )
         self._ended = threading.Event()
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=client.name, daemon=True)
@@ -262,12 +300,146 @@ class Writer:
     def _run(self) -> None:
         try:
             while not self._ended.wait(_PAUSE_S):
-                written = self._write()
-                if written:
-                    self.client.read(PLAIN, after=written)
-            self._producer.flush(10)
+                self._step()
+            self._finish()
         except BaseException as error:  # noqa: BLE001 - the run fails with it
             self.failure = error
+
+    def _step(self) -> None:
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """What is left to do at the end."""
+
+
+class Reader(Worker):
+    """A client that keeps asking.
+
+    Args:
+        client: Asks.
+        tables: What it asks of, with how often.
+        seed: Of its choices.
+        memory: What can be asked for again.
+        spark_share: How much of what it asks goes to Spark.
+        past_share: How much of it is about the past.
+        cached_share: How much of it may be as old as what the gateway holds.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        tables: Iterable[Table],
+        seed: int,
+        memory: Memory,
+        *,
+        spark_share: float = 0.0,
+        past_share: float = 0.0,
+        cached_share: float = 0.0,
+    ) -> None:
+        super().__init__(client)
+        self._tables = tuple(tables)
+        self._chance = random.Random(seed)
+        self._memory = memory
+        self._spark_share = spark_share
+        self._past_share = past_share
+        self._cached_share = cached_share
+
+    def _step(self) -> None:
+        chance = self._chance
+        engine = "spark" if chance.random() < self._spark_share else "duckdb"
+        old = chance.choice(self._memory.all() or [None])
+        if old is not None and chance.random() < 0.3:
+            self._repeat(old, engine)
+            return
+        table = chance.choice(self._tables)
+        form = chance.choice(_FORMS)
+        past = self._past(table) if chance.random() < self._past_share else PRESENT
+        cached = past is PRESENT and chance.random() < self._cached_share
+        done = self.client.read(
+            table,
+            form,
+            self._filter(table),
+            engine=engine,
+            past=past,
+            freshness="cached" if cached else "latest",
+        )
+        # compaction takes hot rows of a token away, and nothing in Kafka tells of it
+        if isinstance(done, Remembered) and table is not COMPACTED:
+            self._memory.keep(done)
+
+    def _repeat(self, old: Remembered, engine: str) -> None:
+        read = old.read
+        past = PRESENT if read.is_present or read.freshness != "latest" else Past.of(read)
+        table = BY_NAME[read.table]
+        self.client.read(table, read.form, read.filter, engine=engine, repeat=old, past=past)
+
+    def _past(self, table: Table) -> Past:
+        """A moment, or a snapshot that is there now."""
+        if self._chance.random() < 0.6:
+            return Past.seconds_ago(self._chance.uniform(0.0, _PAST_S_MAX))
+        listed = f'SELECT snapshot_id, boundary FROM "{table.name}$snapshots"'
+        known = self.client.ask(f"{listed} WHERE boundary IS NOT NULL")
+        topics = self.client.ask(f'SELECT max(topic_id) FROM "{table.name}$seam"')
+        if not known or not topics:
+            return PRESENT
+        version, boundary = self._chance.choice(known)
+        topic_id = topics[0][0]
+        end = {int(partition): offset for partition, offset in json.loads(boundary).items()}
+        return Past(version=version, topic_id=topic_id, end=end)
+
+    def _filter(self, table: Table) -> Filter:
+        """Mostly everything; else a price, or a predicate around the seam of an earlier read."""
+        chance = self._chance
+        if chance.random() < 0.15:
+            return Filter(price_sign=chance.choice(list(SIGNS)), price=chance.choice(_PRICES))
+        known = [old.read for old in self._memory.all() if old.read.table == table.name]
+        if not known or chance.random() < 0.5:
+            return Filter()
+        seen = known[-1]
+        partition = chance.choice(list(seen.end))
+        around = max(0, seen.boundary.get(partition, 0) - chance.randint(0, 20))
+        return chance.choice(
+            [
+                Filter(partition=partition),
+                Filter(partition=partition, offset_from=around),
+                Filter(offset_from=around, offset_to=around + chance.randint(1, 60)),
+                Filter(offset_from=max(seen.end.values())),  # prunes every file
+                Filter(id_from=10**15),  # nothing at all
+            ]
+        )
+
+
+class Writer(Worker):
+    """A client that writes, and must read what it wrote.
+
+    Args:
+        client: Asks.
+        servers: The broker, through the proxy.
+        recorder: Takes what it writes.
+        first_id: Of its records.
+    """
+
+    def __init__(self, client: Client, servers: str, recorder: Recorder, first_id: int) -> None:
+        super().__init__(client)
+        self._recorder = recorder
+        self._ids = itertools.count(first_id)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "log_level": 0,
+                "enable.idempotence": True,
+                "reconnect.backoff.max.ms": 500,
+                "topic.metadata.refresh.interval.ms": 1000,
+            }
+        )
+
+    def _step(self) -> None:
+        written = self._write()
+        if written:
+            self.client.read(PLAIN, after=written)
+
+    def _finish(self) -> None:
+        self._producer.flush(10)
 
     def _write(self) -> dict[int, int]:
         """Sends one record and waits; gives where it is, nothing when that is not known."""
@@ -281,8 +453,6 @@ class Writer:
                 written[where[0]] = where[1]
 
         self._recorder.record(Sent(id_, PLAIN.topic, time.monotonic()))
-        self._producer.produce(
-            PLAIN.topic, json.dumps({"id": id_, "text": "w"}), on_delivery=report
-        )
+        self._producer.produce(PLAIN.topic, value_of(id_, "w"), on_delivery=report)
         self._producer.flush(10)
         return dict(written)

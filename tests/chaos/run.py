@@ -18,13 +18,14 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaException
 
-from chaos import iceberg_faults, kafka_faults, process_faults, tables
+from chaos import iceberg_faults, kafka_faults, process_faults, quiet_faults, tables
 from chaos.arena import RECOVERING, Arena, NotInjectedError
+from chaos.engine_readers import CatalogReader, SourceReader
 from chaos.history import Injected, Read, Recorder, from_line
 from chaos.oracle import LogFollower
 from chaos.process_faults import Fault
 from chaos.processes import Process
-from chaos.readers import Reader, Writer
+from chaos.readers import Client, Memory, Reader, Session, Worker, Writer
 from chaos.schedule import Decision, schedule
 from chaos.stack import ChaosStack
 from chaos.tables import (
@@ -33,7 +34,9 @@ from chaos.tables import (
     COMPACTION,
     DOOMED,
     FOREIGN,
+    ODD_TIMES,
     PLAIN,
+    QUIET,
     SKIPPING,
     TRANSACTIONAL,
     TRIMMED,
@@ -45,6 +48,7 @@ LANES: dict[str, dict[str, Fault]] = {
     **process_faults.LANES,
     **kafka_faults.LANES,
     **iceberg_faults.LANES,
+    **quiet_faults.LANES,
 }
 
 _FIRST, _SECOND = (0.0, 0.45), (0.5, 0.95)
@@ -57,6 +61,9 @@ _ID_BLOCK = 10_000_000
 _CATCH_UP_S = 150.0
 _SHOW_S = 10.0
 _TABLES = tuple(table for table in ALL if table not in (DOOMED, TRIMMED))
+_TIERED = tuple(table for table in _TABLES if table is not QUIET)
+_STEADY = tuple(table for table in _TABLES if not table.errors)
+"""Those that no session has to begin anew for."""
 
 Say = Callable[[str], None]
 
@@ -82,13 +89,13 @@ class Run:
         self.history = directory / "history.jsonl"
         recorder = Recorder(self.history)
         sacrificed = [table.name for table in ALL if table not in _TABLES]
-        stack = ChaosStack(directory / "stack", [table.name for table in _TABLES], sacrificed)
+        stack = ChaosStack(directory / "stack", [table.name for table in _TIERED], sacrificed)
         blocks = itertools.count(1)
         self._blocks: Callable[[], int] = lambda: next(blocks) * _ID_BLOCK
         self._arena = Arena(
             stack=stack,
             recorder=recorder,
-            oracle=LogFollower(stack.direct_servers, recorder),
+            oracle=LogFollower(stack.brokers, recorder),
             producers=[],
             ops=itertools.count(1),
             ids=itertools.count(self._blocks()),
@@ -132,12 +139,12 @@ class Run:
             self._producer("transactional", [TRANSACTIONAL.topic], 0.25),
             self._producer("transactional", [TRANSACTIONAL.topic], 0.35),
         ]
-        self._say("starting broker, Spark and gateway (a minute, the first time) …")
+        self._say("starting brokers, Spark and gateways (a minute, the first time) …")
         arena.stack.start(*arena.producers)
         topic_ids: dict[str, str] = {}
         for table in ALL:
             if table.topic not in topic_ids:
-                config = COMPACTION if table.compacted else {}
+                config = COMPACTION if table.compacted else ODD_TIMES
                 kafka_faults.create_topic(arena, table.topic, table.partitions, config)
                 topic_ids[table.topic] = kafka_faults.follow(arena, table.topic)
             tables.create(arena.stack, table, topic_ids[table.topic], arena.recorder)
@@ -146,8 +153,16 @@ class Run:
         for producer in arena.producers:
             producer.start()
         self._say("waiting until every table is tiered for the first time …")
-        arena.wait(lambda: all(tables.is_tiered(arena.stack, t) for t in _TABLES), _CATCH_UP_S)
+        self._prepare_quiet_table()
+        arena.wait(lambda: all(tables.is_tiered(arena.stack, t) for t in _TIERED), _CATCH_UP_S)
         self._say(f"{len(ALL)} tables; everything under {self.history.parent}")
+
+    def _prepare_quiet_table(self) -> None:
+        """Rows in both tiers, and never another one."""
+        arena = self._arena
+        arena.produce(QUIET.topic, 40)
+        process_faults.tier_once(arena, QUIET)
+        arena.produce(QUIET.topic, 20)
 
     def _producer(self, mode: str, topics: list[str], pause_s: float) -> Process:
         number = len(self._arena.producers) + self._blocks() // _ID_BLOCK
@@ -175,25 +190,44 @@ class Run:
             directory=pathlib.Path(__file__).parent.parent,
         )
 
-    def _clients(self) -> list[Reader | Writer]:
-        arena = self._arena
-        shares = {"reader-1": 0.0, "reader-2": 0.1, "reader-3": 0.4}
-        readers = [
-            Reader(
-                arena.client(name),
-                ALL if share < 0.5 else _TABLES,
-                random.Random(f"{self._seed}/{name}").getrandbits(32),
-                spark_share=share,
-            )
-            for name, share in shares.items()
+    def _clients(self) -> list[Worker]:
+        arena, stack = self._arena, self._arena.stack
+        memory = Memory()
+
+        def reader(name: str, client: Client, whole: bool = True, **shares: float) -> Reader:
+            of = ALL if whole else _TABLES
+            return Reader(client, of, self._drawn(name), memory, **shares)
+
+        shared = Session("shared", stack.url)
+        narrow = arena.client("narrow", url=stack.narrow_url)
+        servers = stack.proxied_servers
+        return [
+            reader("reader-1", arena.client("reader-1")),
+            reader("reader-2", arena.client("reader-2"), spark_share=0.1),
+            reader("reader-3", arena.client("reader-3"), False, spark_share=0.3, past_share=0.5),
+            reader("narrow", narrow, False, spark_share=1.0, past_share=0.1),
+            *(
+                Reader(arena.client(n, shared), _STEADY, self._drawn(n), memory, cached_share=0.5)
+                for n in ("shared-1", "shared-2", "shared-3")
+            ),
+            CatalogReader(
+                arena.client("catalog"),
+                _TABLES,
+                self._drawn("catalog"),
+                stack.url,
+                stack.other_spark_url,
+            ),
+            SourceReader(arena.client("source"), _TABLES, self._drawn("source"), stack.url),
+            Writer(arena.client("writer"), servers, arena.recorder, self._blocks()),
         ]
-        servers = arena.stack.proxied_servers
-        writer = Writer(arena.client("writer"), servers, arena.recorder, self._blocks())
-        return [*readers, writer]
+
+    def _drawn(self, name: str) -> int:
+        """A seed for somebody."""
+        return random.Random(f"{self._seed}/{name}").getrandbits(32)
 
     # --- The attack ----------------------------------------------------------------------------
 
-    def _attack(self, clients: list[Reader | Writer]) -> None:
+    def _attack(self, clients: list[Worker]) -> None:
         lanes = {name: list(faults) for name, faults in self._lanes.items()}
         plan = schedule(self._seed, self._minutes, lanes, WINDOWS)
         started = time.monotonic()
@@ -236,7 +270,7 @@ class Run:
             Injected(decision.fault, invoked, time.monotonic(), failure, detail)
         )
 
-    def _show(self, seconds: float, clients: list[Reader | Writer]) -> None:
+    def _show(self, seconds: float, clients: list[Worker]) -> None:
         counts = sum((client.client.counts for client in clients), collections.Counter[str]())
         failed = sum(counts.values()) - counts["ok"]
         deaths = sum(len(process.deaths) for process in self.processes)
@@ -249,7 +283,7 @@ class Run:
 
     # --- The end -------------------------------------------------------------------------------
 
-    def _heal(self, clients: list[Reader | Writer]) -> None:
+    def _heal(self, clients: list[Worker]) -> None:
         arena = self._arena
         self._say("healing: producers stop, the pipeline catches up …")
         for client in clients:
@@ -260,14 +294,24 @@ class Run:
             client.join()
             if client.failure is not None:
                 self.problems.append(f"{client.client.name} ended: {client.failure!r}")
-        for process in (arena.stack.broker, arena.stack.spark, arena.stack.gateway):
+        for process in (
+            *arena.stack.brokers.processes.values(),
+            arena.stack.spark,
+            *arena.stack.gateways,
+        ):
             process.wait_until_ready(90)
-        for table in _TABLES:
+        for table in _TIERED:
             self._catch_up(table)
-        final = arena.client("final")
+        final, narrow = arena.client("final"), arena.client("final", url=arena.stack.narrow_url)
+        stack = arena.stack
+        catalog = CatalogReader(final, (), 0, stack.url, stack.other_spark_url)
+        source = SourceReader(final, (), 0, stack.url)
         for table in _TABLES:
             for engine in ("duckdb", "spark"):
                 self._read_at_last(table, engine, final.read(table, engine=engine))
+            self._read_at_last(table, "Spark's executors", narrow.read(table, engine="spark"))
+            self._read_at_last(table, "PyIceberg", catalog.read(table))
+            self._read_at_last(table, "the data source", source.read_whole(table))
 
     def _catch_up(self, table: Table) -> None:
         arena = self._arena
@@ -288,7 +332,7 @@ class Run:
     def _read_at_last(self, table: Table, engine: str, done: object) -> None:
         if isinstance(done, Read):
             self.problems.append(
-                f"{table.name} cannot be read on {engine} after all is healed: "
+                f"{table.name} cannot be read by {engine} after all is healed: "
                 f"{done.error}: {done.message}"
             )
 

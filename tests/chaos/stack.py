@@ -1,10 +1,13 @@
-"""The stack under attack: broker behind the proxy, Spark, gateway, tiering; each its own process.
+"""The stack under attack: brokers behind proxies, Spark, gateways, tiering; each its own process.
+
+A second gateway keeps no tail and reads none: Spark's executors read those of its statements. Both
+share the secret of tokens, so that each repeats what the other has answered.
 
 Beside it runs a second Spark, the one that other hands and maintenance work with. It is not
 attacked: what they do to a table is to happen.
 
-All of it lives in one folder and listens on loopback. The broker has two listeners: one advertises
-the proxy, and is the only one that the product's parts know; the other is for the nemesis and for
+All of it lives in one folder and listens on loopback. A broker has two listeners: one advertises
+its proxy, and is the only one that the product's parts know; the other is for the nemesis and for
 the independent consumer, whose own requests must not be lost.
 """
 
@@ -17,17 +20,16 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from support.java import SHORT_LIVED_JAVA
 from support.waiting import wait_until
 
 import seamline
 from chaos import archives
+from chaos.brokers import PORTS, Brokers, direct_client
 from chaos.processes import Process, Watcher
-from chaos.proxy import HOST, Proxy
+from chaos.proxy import HOST
 from seamline.connectors.jvm import jars
 from seamline.connectors.jvm.java import find_java
 from seamline.connectors.spark.server import ConnectServer
@@ -37,27 +39,14 @@ from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.config.load import load
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
-from seamline.gateway.dev.local import settings, storage
+from seamline.gateway.dev.local import settings
 from seamline.gateway.dev.local.catalog import prepare_catalog
-from seamline.gateway.dev.local.ports import Ports
 from seamline.gateway.spark import settings as spark_settings
 
 READY_S = 90.0
-_REPLACED = ("listeners=", "advertised.", "broker.session.", "broker.heartbeat.")
-_BROKER = """
-listeners=PLAINTEXT://{host}:{direct},PROXIED://{host}:{behind},CONTROLLER://{host}:{controller}
-advertised.listeners=PLAINTEXT://{host}:{direct},PROXIED://{host}:{proxy}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
-inter.broker.listener.name=PLAINTEXT
-transaction.abort.timed.out.transaction.cleanup.interval.ms=500
-log.retention.check.interval.ms=1000
-log.cleaner.backoff.ms=500
-log.segment.delete.delay.ms=1000
-broker.session.timeout.ms=2000
-broker.heartbeat.interval.ms=500
-num.io.threads=4
-num.network.threads=2
-"""
+_GATEWAYS = ("gateway", "narrow gateway")
+_NARROW = {"SEAMLINE_LIMITS__DUCKDB_TAIL_ROWS_MAX": "0", "SEAMLINE_TAIL__FOLLOW": "false"}
+"""A gateway that reads no tail itself: every one is read by Spark's executors."""
 
 
 class ChaosStack:
@@ -73,33 +62,49 @@ class ChaosStack:
         self, directory: pathlib.Path, tables: Sequence[str], sacrificed: Sequence[str]
     ) -> None:
         self.directory = directory
-        names = ("direct", "behind", "proxy", "controller", "spark", "other spark", "gateway")
-        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
-        self.direct_servers = f"{HOST}:{self._ports['direct']}"
-        self.proxied_servers = f"{HOST}:{self._ports['proxy']}"
-        self.url = f"http://{HOST}:{self._ports['gateway']}"
+        names = ("spark", "other spark", *_GATEWAYS)
+        ports = free_ports(len(names) + PORTS)
+        self._ports = dict(zip(names, ports, strict=False))
+        self.url, self.narrow_url = (f"http://{HOST}:{self._ports[name]}" for name in _GATEWAYS)
         self.config_file = directory / FILE_NAME
-        self._prepare_folder()
+        (directory / "warehouse").mkdir(parents=True)
+        (directory / "kafka").mkdir()
+        java, kafka_jars = find_java(os.environ), jars.kafka_jars(lambda _: None)
+        self.brokers = Brokers(
+            directory / "kafka", java, kafka_jars, ports[len(names) :], os.environ
+        )
+        self.direct_servers = self.brokers.direct_servers
+        self.proxied_servers = self.brokers.proxied_servers
+        self.network = self.brokers.network
+        self._prepare_catalog()
         self._spark_servers = {name: self._spark_server(name) for name in ("spark", "other spark")}
         self.spark_url = self._spark_servers["spark"]._address
         self.other_spark_url = self._spark_servers["other spark"]._address
         self.admin = AdminClient(direct_client(self.direct_servers))
         self.connections = Connections(self._config(self.direct_servers))
-        self.proxy = Proxy(self._ports["proxy"], self._ports["behind"])
-        self.broker = self._process(
-            "broker", self._broker_command, self._broker_answers, archives.environment("broker")
-        )
         self.spark = self._spark("spark")
         self.other_spark = self._spark("other spark")
-        self.gateway = self._process("gateway", self._gateway_command, self._gateway_answers)
+        self.gateway = self._gateway("gateway", self.url, {})
+        self.narrow_gateway = self._gateway("narrow gateway", self.narrow_url, _NARROW)
         self.tierer = self._process("tierer", lambda: self._tier_command(tables))
         self.other_tierer = self._process("other tierer", lambda: self._tier_command(sacrificed))
         self._watcher: Watcher | None = None
 
     @property
     def processes(self) -> tuple[Process, ...]:
-        """The product's processes and the broker: what is attacked."""
-        return (self.broker, self.spark, self.gateway, self.tierer, self.other_tierer)
+        """The product's processes and the brokers: what is attacked."""
+        return (
+            *self.brokers.processes.values(),
+            self.spark,
+            *self.gateways,
+            self.tierer,
+            self.other_tierer,
+        )
+
+    @property
+    def gateways(self) -> tuple[Process, ...]:
+        """Both gateways."""
+        return (self.gateway, self.narrow_gateway)
 
     @property
     def all_processes(self) -> tuple[Process, ...]:
@@ -107,19 +112,20 @@ class ChaosStack:
         return (*self.processes, self.other_spark)
 
     def start(self, *more: Process) -> None:
-        """Starts broker, both Sparks and the gateway, and watches them and some more.
+        """Starts brokers, both Sparks and both gateways, and watches them and some more.
 
         Tiering is started by the caller, once its tables are there.
         """
         self._make_archives()
-        self.broker.start()
         self.spark.start()
         self.other_spark.start()
-        self.broker.wait_until_ready(READY_S)
-        self.gateway.start()
+        self.brokers.start(READY_S)
+        for gateway in self.gateways:
+            gateway.start()
         self.spark.wait_until_ready(READY_S)
         self.other_spark.wait_until_ready(READY_S)
-        self.gateway.wait_until_ready(READY_S)
+        for gateway in self.gateways:
+            gateway.wait_until_ready(READY_S)
         self._watcher = Watcher([*self.all_processes, *more])
 
     def close(self) -> None:
@@ -128,7 +134,7 @@ class ChaosStack:
             self._watcher.close()
         for process in reversed(self.all_processes):
             process.end()
-        self.proxy.close()
+        self.brokers.close()
         self.connections.close()
 
     def command(self, *arguments: str) -> list[str]:
@@ -147,23 +153,11 @@ class ChaosStack:
 
     # --- Set-up --------------------------------------------------------------------------------
 
-    def _prepare_folder(self) -> None:
-        (self.directory / "warehouse").mkdir(parents=True)
-        (self.directory / "kafka").mkdir()
+    def _prepare_catalog(self) -> None:
         prepare_catalog(settings.catalog_config(self.directory), settings.SCHEMA)
         text = settings.new_text(self.directory, self.proxied_servers)
-        text += "limits:\n  duckdb_threads: 1\n"
+        text += "limits:\n  duckdb_threads: 1\ntokens:\n  secret: chaos-of-two-gateways\n"
         self.config_file.write_text(text, encoding="utf-8")
-        ports = Ports(self._ports["direct"], self._ports["controller"])
-        data = self.directory / "kafka" / "data"
-        self._java = find_java(os.environ)
-        self._kafka_jars = jars.kafka_jars(lambda _: None)
-        storage.format_once(data, self._java, self._kafka_jars, ports)
-        plain = storage.server_properties(data, ports).splitlines()
-        kept = [line for line in plain if not line.startswith(_REPLACED)]
-        own = _BROKER.format(host=HOST, **self._ports)
-        self._properties = self.directory / "kafka" / "server.properties"
-        self._properties.write_text("\n".join(kept) + own, encoding="utf-8")
 
     def _config(self, bootstrap_servers: str) -> Config:
         cluster = f"clusters.{settings.CLUSTER}"
@@ -188,7 +182,7 @@ class ChaosStack:
     def _make_archives(self) -> None:
         log = self.directory / "archives.log"
         archives.make(
-            "broker", self._broker_command(), self.environment, log, self._let_the_broker_work
+            "broker", self.brokers.command(1), self.environment, log, self._let_the_broker_work
         )
         archives.make(
             "spark",
@@ -199,13 +193,7 @@ class ChaosStack:
         )
 
     def _let_the_broker_work(self) -> None:
-        wait_until(self._broker_answers, READY_S, "the broker")
-        topic = "first"
-        self.admin.create_topics([NewTopic(topic, 1)])[topic].result(READY_S)
-        producer = Producer(direct_client(self.direct_servers))
-        producer.produce(topic, b"first")
-        producer.flush(READY_S)
-        self.admin.delete_topics([topic])[topic].result(READY_S)
+        wait_until(self.brokers.one_works, READY_S, "the broker")
 
     def _let_spark_work(self) -> None:
         wait_until(lambda: _listens(self._ports["spark"]), READY_S, "Spark")
@@ -221,13 +209,6 @@ class ChaosStack:
         session.client.close()
 
     # --- Commands ------------------------------------------------------------------------------
-
-    def _broker_command(self) -> list[str]:
-        return [
-            *(str(self._java.path), "-Xmx512m"),
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-            *("-cp", f"{self._kafka_jars}/*", "kafka.Kafka", str(self._properties)),
-        ]
 
     def _spark(self, name: str) -> Process:
         port = self._ports[name]
@@ -250,42 +231,31 @@ class ChaosStack:
         server._port = self._ports[name]  # the same at every start, as a cluster's is
         return server
 
-    def _gateway_command(self) -> list[str]:
-        return self.command("serve", "--port", str(self._ports["gateway"]))
+    def _gateway(self, name: str, url: str, variables: Mapping[str, str]) -> Process:
+        state = {"SEAMLINE_STATE_DIRECTORY": str(self.directory / f"{name} state")}
+        return self._process(
+            name,
+            lambda: self.command("serve", "--port", str(self._ports[name])),
+            lambda: _answers(url),
+            {**state, **variables},
+        )
 
     def _tier_command(self, tables: Sequence[str]) -> list[str]:
         return self.command("tier", *tables, "--interval", "2s", "--max-records", "2000")
 
-    # --- Readiness -----------------------------------------------------------------------------
 
-    def _broker_answers(self) -> bool:
-        try:
-            return bool(self.admin.list_topics(timeout=1).brokers)
-        except KafkaException:
-            return False
-
-    def _gateway_answers(self) -> bool:
-        try:
-            with seamline.connect(self.url) as connection:
-                return bool(connection.execute("SELECT 1", timeout=5).fetchall() == [(1,)])
-        except seamline.Error:
-            return False
+def _answers(url: str) -> bool:
+    try:
+        with seamline.connect(url) as connection:
+            return bool(connection.execute("SELECT 1", timeout=5).fetchall() == [(1,)])
+    except seamline.Error:
+        return False
 
 
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((HOST, port)) == 0
-
-
-def direct_client(servers: str) -> dict[str, Any]:
-    """Settings of clients that are to find a broker again as soon as it is back."""
-    return {
-        "bootstrap.servers": servers,
-        "log_level": 0,
-        "reconnect.backoff.ms": 50,
-        "reconnect.backoff.max.ms": 200,
-    }
 
 
 def free_ports(count: int) -> list[int]:

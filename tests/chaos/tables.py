@@ -1,7 +1,8 @@
 """The tables under attack: what each stands on, and what may be done to it.
 
 Most must stay exact through everything. Two are sacrificed: `doomed`, whose topic is deleted and
-created again, and `trimmed`, whose log loses records that were never tiered.
+created again, and `trimmed`, whose log loses records that were never tiered. `quiet` has a tail
+that is never tiered, and no new records at all.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from seamline.gateway.query import names
 from seamline.gateway.query.deadline import StatementDeadline
 from seamline.seam.boundary import Boundary, boundary_of
 
-COLUMNS = "id bigint, text varchar"
+COLUMNS = "id bigint, text varchar, price decimal(12, 2)"
 _REQUEST_S = 30.0
 
 
@@ -63,7 +64,11 @@ FOREIGN = Table(
 DOOMED = Table("doomed", "doomed", errors=("HISTORY_CHANGED",))
 TRIMMED = Table("trimmed", "trimmed", errors=("HISTORY_CHANGED",))
 
-ALL = (PLAIN, TRANSACTIONAL, SKIPPING, NULLING, COMPACTED, FOREIGN, DOOMED, TRIMMED)
+QUIET = Table("quiet", "quiet")
+
+ALL = (PLAIN, TRANSACTIONAL, SKIPPING, NULLING, COMPACTED, FOREIGN, DOOMED, TRIMMED, QUIET)
+ODD_TIMES = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"}
+"""Of a topic: it takes records of any time, and forgets none for it."""
 BY_NAME = {table.name: table for table in ALL}
 
 COMPACTION = {

@@ -41,7 +41,8 @@ def produce(bootstrap_servers: str, topic: str, records: Sequence[OddRecord]) ->
     library = librdkafka()
     text = ctypes.create_string_buffer(512)
     settings = ctypes.c_void_p(library.rd_kafka_conf_new())
-    for name, value in (("bootstrap.servers", bootstrap_servers), ("linger.ms", "5")):
+    properties = {"bootstrap.servers": bootstrap_servers, "linger.ms": "5", "log_level": "0"}
+    for name, value in properties.items():
         library.rd_kafka_conf_set(settings, name.encode(), value.encode(), text, 512)
     producer = ctypes.c_void_p(library.rd_kafka_new(_PRODUCER, settings, text, 512))
     assert producer.value, text.value

@@ -11,6 +11,7 @@ import dataclasses
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from chaos.checker import Verdict, check
@@ -21,6 +22,7 @@ from chaos.history import (
     Event,
     Filter,
     ForeignRow,
+    Lagged,
     Logged,
     Read,
     Sent,
@@ -55,6 +57,7 @@ class Model:
     boundary: dict[int, int] = dataclasses.field(default_factory=dict)
     replayed: bool = False
     now: float = 1.0
+    sent_at: dict[int, float] = dataclasses.field(default_factory=dict)
     ops: Iterator[int] = dataclasses.field(default_factory=lambda: itertools.count(1))
     ids: Iterator[int] = dataclasses.field(default_factory=lambda: itertools.count(1000))
 
@@ -71,14 +74,20 @@ class Model:
     def send(self, partition: int, *, commit: bool = True) -> int:
         id_, offset = next(self.ids), len(self.log.setdefault(partition, []))
         self.log[partition].append((id_, commit))
-        self.events.append(Sent(id_, TOPIC, self.tick(), f"x{id_}"))
+        self.sent_at[id_] = self.tick()
+        self.events.append(Sent(id_, TOPIC, self.now, f"x{id_}"))
         self.events.append(Acknowledged(id_, partition, offset, self.tick()))
         outcome = "commit" if commit else "abort"
         self.events.append(TransactionEnded(f"x{id_}", outcome, self.tick()))
         if commit:
             records = [(offset, id_, "")]
-            self.events.append(Logged(TOPIC, TOPIC_ID, partition, records, self.tick()))
+            seen = Logged(TOPIC, TOPIC_ID, partition, records, self.tick())
+            times = [self.time_of(id_)]
+            self.events.append(dataclasses.replace(seen, timestamps_ms=times, headers=[id_ % 3]))
         return id_
+
+    def time_of(self, id_: int) -> int:
+        return int(self.sent_at[id_] * 1000)
 
     def tier(self) -> None:
         self.boundary = {p: len(records) for p, records in self.log.items()}
@@ -156,6 +165,111 @@ class Model:
         self.events.append(read)
         return read
 
+    # --- Other kinds of reads ------------------------------------------------------------------
+
+    def record(self, read: Read, rows: list[Row], **options: object) -> Read:
+        """A read that differs from one in some ways, with rows of its own."""
+        changed: dict[str, object] = {"op": next(self.ops), "invoked": self.tick(), **options}
+        changed["rows"] = pack(sorted_rows(rows))
+        new = dataclasses.replace(read, **changed)  # type: ignore[arg-type]
+        new = dataclasses.replace(new, ended=self.tick())
+        self.events.append(new)
+        return new
+
+    def everything(self) -> tuple[Read, list[Row]]:
+        """What a read of everything looks like now; it is not in the history."""
+        read = dataclasses.replace(self.read(), end=dict(self.end))
+        self.events.pop()
+        return read, [*self.cold(self.end), *self.hot(self.end)]
+
+    def ask_prices(self) -> None:
+        read, rows = self.everything()
+        least = "0.02" if self.mutant == "literal rounded" else "0.025"
+        for sign, price in ((">=", "0.025"), ("<", "4.5"), ("=", "0.010")):
+            asked = Filter(price_sign=sign, price=price)
+            used = Filter(price_sign=sign, price=least if price == "0.025" else price)
+            kept = [row for row in rows if used.passes(*row) or self.mutant == "price ignored"]
+            self.record(read, kept, filter=asked)
+
+    def ask_other_columns(self) -> None:
+        read, rows = self.everything()
+        values = []
+        for p in {row[0] for row in rows}:
+            ids = [id_ for q, _, id_ in rows if q == p]
+            times = [self.time_of(id_) for id_ in ids]
+            prices = [id_ % 1000 for id_ in ids]
+            headers = sum(id_ % 3 for id_ in ids) - (self.mutant == "header lost")
+            late = 1 if self.mutant == "time shifted" else 0
+            found = [len(ids), sum(prices), headers, len(ids), min(times) + late, max(times)]
+            values.append([p, len(ids), *found])
+        self.record(read, [], form="meta", values=values)
+
+    def ask_past(self) -> None:
+        read, rows = self.everything()
+        moment = self.now - 30
+        slack = {"moment too early": -20.0, "moment too late": 20.0}.get(self.mutant, 0.0)
+        ends = {}
+        for p, records in self.log.items():
+            later = [
+                offset
+                for offset, (id_, committed) in enumerate(records)
+                if committed and self.sent_at[id_] > moment + slack
+            ]
+            ends[p] = min(later, default=len(records))
+        about: dict[str, object] = {"moment": moment, "moment_ms": int(moment * 1000)}
+        then = [row for row in rows if row[1] < ends[row[0]]]
+        first = self.record(read, then, end=ends, **about)
+        if self.mutant == "moment moves back":
+            ends = {p: end - 1 for p, end in ends.items()}
+        if self.mutant == "moment changes rows":
+            then = then[:-1]
+        self.record(read, then, end=ends, token_of=first.op, **about)
+
+    def ask_virtual(self) -> None:
+        read, rows = self.everything()
+        end = self.end
+        if self.mutant == "virtual snapshot is old":
+            end = {p: offset - 1 for p, offset in end.items()}
+        if self.mutant == "virtual snapshot without its tail":
+            rows = self.cold(end)
+        rows = [row for row in rows if row[1] < end[row[0]]]
+        version = {"way": "pyiceberg", "engine": "pyiceberg", "version": 5}
+        first = self.record(read, rows, end=end, **version)
+        again = rows[1:] if self.mutant == "engines read other files" else rows
+        version = {"way": "catalog", "engine": "spark", "version": 5}
+        self.record(read, again, end=end, token_of=first.op, **version)
+
+    def ask_stream(self) -> None:
+        read, rows = self.everything()
+        start = {p: max(0, offset - 3) for p, offset in self.boundary.items()}
+        below = 1 if self.mutant == "stream doubles a record" else 0
+        batch = [row for row in rows if row[1] >= start.get(row[0], 0) - below]
+        if self.mutant == "stream loses what was tiered":
+            batch = [row for row in batch if row[1] >= self.boundary.get(row[0], 0)]
+        about: dict[str, object] = {"way": "source", "start": start, "end": self.end}
+        first = self.record(read, batch, **about)
+        again = batch[:-1] if self.mutant == "replayed batch differs" else batch
+        self.record(read, again, token_of=first.op, **about)
+
+    def ask_in_threads(self) -> None:
+        """Two threads of a session: one asks while the other's read runs, and then after it."""
+        read, rows = self.everything()
+        shared: dict[str, Any] = {"session": "shared", "freshness": "cached"}
+        self.record(read, rows, **shared)
+        old = self.end
+        self.send(0)
+        self.send(1)
+        rows = [*self.cold(self.end), *self.hot(self.end)]
+        long = self.record(read, rows, end=self.end, invoked=self.now, **shared)
+        before = [row for row in rows if row[1] < old[row[0]]]
+        early = dataclasses.replace(read, **shared, invoked=long.invoked + 0.5, end=old)
+        early = dataclasses.replace(early, op=next(self.ops), rows=pack(sorted_rows(before)))
+        self.events.append(dataclasses.replace(early, ended=self.tick()))
+        if self.mutant == "threads forget each other":
+            self.record(read, before, end=old, **shared)
+        else:
+            self.record(read, rows, end=self.end, **shared)
+
     @property
     def spoiled(self) -> bool:
         return any(isinstance(event, TableSpoiled) for event in self.events)
@@ -179,6 +293,15 @@ class Model:
         offset = next(e.offset for e in reversed(self.events) if isinstance(e, Acknowledged))
         self.read(after={0: offset + (5 if self.mutant == "write token ignored" else 0)})
         assert after
+        for ask in (
+            self.ask_prices,
+            self.ask_other_columns,
+            self.ask_past,
+            self.ask_virtual,
+            self.ask_stream,
+            self.ask_in_threads,
+        ):
+            ask()
         self.recreate()
         return self.events
 
@@ -245,6 +368,21 @@ MUTANTS = {
     "engines differ": {"engine disagreement"},
     "write token ignored": {"read-your-writes"},
     "wrong error": {"error"},
+    "price ignored": {"not asked for"},
+    "literal rounded": {"not asked for"},
+    "header lost": {"other columns"},
+    "time shifted": {"other columns"},
+    "moment too early": {"short of the moment"},
+    "moment too late": {"past the moment"},
+    "moment moves back": {"the past differs"},
+    "moment changes rows": {"the past differs"},
+    "virtual snapshot is old": {"backward read"},
+    "virtual snapshot without its tail": {"lost write"},
+    "engines read other files": {"reader disagreement"},
+    "stream doubles a record": {"not asked for"},
+    "stream loses what was tiered": {"lost write"},
+    "replayed batch differs": {"batch differs"},
+    "threads forget each other": {"session went back"},
 }
 
 
@@ -262,7 +400,7 @@ def test_right_answers_have_no_violation(seed: int) -> None:
     assert verdict.violations == []
     assert verdict.kafka_faults == []
     assert verdict.reads["ok"] > 50
-    assert verdict.repeats == 30
+    assert verdict.repeats == 33
 
 
 def test_every_mutant_is_caught(capsys: pytest.CaptureFixture[str]) -> None:
@@ -333,3 +471,46 @@ def test_compaction_may_drop_only_what_was_replaced() -> None:
     assert found([(0, 0, 1), (0, 1, 2), (0, 2, 3)]) == set()
     assert found([(0, 1, 2), (0, 2, 3)]) == set()
     assert found([(0, 0, 1), (0, 2, 3)]) == {"hole"}
+
+
+def test_a_lagging_broker_excuses_only_what_it_cannot_know() -> None:
+    """While one lags, a read may miss what became readable after that began, and nothing else."""
+
+    def found(*, lag_began: float, session: str = "other", after: int = 0) -> set[str]:
+        model = Model()
+        model.open()
+        for _ in range(4):
+            model.send(0)
+        first = model.record(*model.everything())
+        known, began = dict(first.end), model.now
+        for _ in range(3):
+            model.send(0)
+        late, rows = model.everything()
+        model.record(late, rows)
+        stale = [row for row in rows if row[1] < known[row[0]]]
+        waited = {0: known[0] + after - 1} if after else {}
+        model.record(late, stale, end=known, session=session, after=waited)
+        model.events.append(Lagged(2, began + lag_began, model.now))
+        return kinds(model.events)
+
+    assert found(lag_began=0.5) == set()
+    assert found(lag_began=100.0) == {"backward read"}
+    assert found(lag_began=4.5) == {"backward read"}, "some of it was readable before"
+    assert found(lag_began=0.5, session="s") == {"session went back"}
+    assert found(lag_began=0.5, after=1) == {"read-your-writes"}
+
+
+def test_a_lagging_broker_excuses_an_old_topic_only_while_it_lags() -> None:
+    def found(lag_began: float) -> set[str]:
+        model = Model()
+        model.open()
+        model.send(0)
+        began = model.tick()
+        model.events.append(TableSpoiled(TABLE, "TOPIC_RECREATED", True, model.tick(), model.now))
+        read, rows = model.everything()
+        model.record(read, rows)
+        model.events.append(Lagged(2, began + lag_began, model.now))
+        return kinds(model.events)
+
+    assert found(0.5) == set()
+    assert found(1.5) == {"spoiled table read"}

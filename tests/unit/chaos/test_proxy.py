@@ -8,13 +8,15 @@ from __future__ import annotations
 import contextlib
 import socket
 import socketserver
+import struct
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
-from chaos.proxy import HOST, Mode, Proxy
+from chaos.proxy import HOST, Mode, Proxy, is_fetch_of
 from chaos.stack import free_ports
+from support.waiting import wait_until
 
 TEXT = b"some words that come back " * 40
 
@@ -99,3 +101,35 @@ def test_a_slow_network_is_slow_and_right(proxy: Proxy, mode: Mode) -> None:
         assert time.monotonic() - started > 0.15
         assert proxy.heal() > 0
         assert echo(client) == TEXT
+
+
+def request(kind: int, body: bytes) -> bytes:
+    return struct.pack(">ih", 2 + len(body), kind) + body
+
+
+def test_fetches_with_a_mark_are_told_from_other_requests() -> None:
+    marked, other = request(1, b"...doomed..."), request(1, b"...plain...")
+    assert is_fetch_of(marked, [b"doomed"])
+    assert is_fetch_of(other + marked, [b"doomed", b"id"])
+    assert not is_fetch_of(other, [b"doomed"])
+    assert not is_fetch_of(request(3, b"doomed") + other, [b"doomed"]), "metadata is no fetch"
+    assert not is_fetch_of(marked, []), "nothing is held"
+    assert not is_fetch_of(b"\x00\x00", [b"doomed"])
+
+
+def test_it_holds_back_what_is_marked(proxy: Proxy) -> None:
+    held, free = request(1, b"doomed"), request(1, b"plain")
+    proxy.hold(b"doomed")
+    with connected(proxy) as one, connected(proxy) as another:
+        one.sendall(held)
+        wait_until(lambda: proxy.held == 1)
+        another.sendall(free)
+        assert another.recv(100) == free
+        one.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            one.recv(100)
+        proxy.let_go()
+        one.settimeout(10)
+        assert one.recv(100) == held
+        one.sendall(held)
+        assert one.recv(100) == held, "it is held no longer"
