@@ -34,11 +34,6 @@ class Estimate:
         """Offsets that must still be read from the log."""
         return self.hot_rows - self.hot_rows_cached
 
-    @property
-    def hot_bytes(self) -> int:
-        """Rough size of the tails."""
-        return self.hot_rows * BYTES_PER_TAIL_RECORD
-
 
 def estimate(plan: LogicalPlan) -> Estimate:
     """What the plan reads.

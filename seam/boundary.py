@@ -59,7 +59,6 @@ class Boundary:
         foreign_change_id: The newest snapshot up to `base_id` in which somebody else changed
             rows; None when nobody has. Two snapshots with the same one hold the same rows of the
             log below a common offset.
-        trust: `exact` when written with the data; `derived` when computed from the rows.
     """
 
     snapshot_id: int
@@ -78,7 +77,6 @@ class Boundary:
     epochs: Offsets = dataclasses.field(default_factory=Offsets)
     base_id: int | None = None
     foreign_change_id: int | None = None
-    trust: str = "exact"
 
 
 def encode(boundary: Boundary) -> str:

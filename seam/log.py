@@ -24,7 +24,6 @@ class LogBounds:
         end: Exclusive stable end under `isolation`: last stable offset or high watermark.
         high_watermark: Exclusive end of what is replicated, transactions still open included.
         isolation: `read_committed` or `read_uncommitted`.
-        append_time: Whether the broker stamps records (LogAppendTime), so that time is monotonic.
         leader_epochs: Leader epoch of each partition at `end`, where the log tells it.
     """
 
@@ -35,7 +34,6 @@ class LogBounds:
     end: Offsets
     high_watermark: Offsets
     isolation: str = READ_COMMITTED
-    append_time: bool = False
     leader_epochs: Offsets = dataclasses.field(default_factory=Offsets)
 
     @property

@@ -567,7 +567,6 @@ for _time in _TIMES:
         )
 DATE_UNITS = ("day", "week", "month", "quarter", "year")
 CLOCK_UNITS = ("second", "minute", "hour")
-SMALL_UNITS = ("millisecond",)
 for _time in _TIMES:
     for _unit in DATE_UNITS if _time == types.DATE else (*CLOCK_UNITS, *DATE_UNITS):
         scalar(

@@ -77,7 +77,6 @@ class Or:
 
 Predicate: TypeAlias = Comparison | In | IsNull | StartsWith | And | Or
 
-TRUE = And(())
 FALSE = Or(())
 
 

@@ -417,9 +417,3 @@ def _row_field(argument: exp.Expr) -> Field:
             NOT_SUPPORTED, "fields of a row type need names", hint="write row(name type, …)"
         )
     return Field(argument.name, from_sqlglot(argument.kind))
-
-
-def to_sqlglot(type_: Type, dialect: str) -> exp.DataType:
-    """The type as a node for that engine's SQL ('duckdb' or 'spark')."""
-    name = to_duckdb(type_) if dialect == "duckdb" else to_spark(type_)
-    return exp.DataType.build(name, dialect=dialect, udt=False)

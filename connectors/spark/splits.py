@@ -98,9 +98,6 @@ def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {n.removeprefix(prefix): v for n, v in options.items() if n.startswith(prefix)}
 
 
-_BESIDE_THE_SEAM = ("metadata_location", "bootstrap_servers", "format", "on_error")
-
-
 @dataclasses.dataclass(frozen=True)
 class Table:
     """A table as the gateway has pinned it.
@@ -108,17 +105,13 @@ class Table:
     Attributes:
         seam: Its seam.
         metadata_location: The file that holds its metadata.
-        bootstrap_servers: Where its topic's cluster is; None without a topic, as what follows.
-        format: How its records are decoded.
-        on_error: What becomes of those that cannot be.
+        bootstrap_servers: Where its topic's cluster is; None when there is no topic.
         options: The options of the read.
     """
 
     seam: Seam
     metadata_location: str | None
     bootstrap_servers: str | None
-    format: str | None
-    on_error: str | None
     options: Options
 
     @classmethod
@@ -142,8 +135,8 @@ class Table:
     @classmethod
     def from_json(cls, body: Mapping[str, Any], options: Options) -> Table:
         """The table that the gateway's answer describes."""
-        given = {name: body[name] for name in _BESIDE_THE_SEAM}
-        return cls(Seam.from_json(body), **given, options=options)
+        seam = Seam.from_json(body)
+        return cls(seam, body["metadata_location"], body["bootstrap_servers"], options)
 
     @property
     def columns(self) -> tuple[Field, ...]:
@@ -177,20 +170,18 @@ class Table:
         """
         if self.bootstrap_servers is None:
             return []
-        assert self.format is not None
-        assert self.on_error is not None
+        seam = self.seam
         cluster = ClusterConfig(
             name="source",
             bootstrap_servers=self.bootstrap_servers,
             properties=self.options.kafka,
         )
-        topic, topic_id, isolation = self.seam.topic, self.seam.topic_id, self.seam.isolation
-        spec = DecoderSpec(topic, self.format, self.on_error, self.columns)
+        spec = DecoderSpec(seam.topic, seam.format, seam.on_error, self.columns)
         return [
             HotSplit(
                 cluster,
                 spec,
-                LogRead(topic, topic_id, isolation, (part,), end, end_epochs),
+                LogRead(seam.topic, seam.topic_id, seam.isolation, (part,), end, end_epochs),
                 epochs.get(part.partition) if part.start == wanted.start else None,
             )
             for wanted in ranges

@@ -88,8 +88,6 @@ class ScanPlans:
         principal: str,
         table: tuple[str, ...],
         make: Callable[[StatementDeadline], ScanPlan],
-        *,
-        wait_s: float = WAIT_S,
     ) -> SubmittedPlan:
         """Starts a plan and waits a little for it.
 
@@ -104,7 +102,7 @@ class ScanPlans:
             self._plans[plan.plan_id] = plan
             self._drop_old()
         try:
-            result.result(wait_s)
+            result.result(WAIT_S)
         except concurrent.futures.TimeoutError:
             pass
         except BaseException:

@@ -200,7 +200,7 @@ def test_fault_28_the_data_source_takes_nothing_of_a_tables_properties(
         snapshot_id = json.loads(location.read_text())["current-snapshot-id"]
         own = {"url": "http://127.0.0.1:1", "table": "t", "iceberg.s3.region": "here"}
         seam = Seam(("lake", "default", "t"), "", snapshot_id, schema_id=0)
-        placed = Table(seam, location.as_uri(), None, None, None, Options.of(own))
+        placed = Table(seam, location.as_uri(), None, Options.of(own))
         (split,) = placed.cold_splits(None)
         assert sum(batch.num_rows for batch in split.read()) == 10
         assert dict(split.scan.file_access.properties) == {"s3.region": "here"}
