@@ -419,7 +419,7 @@ class TierTable(Protocol):
             SeamlineError: COMMIT_CONFLICT when another batch from the same boundary has landed.
         """
 
-    def commit_mark(self, batch: Batch) -> None:
+    def commit_boundary(self, batch: Batch) -> None:
         """Commits the boundary without rows, only on top of the batch's own snapshot.
 
         Raises:
@@ -427,7 +427,7 @@ class TierTable(Protocol):
         """
 
     def keep(self, snapshot_id: int) -> None:
-        """Protects the newest marked snapshot from expiry."""
+        """Protects the newest snapshot with a boundary of its own from expiry."""
 
     def take_back(self, snapshot_id: int, to: int) -> None:
         """Moves the head of the table back from a snapshot to its parent, if it is still there."""

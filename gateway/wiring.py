@@ -30,12 +30,12 @@ from seamline.gateway.iceberg_rest.tables import ServedTables
 from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.query.answers import Answers
 from seamline.gateway.query.gather import Gatherer
-from seamline.gateway.query.leases import Leases
 from seamline.gateway.query.metrics import Metrics
 from seamline.gateway.query.queries import Queries
 from seamline.gateway.query.run import Executor
 from seamline.gateway.query.seams import Seams
 from seamline.gateway.query.service import Service
+from seamline.gateway.query.snapshot_tags import SnapshotTags
 from seamline.gateway.query.spool import SpoolDirectory
 from seamline.gateway.query.tokens import TokenSigner, kept_secret
 from seamline.gateway.spark import spark_engine
@@ -91,6 +91,7 @@ class Gateway:
         secret = config.tokens.secret or kept_secret(self._state / "token-secret")
         signer = TokenSigner(secret, config.tokens.age_seconds_max)
         self.iceberg = self._iceberg_rest(tables, secret)
+        self.snapshot_tags = self._closing(SnapshotTags(self.connections))
         self.queries = Queries(
             gatherer,
             executor,
@@ -99,7 +100,7 @@ class Gateway:
                 duckdb_tail_rows_max=limits.duckdb_tail_rows_max,
                 spark=SPARK in engines,
             ),
-            leases=Leases(self.connections),
+            snapshot_tags=self.snapshot_tags,
         )
         answers = Answers(config, self.queries, Commands(self.connections), signer, spools)
         self.service = self._closing(Service(limits, answers.run, Metrics(self._registry)))
@@ -156,6 +157,7 @@ class Gateway:
             supervision.attempt("sweeper", self.followers.sweep)
         gc.collect(_YOUNG)  # a failed statement's traceback may hold a tail; see `settle_memory`
         self.service.sweep()
+        supervision.attempt("sweeper", self.snapshot_tags.sweep)
         return _SWEEP_S
 
     def _closing(self, part: T) -> T:

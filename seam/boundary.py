@@ -24,7 +24,7 @@ from seamline.sql import columns
 
 SUMMARY_KEY = "seamline.boundary"
 TAG = "seamline-boundary"
-"""Tag on the newest marked snapshot, so that no expiry drops it."""
+"""Tag on the newest snapshot with a boundary of its own, so that no expiry drops it."""
 
 _VERSION = 1
 REWRITE = "replace"
@@ -40,9 +40,9 @@ class Boundary:
     at or above it.
 
     Attributes:
-        snapshot_id: The snapshot that carries the mark; a descendant inherits it.
+        snapshot_id: The snapshot that carries it; a descendant inherits it.
         cluster_id: Kafka's id of the cluster.
-        topic: Name of the topic when the mark was written.
+        topic: Name of the topic when it was written.
         topic_id: Kafka's id of the topic.
         isolation: What tiering read under; a stitched read must use the same.
         start: Where the batch of this commit began.
@@ -120,7 +120,7 @@ def decode(snapshot: Snapshot) -> Boundary | None:
 
 @functools.lru_cache(maxsize=1024)
 def _decoded(snapshot_id: int, text: str) -> Boundary:
-    """A snapshot never changes, and a statement asks for its mark several times."""
+    """A snapshot never changes, and a statement asks for its boundary several times."""
     try:
         body = json.loads(text)
         if body["v"] != _VERSION:
@@ -155,10 +155,10 @@ def _decoded(snapshot_id: int, text: str) -> Boundary:
 
 
 def boundary_of(state: TableState, snapshot_id: int | None) -> Boundary:
-    """The boundary that holds at `snapshot_id`: its own mark or its nearest marked ancestor's.
+    """The boundary that holds at `snapshot_id`: its own, or that of its nearest ancestor with one.
 
     Raises:
-        SeamlineError: BOUNDARY_MISSING when ancestry ends, or has expired, before a mark is found.
+        SeamlineError: BOUNDARY_MISSING when ancestry ends, or has expired, before one is found.
     """
     seen = None
     for snapshot in state.ancestors(snapshot_id):
@@ -177,9 +177,9 @@ def boundary_of(state: TableState, snapshot_id: int | None) -> Boundary:
 
 
 def renewed(state: TableState) -> Boundary | None:
-    """The boundary as a mark on the head itself says it; None when the head carries its own.
+    """The boundary as a commit on top of the head says it; None when the head carries its own.
 
-    What stands between an unmarked head and its boundary is anybody's, and may expire: then the
+    What stands between a head without one and its boundary is anybody's, and may expire: then the
     line no longer leads there.
 
     Raises:
@@ -236,13 +236,13 @@ def foreign_change(state: TableState, snapshot_id: int | None) -> int | None:
     return None
 
 
-def _change_while_written(state: TableState, marked: Snapshot, boundary: Boundary) -> int | None:
+def _change_while_written(state: TableState, carrier: Snapshot, boundary: Boundary) -> int | None:
     """A change that landed between the snapshot a batch started from and the batch's commit."""
-    between = marked.parent_id
+    between = carrier.parent_id
     while between != boundary.base_id:
         snapshot = state.snapshots.get(between) if between is not None else None
         if snapshot is None:
-            return marked.snapshot_id
+            return carrier.snapshot_id
         if snapshot.operation != REWRITE and SUMMARY_KEY not in snapshot.summary:
             return snapshot.snapshot_id
         between = snapshot.parent_id

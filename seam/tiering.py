@@ -35,7 +35,7 @@ class Batch:
     base_epochs: Offsets = dataclasses.field(default_factory=Offsets)
 
     @property
-    def mark(self) -> int:
+    def batch_id(self) -> int:
         """`_kafka_batch` of its rows: the sum of the start offsets.
 
         It grows with every batch that holds a row, so no row of an earlier batch reaches it, and a

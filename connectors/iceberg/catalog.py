@@ -31,10 +31,10 @@ from sqlalchemy.exc import IntegrityError
 from seamline.connectors.cache import Cache
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import moments, namespaces, pyiceberg_internals
+from seamline.connectors.iceberg.boundary_commits import prepare_boundary
 from seamline.connectors.iceberg.catalog_config import open_catalog
 from seamline.connectors.iceberg.errors import catalog_errors, metadata_errors, storage_errors
 from seamline.connectors.iceberg.files import FileReader
-from seamline.connectors.iceberg.marks import prepare_mark
 from seamline.connectors.iceberg.metadata_properties import (
     JAVA_CODE,
     PYTHON_CODE,
@@ -182,7 +182,7 @@ class IcebergCatalog:
         properties: Mapping[str, str],
         boundary: Boundary,
     ) -> IcebergTable:
-        """Creates a table with its first, empty, marked snapshot in one commit.
+        """Creates a table with its first snapshot, empty but for the boundary, in one commit.
 
         The namespace is made when it is missing. The table keeps a name mapping, so that records
         still reach a column under the name it had when they were written.
@@ -221,16 +221,16 @@ class IcebergCatalog:
             table = self.pyiceberg.create_table(
                 identifier, schema, partition_spec=spec, sort_order=order, properties=properties
             )
-            mark = prepare_mark(table, boundary)
-            updates = (*mark.updates, _name_mapping(table))
-            self.pyiceberg.commit_table(table, mark.requirements, updates)
+            commit = prepare_boundary(table, boundary)
+            updates = (*commit.updates, _name_mapping(table))
+            self.pyiceberg.commit_table(table, commit.requirements, updates)
             return self.pyiceberg.load_table(identifier)
         transaction = self.pyiceberg.create_table_transaction(
             identifier, schema, partition_spec=spec, sort_order=order, properties=properties
         )
         pyiceberg_internals.stage(
             transaction,
-            lambda staged: (*prepare_mark(staged, boundary).updates, _name_mapping(staged)),
+            lambda staged: (*prepare_boundary(staged, boundary).updates, _name_mapping(staged)),
         )
         try:
             return transaction.commit_transaction()

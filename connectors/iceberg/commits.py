@@ -1,14 +1,14 @@
-"""Small commits of our own to an Iceberg table: marks without rows, and the boundary's tag.
+"""Small commits of our own to an Iceberg table: boundaries without rows, and their tag.
 
-They go to the catalog directly, once, as compare-and-swap: a mark lands only if the head of `main`
-is still the snapshot it was made for.
+They go to the catalog directly, once, as compare-and-swap: a boundary lands only if the head of
+`main` is still the snapshot it was made for.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from pyiceberg.exceptions import BadRequestError
@@ -22,11 +22,12 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from seamline.connectors.iceberg.boundary_commits import moved_ref, new_ref, prepare_boundary
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.errors import commit_errors, storage_errors
-from seamline.connectors.iceberg.marks import moved_ref, new_ref, prepare_mark
 from seamline.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, SeamlineError
 from seamline.seam.boundary import TAG, Boundary
+from seamline.seam.checks import require
 
 T = TypeVar("T")
 ATTEMPTS = 8
@@ -56,7 +57,32 @@ def insist(work: Callable[[], T], report: Callable[[str], None] = lambda _: None
     raise AssertionError
 
 
-def commit_mark(table: IcebergTable, boundary: Boundary) -> int:
+def insist_on_head(
+    load: Callable[[], IcebergTable], head_id: int | None, work: Callable[[IcebergTable], object]
+) -> None:
+    """Commits what may land only while the head of `main` stays, whatever else is committed.
+
+    Args:
+        load: Loads the table.
+        head_id: The head.
+        work: Commits on top of the loaded table.
+
+    Raises:
+        SeamlineError: what the work raises; COMMIT_CONFLICT when the head is another snapshot.
+    """
+
+    def once() -> SeamlineError | None:
+        table = load()
+        if table.state.current_snapshot_id == head_id:
+            work(table)
+            return None
+        name = table.state.display_name
+        return SeamlineError(COMMIT_CONFLICT, f"table {name} has changed since it was read")
+
+    require(insist(once))
+
+
+def commit_boundary(table: IcebergTable, boundary: Boundary) -> int:
     """Commits a snapshot without rows that carries the boundary, on top of the loaded state.
 
     Returns:
@@ -68,13 +94,13 @@ def commit_mark(table: IcebergTable, boundary: Boundary) -> int:
     """
     table.require_own_writer()
     with storage_errors(f"table {table.state.display_name}"):
-        mark = prepare_mark(table.iceberg, boundary)
-    _commit(table, mark.requirements, mark.updates)
-    return mark.snapshot_id
+        commit = prepare_boundary(table.iceberg, boundary)
+    _commit(table, commit.requirements, commit.updates)
+    return commit.snapshot_id
 
 
 def tag_boundary(table: IcebergTable, snapshot_id: int) -> None:
-    """Moves the tag that keeps the newest marked snapshot from expiring.
+    """Moves the tag that keeps the newest snapshot with a boundary of its own from expiring.
 
     Raises:
         SeamlineError: COMMIT_CONFLICT when another process moved it meanwhile.
@@ -113,32 +139,48 @@ def adopt_branch(table: IcebergTable, name: str, base_id: int) -> None:
     )
 
 
-def create_tag(table: IcebergTable, name: str, snapshot_id: int, keep_ms: int) -> None:
-    """Tags a snapshot; expiry removes the tag once that long has passed.
+def create_tag(
+    table: IcebergTable,
+    name: str,
+    snapshot_id: int,
+    keep_ms: int,
+    *,
+    instead_of: Sequence[str] = (),
+) -> None:
+    """Tags a snapshot, and removes other tags with the same commit.
+
+    Expiry removes the tag once that long has passed.
 
     Raises:
         SeamlineError: SNAPSHOT_GONE when the snapshot has expired, COMMIT_CONFLICT,
             CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
     """
-    _create_ref(table, name, SnapshotRefType.TAG, snapshot_id, keep_ms)
+    _create_ref(table, name, SnapshotRefType.TAG, snapshot_id, keep_ms, instead_of)
 
 
-def remove_ref(table: IcebergTable, name: str) -> None:
-    """Removes a branch or a tag; one that is not there is as good.
+def remove_refs(table: IcebergTable, names: Sequence[str]) -> None:
+    """Removes branches or tags; those that are not there are as good.
 
     Raises:
         SeamlineError: COMMIT_CONFLICT, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
     """
-    if name in table.state.refs:
-        _commit(
-            table,
-            (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),),
-            (RemoveSnapshotRefUpdate(ref_name=name),),
-        )
+    updates = _removed(table, names)
+    if updates:
+        _commit(table, (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),), updates)
+
+
+def _removed(table: IcebergTable, names: Sequence[str]) -> tuple[TableUpdate, ...]:
+    there = [name for name in names if name in table.state.refs]
+    return tuple(RemoveSnapshotRefUpdate(ref_name=name) for name in there)
 
 
 def _create_ref(
-    table: IcebergTable, name: str, kind: SnapshotRefType, snapshot_id: int, keep_ms: int
+    table: IcebergTable,
+    name: str,
+    kind: SnapshotRefType,
+    snapshot_id: int,
+    keep_ms: int,
+    instead_of: Sequence[str] = (),
 ) -> None:
     """Iceberg counts the age of a reference from the time of its snapshot, not from its own."""
     snapshot = table.state.snapshots.get(snapshot_id)
@@ -152,7 +194,10 @@ def _create_ref(
                 AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),
                 AssertRefSnapshotId(ref=name, snapshot_id=None),
             ),
-            (new_ref(name, kind, snapshot_id, age_ms + keep_ms),),
+            (
+                new_ref(name, kind, snapshot_id, age_ms + keep_ms),
+                *_removed(table, instead_of),
+            ),
         )
     except ValueError as error:  # it expired since the table was loaded
         raise _gone(table, snapshot_id) from error

@@ -1,7 +1,7 @@
 """Maintenance of a table on Spark: compaction, manifests, and expiry that keeps the boundary.
 
-Expiry never loses the boundary: the head is marked and tagged first, so that neither the newest
-mark nor a commit between it and the head can expire.
+Expiry never loses the boundary: the head gets it and the tag first, so that neither the newest
+boundary nor a commit between it and the head can expire.
 """
 
 from __future__ import annotations
@@ -115,13 +115,13 @@ def protect_boundary(catalog: IcebergCatalog, identifier: tuple[str, ...]) -> No
         if error.code is BOUNDARY_MISSING:
             return
         raise
-    marked = table.state.current_snapshot_id
+    carrier = table.state.current_snapshot_id
     if boundary is not None:
-        marked = commits.commit_mark(table, boundary)
+        carrier = commits.commit_boundary(table, boundary)
         table = catalog.load(identifier)
     known = table.state.refs.get(TAG)
-    if marked is not None and (known is None or known.snapshot_id != marked):
-        commits.tag_boundary(table, marked)
+    if carrier is not None and (known is None or known.snapshot_id != carrier):
+        commits.tag_boundary(table, carrier)
 
 
 def _call(spark: Any, catalog: IcebergCatalog, procedure: str, arguments: str) -> dict[str, Any]:

@@ -87,6 +87,7 @@ class SparkSettings:
         }
         if self.master.startswith("local"):
             conf["spark.authenticate"] = "true"  # its own ports, with a secret it makes itself
+            conf["spark.python.daemon.module"] = "seamline.connectors.spark.daemon"
         else:
             del conf["spark.driver.host"], conf["spark.driver.bindAddress"]
         if self.jars:

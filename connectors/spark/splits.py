@@ -28,7 +28,7 @@ from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.log import KafkaLog
 from seamline.connectors.protocols import EngineScan, NoDeadline
-from seamline.connectors.spark.tail import plain
+from seamline.connectors.spark.decoding import plain
 from seamline.errors import (
     COLD_FILE_INVALID,
     GATEWAY_UNAVAILABLE,

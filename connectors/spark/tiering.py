@@ -1,11 +1,11 @@
 """Tiering on Spark: exact ranges, decoded in its workers, committed by compare-and-swap.
 
-A batch is written as an overwrite of the rows whose `_kafka_batch` is at least its own mark. There
+A batch is written as an overwrite of the rows whose `_kafka_batch` is at least its own id. There
 are none, unless another batch from the same boundary has landed since the snapshot the batch
 started from; then Iceberg's serializable validation refuses the commit. Foreign appends,
 compaction and deletes pass.
 
-Where a foreign file may hold such rows already (it has larger marks, or no statistics of them), an
+Where a foreign file may hold such rows already (it has greater ids, or no statistics of them), an
 overwrite would take them away. The batch is then written to a branch, and `main` is moved to it
 only if it still is where the batch started: any other commit makes it start again.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -29,7 +30,7 @@ from seamline.connectors.spark.settings import quoted_name
 from seamline.connectors.spark.tail import decoded_tail, has_odd_time
 from seamline.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, SPARK_FAILED, SeamlineError
 from seamline.seam.binding import TopicBinding
-from seamline.seam.boundary import SUMMARY_KEY, Boundary, check_columns, encode
+from seamline.seam.boundary import SUMMARY_KEY, TAG, Boundary, check_columns, encode
 from seamline.seam.files import ScanRequest
 from seamline.seam.records import DecoderSpec
 from seamline.seam.table import TableState
@@ -55,6 +56,7 @@ class SparkTierTable:
         log: The cluster its topic is in.
         cluster: The same cluster, as Spark reaches it.
         tasks_min: Tasks that share a batch at least.
+        opened: The table where somebody has just loaded it; the first `load` gives it.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class SparkTierTable:
         cluster: ClusterConfig,
         *,
         tasks_min: int,
+        opened: IcebergTable | None = None,
     ) -> None:
         self._spark = spark
         self._catalog = catalog
@@ -73,10 +76,14 @@ class SparkTierTable:
         self._log = log
         self._cluster = cluster
         self._tasks_min = tasks_min
+        self._opened = opened
+        self._last: IcebergTable | None = None
 
     def load(self) -> TableState:
         """See `TierTable.load`."""
-        table = self._table()
+        opened, self._opened = self._opened, None
+        table = opened or self._table()
+        self._last = table
         table.require_own_writer()
         state = table.state
         if TopicBinding.from_properties(state.properties) is not None:
@@ -85,7 +92,7 @@ class SparkTierTable:
 
     def has_rows(self, batch: Batch, deadline: Deadline) -> bool:
         """See `TierTable.has_rows`: reads until the first record that gives a row."""
-        decoder = Decoder(self._spec(self._table().state, batch))
+        decoder = Decoder(self._spec(self._last or self._table(), batch))
         topic, isolation = batch.binding.topic, batch.boundary.isolation
         for raw in self._log.read(
             topic,
@@ -108,12 +115,13 @@ class SparkTierTable:
             _whatever_times(lambda any_time: self._commit_rows(batch, any_time))
 
     def _commit_rows(self, batch: Batch, any_time: bool) -> None:
-        spec = self._spec(self._table().state, batch)
-        rows = self._decoded(batch, spec, any_time, batch.mark)
+        table = self._table()
+        spec = self._spec(table, batch)
+        rows = self._decoded(batch, spec, any_time, batch.batch_id)
         # the boundary counts what the policy `skip` leaves out, and is written with the rows
-        skipped = self._count_skipped(batch, any_time) if spec.on_error == "skip" else 0
+        skipped = self._count_skipped(batch, spec, any_time) if spec.on_error == "skip" else 0
         boundary = dataclasses.replace(batch.boundary, skipped=batch.boundary.skipped + skipped)
-        if self._may_hold_mark(batch):
+        if _may_hold_batch(table, batch):
             self._write_aside(rows, batch, boundary)
             return
         functions = functions_for(self._spark)
@@ -121,21 +129,8 @@ class SparkTierTable:
             self._writer(rows, boundary)
             .option("isolation-level", "serializable")
             .option("validate-from-snapshot-id", str(batch.snapshot_id))
-            .overwrite(functions.col(columns.BATCH) >= functions.lit(batch.mark))
+            .overwrite(functions.col(columns.BATCH) >= functions.lit(batch.batch_id))
         )
-
-    def _may_hold_mark(self, batch: Batch) -> bool:
-        """Whether a file of the batch's own snapshot may hold what its overwrite would remove."""
-        reached = Comparison(columns.BATCH, ">=", batch.mark)
-        request = ScanRequest(batch.schema_id, (columns.BATCH,), reached)
-        try:
-            return bool(self._table().plan(batch.snapshot_id, request).files)
-        except SeamlineError as error:
-            if error.code is not SNAPSHOT_GONE:
-                raise
-            raise SeamlineError(
-                COMMIT_CONFLICT, f"the batch's own snapshot has expired: {error.message}"
-            ) from error
 
     def _write_aside(self, rows: Any, batch: Batch, boundary: Boundary) -> None:
         """Writes the batch to a branch of its own and moves `main` there.
@@ -144,13 +139,19 @@ class SparkTierTable:
         """
         functions = functions_for(self._spark)
         branch = f"seamline_batch_{uuid.uuid4().hex}"
-        commits.create_branch(self._table(), branch, batch.snapshot_id, _BRANCH_MS)
+        commits.insist(
+            lambda: commits.create_branch(self._table(), branch, batch.snapshot_id, _BRANCH_MS)
+        )
         try:
             self._writer(rows, boundary, f"branch_{branch}").overwrite(functions.lit(False))
-            commits.adopt_branch(self._table(), branch, batch.snapshot_id)
+            commits.insist_on_head(
+                self._table,
+                batch.snapshot_id,
+                lambda table: commits.adopt_branch(table, branch, batch.snapshot_id),
+            )
         except BaseException:
             with contextlib.suppress(SeamlineError):
-                commits.remove_ref(self._table(), branch)
+                commits.insist(lambda: commits.remove_refs(self._table(), [branch]))
             raise
 
     def _writer(self, rows: Any, boundary: Boundary, *branch: str) -> Any:
@@ -161,39 +162,50 @@ class SparkTierTable:
             .option("check-nullability", "false")
         )
 
-    def commit_mark(self, batch: Batch) -> None:
-        """See `TierTable.commit_mark`."""
-        table = self._table()
-        if table.state.current_snapshot_id != batch.snapshot_id:
-            raise SeamlineError(
-                COMMIT_CONFLICT, f"table {table.state.display_name} has changed since it was read"
-            )
+    def commit_boundary(self, batch: Batch) -> None:
+        """See `TierTable.commit_boundary`."""
         skipped = 0
         if batch.ranges and batch.binding.on_error == "skip":
+            spec = self._spec(self._last or self._table(), batch)
             with self._named_errors(batch):
-                skipped = _whatever_times(lambda any_time: self._count_skipped(batch, any_time))
+                skipped = _whatever_times(
+                    lambda any_time: self._count_skipped(batch, spec, any_time)
+                )
         boundary = dataclasses.replace(batch.boundary, skipped=batch.boundary.skipped + skipped)
-        commits.commit_mark(table, boundary)
+        commits.insist_on_head(
+            self._table,
+            batch.snapshot_id,
+            lambda table: commits.commit_boundary(table, boundary),
+        )
 
     def keep(self, snapshot_id: int) -> None:
         """See `TierTable.keep`. Whoever moves the tag meanwhile moves it further: as good."""
+        first = self._last or self._table()
+        tables = itertools.chain([first], iter(self._table, None))
+
+        def move() -> None:
+            table = next(tables)
+            if table.state.refs.get(TAG) == first.state.refs.get(TAG):
+                commits.tag_boundary(table, snapshot_id)
+
         with contextlib.suppress(SeamlineError):
-            commits.tag_boundary(self._table(), snapshot_id)
+            commits.insist(move)
 
     def take_back(self, snapshot_id: int, to: int) -> None:
         """See `TierTable.take_back`."""
-        commits.move_head(self._table(), snapshot_id, to)
+        commits.insist_on_head(
+            self._table, snapshot_id, lambda table: commits.move_head(table, snapshot_id, to)
+        )
 
     def _table(self) -> IcebergTable:
         return self._catalog.load(self._identifier)
 
-    def _spec(self, state: TableState, batch: Batch) -> DecoderSpec:
-        binding = batch.binding
-        schema = state.schemas[batch.schema_id]
-        return DecoderSpec.of(binding, schema.columns)
+    def _spec(self, table: IcebergTable, batch: Batch) -> DecoderSpec:
+        schema = table.state.schemas[batch.schema_id]
+        return DecoderSpec.of(batch.binding, schema.columns)
 
     def _decoded(
-        self, batch: Batch, spec: DecoderSpec, any_time: bool, mark: int | None = None
+        self, batch: Batch, spec: DecoderSpec, any_time: bool, batch_id: int | None = None
     ) -> Any:
         return decoded_tail(
             self._spark,
@@ -201,16 +213,14 @@ class SparkTierTable:
             ranges=batch.ranges,
             isolation=batch.boundary.isolation,
             spec=spec,
-            batch_mark=mark,
+            batch_id=batch_id,
             min_partitions=self._tasks_min,
             any_time=any_time,
         )
 
-    def _count_skipped(self, batch: Batch, any_time: bool) -> int:
+    def _count_skipped(self, batch: Batch, spec: DecoderSpec, any_time: bool) -> int:
         """Bad records in the batch, counted by the decoder that leaves them out."""
-        state = self._table().state
-        spec = dataclasses.replace(self._spec(state, batch), on_error="null")
-        rows = self._decoded(batch, spec, any_time)
+        rows = self._decoded(batch, dataclasses.replace(spec, on_error="null"), any_time)
         return int(rows.filter(f"`{columns.ERROR}` IS NOT NULL").count())
 
     @contextlib.contextmanager
@@ -242,3 +252,17 @@ def _whatever_times(work: Callable[[bool], _Result]) -> _Result:
         if not has_odd_time(error):
             raise
     return work(True)
+
+
+def _may_hold_batch(table: IcebergTable, batch: Batch) -> bool:
+    """Whether a file of the batch's own snapshot may hold what its overwrite would remove."""
+    reached = Comparison(columns.BATCH, ">=", batch.batch_id)
+    request = ScanRequest(batch.schema_id, (columns.BATCH,), reached)
+    try:
+        return bool(table.plan(batch.snapshot_id, request).files)
+    except SeamlineError as error:
+        if error.code is not SNAPSHOT_GONE:
+            raise
+        raise SeamlineError(
+            COMMIT_CONFLICT, f"the batch's own snapshot has expired: {error.message}"
+        ) from error

@@ -184,8 +184,8 @@ def _snapshots_table(table: ColdTable) -> tuple[Relation, pa.Table]:
     }
     rows = []
     for snapshot in sorted(table.state.snapshots.values(), key=lambda s: s.timestamp_ms):
-        mark = decode(snapshot)
-        marked = str(mark.next.to_json()).replace("'", '"') if mark is not None else None
+        own = decode(snapshot)
+        boundary = str(own.next.to_json()).replace("'", '"') if own is not None else None
         at = datetime.datetime.fromtimestamp(snapshot.timestamp_ms / 1000, datetime.UTC)
         counts = [snapshot.summary.get(key) for key in ("added-records", "total-records")]
         rows.append(
@@ -194,7 +194,7 @@ def _snapshots_table(table: ColdTable) -> tuple[Relation, pa.Table]:
                 snapshot.parent_id,
                 at,
                 snapshot.operation,
-                marked,
+                boundary,
                 *(int(count) if count is not None else None for count in counts),
             )
         )

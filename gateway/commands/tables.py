@@ -1,8 +1,8 @@
 """Unified tables: created, found, described and dropped.
 
 A unified table is an Iceberg table whose properties name a topic; there is no other record of it.
-It is created with its first, empty, marked snapshot in one commit, so there is never a table
-without a boundary.
+It is created with its first snapshot, empty but for the boundary, in one commit, so there is never
+a table without a boundary.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class Answers:
                 statement.principal,
             ),
             retries=running.retries,
-            held=running.lease.held,
+            held=running.held.held,
         )
 
     def _write_batches(self, statement: Statement, running: Running) -> None:

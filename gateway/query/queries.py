@@ -29,9 +29,9 @@ from seamline.errors import (
 from seamline.gateway.query.batches import Batches
 from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.gather import Gatherer
-from seamline.gateway.query.leases import Lease, Leases
 from seamline.gateway.query.names import Session
 from seamline.gateway.query.run import Execution, Executor
+from seamline.gateway.query.snapshot_tags import HeldSnapshots, SnapshotTags
 from seamline.gateway.query.tokens import After
 from seamline.planners.physical import PhysicalPlan
 from seamline.planners.pipeline import asked, plan
@@ -99,7 +99,7 @@ class Running:
     execution: Execution
     batches: Batches
     retries: int
-    lease: Lease
+    held: HeldSnapshots
 
 
 class Qualify(Protocol):
@@ -119,7 +119,7 @@ class Queries:
         executor: Runs plans.
         limits: What is large.
         qualify: Binds statements.
-        leases: Keeps what Spark reads from expiring; nothing does when left out.
+        snapshot_tags: Keep what Spark reads from expiring; nothing does when left out.
     """
 
     def __init__(
@@ -129,13 +129,13 @@ class Queries:
         limits: Limits,
         *,
         qualify: Qualify = qualify,
-        leases: Leases | None = None,
+        snapshot_tags: SnapshotTags | None = None,
     ) -> None:
         self._gatherer = gatherer
         self._executor = executor
         self._limits = limits
         self._qualify = qualify
-        self._leases = leases
+        self._snapshot_tags = snapshot_tags
 
     def plan(self, request: QueryRequest, deadline: Deadline) -> Planned:
         """Gathers the facts of a query and plans it.
@@ -214,16 +214,17 @@ class Queries:
     def _run(
         self, planned: Planned, request: QueryRequest, retries: int, deadline: Deadline
     ) -> Running:
-        with contextlib.ExitStack() as held:
-            lease = self._leases.take(planned.plan, deadline) if self._leases else Lease()
-            held.callback(lease.release)
+        with contextlib.ExitStack() as opened:
+            tags = self._snapshot_tags
+            held = tags.take(planned.plan, deadline) if tags else HeldSnapshots()
+            opened.callback(held.release)
             execution = self._executor.start(
                 planned.plan, planned.tables, deadline, row_limit=request.row_limit
             )
-            held.callback(execution.stream.close)
-            stream = dataclasses.replace(execution.stream, close=held.pop_all().close)
+            opened.callback(execution.stream.close)
+            stream = dataclasses.replace(execution.stream, close=opened.pop_all().close)
         batches = Batches(stream)
-        return Running(planned, execution, batches, retries, lease)
+        return Running(planned, execution, batches, retries, held)
 
     def _on_spark(self, plan: Planned, request: QueryRequest, error: SeamlineError) -> Planned:
         """The same plan, at the same offsets, for Spark, when a tail could not be held here.

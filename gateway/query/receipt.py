@@ -14,8 +14,8 @@ from typing import Any
 from seamline.connectors.kafka.tail import Tail
 from seamline.gateway.config.model import Config
 from seamline.gateway.query.freshness import Freshness
-from seamline.gateway.query.leases import Held, Pin
 from seamline.gateway.query.pin import PinnedTable
+from seamline.gateway.query.snapshot_tags import Held, Pin
 from seamline.planners.physical import PhysicalPlan
 from seamline.seam.seam import Seam, SeamKey
 
@@ -79,7 +79,7 @@ def _table(
     scans = [scan for scan in plan.logical.scans if scan.seam.key == seam.key]
     cold = [scan.files for scan in scans if scan.files is not None]
     read = plan.tails.get(seam.key)
-    lease = held.get((seam.table, seam.snapshot_id or 0), Held())
+    snapshot = held.get((seam.table, seam.snapshot_id or 0), Held())
     return {
         "table": list(seam.table),
         "as_of": seam.as_of or None,
@@ -99,8 +99,8 @@ def _table(
         "skipped_cold": seam.skipped,
         "skipped_hot": tail.skipped if tail is not None else 0,
         "tail": _origin(tail) if tail is not None else None,
-        "lease": lease.tag,
-        "lease_problem": lease.problem,
+        "snapshot_tag": snapshot.tag,
+        "snapshot_tag_problem": snapshot.problem,
     }
 
 

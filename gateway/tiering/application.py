@@ -124,15 +124,18 @@ class SparkTables:
     def open(self, name: TableName) -> tuple[TierTable, HotLog]:
         """See `Tables.open`."""
         catalog = self._connections.catalog(name.catalog)
-        state = catalog.load(name.path).state
-        binding = TopicBinding.from_properties(state.properties)
+        table = catalog.load(name.path)
+        binding = TopicBinding.from_properties(table.state.properties)
         if binding is None:
             raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {name.display} has no topic")
         log = self._connections.log(binding.cluster)
         cluster = self._connections.cluster(binding.cluster).config
         tasks = os.cpu_count() or 1
         spark = self._session()
-        return SparkTierTable(spark, catalog, name.path, log, cluster, tasks_min=tasks), log
+        made = SparkTierTable(
+            spark, catalog, name.path, log, cluster, tasks_min=tasks, opened=table
+        )
+        return made, log
 
     def _session(self) -> Any:
         """The session, or a new one: a remote server that was started again knows no old ones."""

@@ -50,11 +50,11 @@ def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max:
     batch = next_batch(state, binding, before, bounds, records_max=records_max)
     check_not_cut(log, bounds, before.next, before.epochs, deadline)
     if batch is None:
-        _renew_mark(table, state, binding)
+        _renew_boundary(table, state, binding)
         return Step(Outcome.IDLE, 0, lag(before, bounds), before.next)
     rows = table.has_rows(batch, deadline)
     try:
-        (table.commit_rows if rows else table.commit_mark)(batch)
+        (table.commit_rows if rows else table.commit_boundary)(batch)
     except SeamlineError as error:
         if error.code is COMMIT_CONFLICT or not _has_landed(table, batch):
             _check_same_log(log, batch, deadline, error)
@@ -65,7 +65,7 @@ def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max:
     return Step(outcome, batch.offsets, lag(batch.boundary, bounds), batch.boundary.next)
 
 
-def _renew_mark(table: TierTable, state: TableState, binding: TopicBinding) -> None:
+def _renew_boundary(table: TierTable, state: TableState, binding: TopicBinding) -> None:
     """Repeats the boundary on top of what others have committed, so that no expiry hides it.
 
     Whoever is faster in committing is looked at in the next step.
@@ -74,9 +74,9 @@ def _renew_mark(table: TierTable, state: TableState, binding: TopicBinding) -> N
     if boundary is None:
         return
     assert state.current_snapshot_id is not None
-    mark = Batch(binding, state.current_snapshot_id, state.current_schema_id, (), boundary)
+    batch = Batch(binding, state.current_snapshot_id, state.current_schema_id, (), boundary)
     try:
-        table.commit_mark(mark)
+        table.commit_boundary(batch)
     except SeamlineError as error:
         if error.code is not COMMIT_CONFLICT:
             raise

@@ -89,9 +89,9 @@ def test_progress_without_rows_is_published_on_its_own_snapshot_only(story: Stor
     made = batch(story)
     assert not story.table.has_rows(made, NO_DEADLINE)
     story.table.compact()
-    assert refused(lambda: story.table.commit_mark(made)) == "COMMIT_CONFLICT"
+    assert refused(lambda: story.table.commit_boundary(made)) == "COMMIT_CONFLICT"
     again = batch(story)
-    story.table.commit_mark(again)
+    story.table.commit_boundary(again)
     assert story.boundary.next == story.bounds().end
     assert tiered(story) == 3
 

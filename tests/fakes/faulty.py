@@ -259,9 +259,9 @@ class FaultyTierTable:
         """See `TierTable.commit_rows`."""
         _change(self._plan, "commit", lambda: self._inner.commit_rows(batch))
 
-    def commit_mark(self, batch: Batch) -> None:
-        """See `TierTable.commit_mark`."""
-        _change(self._plan, "mark", lambda: self._inner.commit_mark(batch))
+    def commit_boundary(self, batch: Batch) -> None:
+        """See `TierTable.commit_boundary`."""
+        _change(self._plan, "boundary", lambda: self._inner.commit_boundary(batch))
 
     def keep(self, snapshot_id: int) -> None:
         """See `TierTable.keep`."""

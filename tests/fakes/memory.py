@@ -655,7 +655,7 @@ class MemoryTable:
     def read_rows(self, batch: Batch, deadline: Deadline) -> tuple[Row, ...]:
         """The rows a batch writes, as its log gives them now."""
         return tuple(
-            (partition, offset, value, batch.mark)
+            (partition, offset, value, batch.batch_id)
             for raw in self._log.read(
                 batch.binding.topic, batch.ranges, batch.boundary.isolation, deadline
             )
@@ -668,20 +668,22 @@ class MemoryTable:
         """The commit alone, of rows that were read before."""
         for snapshot in self._since(batch.snapshot_id):
             for file in self._contents[snapshot].added:
-                if any((row[3] if row[3] is not None else -1) >= batch.mark for row in file.rows):
+                if any(
+                    (row[3] if row[3] is not None else -1) >= batch.batch_id for row in file.rows
+                ):
                     raise SeamlineError(COMMIT_CONFLICT, "conflicting files were added")
         kept = tuple(
             file
             for file in self._files(self._state.current_snapshot_id)
-            if any(row[3] is None or row[3] < batch.mark for row in file.rows)
+            if any(row[3] is None or row[3] < batch.batch_id for row in file.rows)
         )
         self._commit("overwrite", kept, tuple(rows), {SUMMARY_KEY: encode(batch.boundary)})
 
-    def commit_mark(self, batch: Batch) -> None:
-        """See `TierTable.commit_mark`."""
+    def commit_boundary(self, batch: Batch) -> None:
+        """See `TierTable.commit_boundary`."""
         if self._state.current_snapshot_id != batch.snapshot_id:
             raise SeamlineError(COMMIT_CONFLICT, "the table has changed")
-        self.mark({SUMMARY_KEY: encode(batch.boundary)})
+        self.commit_without_rows({SUMMARY_KEY: encode(batch.boundary)})
 
     def keep(self, snapshot_id: int) -> None:
         """See `TierTable.keep`."""
@@ -698,9 +700,9 @@ class MemoryTable:
 
     def create(self, summary: Mapping[str, str]) -> None:
         """The first snapshot."""
-        self.mark(summary)
+        self.commit_without_rows(summary)
 
-    def mark(self, summary: Mapping[str, str]) -> None:
+    def commit_without_rows(self, summary: Mapping[str, str]) -> None:
         """A commit without rows."""
         self._commit("append", self._files(self._state.current_snapshot_id), (), summary)
 

@@ -143,7 +143,7 @@ def trim(stack: Stack, topic: str, partition: int, before: int) -> None:
 
 
 def test_batches_are_no_larger_than_asked(stack: Stack, gateway: Gateway, name: str) -> None:
-    """Each partition gives its share, so none falls behind; every batch has a mark of its own."""
+    """Each partition gives its share, so none falls behind; every batch has an id of its own."""
     stack.create_topic(name, 2)
     stack.create_table(name, COLUMNS)
     produce(stack, name, 0, 90, partition=0)
@@ -152,8 +152,8 @@ def test_batches_are_no_larger_than_asked(stack: Stack, gateway: Gateway, name: 
     assert [step.offsets for step in steps] == [20] * 5
     assert [step.lag for step in steps] == [80, 60, 40, 20, 0]
     assert [dict(step.boundary)[1] for step in steps] == [2, 4, 6, 8, 10]
-    marks = f'SELECT _kafka_batch, count(*) FROM "{name}$cold" GROUP BY 1 ORDER BY 1'
-    assert gateway.rows(marks) == [(mark, 20) for mark in range(0, 100, 20)]
+    batches = f'SELECT _kafka_batch, count(*) FROM "{name}$cold" GROUP BY 1 ORDER BY 1'
+    assert gateway.rows(batches) == [(batch_id, 20) for batch_id in range(0, 100, 20)]
     assert_tiered_exactly_once(stack, gateway, name)
 
 

@@ -233,7 +233,7 @@ def test_two_marks_from_one_boundary(stack: Stack, gateway: Gateway, name: str) 
     stack.transact(name, [{"id": 1, "text": "aborted"}], commit=False, partition=0)
     inner = stack.tier_table(name)
     with pytest.raises(SeamlineError) as caught:
-        tier(stack, name, probed=lambda: inner.commit_mark(batch_of(stack, name)))
+        tier(stack, name, probed=lambda: inner.commit_boundary(batch_of(stack, name)))
     assert caught.value.code is COMMIT_CONFLICT
     assert stack.tier(name)[0].outcome is Outcome.IDLE
     assert_tiered_exactly_once(stack, gateway, name)

@@ -309,7 +309,7 @@ def test_fault_28_a_table_that_chooses_its_writers_code_is_not_written(
             functools.partial(
                 commits.create_tag, table, "x", table.state.current_snapshot_id or 0, 1000
             ),
-            functools.partial(commits.remove_ref, table, "main"),
+            functools.partial(commits.remove_refs, table, ["main"]),
         )
         for write in writes:
             with pytest.raises(SeamlineError) as caught:

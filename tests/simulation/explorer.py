@@ -45,7 +45,7 @@ from simulation.world import Moment, World
 READS = frozenset({"read", "repeat"})
 """Budgets of operations that change nothing."""
 STOPS = frozenset(
-    {"load", "bounds", "read", "open", "fetch", "commit", "mark", "keep", "take back"}
+    {"load", "bounds", "read", "open", "fetch", "commit", "boundary", "keep", "take back"}
 )
 
 
@@ -580,7 +580,7 @@ def _text(effect: Effect | None) -> str:
     match effect.kind, effect.arguments:
         case "read", (_, wanted, *_):
             return f"read {wanted.partition} [{wanted.start}, {wanted.end_exclusive})"
-        case ("commit" | "mark") as kind, (batch, *_):
+        case ("commit" | "boundary") as kind, (batch, *_):
             return f"{kind} up to {dict(batch.boundary.next)} on snapshot {batch.snapshot_id}"
         case "fetch", (batch,):
             return "fetch " + ", ".join(

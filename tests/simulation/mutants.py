@@ -200,10 +200,10 @@ class BentTierTable:
         inner: Any,
         *,
         rows: Callable[[Any, Batch], None] | None = None,
-        mark: Callable[[Any, Batch], None] | None = None,
+        boundary: Callable[[Any, Batch], None] | None = None,
     ) -> None:
         self._inner = inner
-        self._rows, self._mark = rows, mark
+        self._rows, self._boundary = rows, boundary
         self.load, self.has_rows = inner.load, inner.has_rows
         self.keep, self.take_back = inner.keep, inner.take_back
 
@@ -214,12 +214,12 @@ class BentTierTable:
         else:
             self._rows(_memory_table(self._inner), batch)
 
-    def commit_mark(self, batch: Batch) -> None:
-        """See `TierTable.commit_mark`."""
-        if self._mark is None:
-            self._inner.commit_mark(batch)
+    def commit_boundary(self, batch: Batch) -> None:
+        """See `TierTable.commit_boundary`."""
+        if self._boundary is None:
+            self._inner.commit_boundary(batch)
         else:
-            self._mark(_memory_table(self._inner), batch)
+            self._boundary(_memory_table(self._inner), batch)
 
 
 def _memory_table(inner: Any) -> Any:
@@ -238,12 +238,12 @@ def _append(table: Any, batch: Batch, *, marked: bool = True) -> None:
 def _tiers(
     *,
     rows: Callable[[Any, Batch], None] | None = None,
-    mark: Callable[[Any, Batch], None] | None = None,
+    boundary: Callable[[Any, Batch], None] | None = None,
     bend: Callable[[HotLog], Any] | None = None,
 ) -> Product:
     def bent(table: TierTable, log: HotLog, deadline: Deadline, *, records_max: int) -> Step:
         return tier_once(
-            BentTierTable(table, rows=rows, mark=mark),
+            BentTierTable(table, rows=rows, boundary=boundary),
             bend(log) if bend else log,
             deadline,
             records_max=records_max,
@@ -299,9 +299,9 @@ MUTANTS: Mapping[str, Product] = {
     "rows committed without the boundary": _tiers(
         rows=lambda table, batch: _append(table, batch, marked=False)
     ),
-    "progress without rows not published": _tiers(mark=lambda _table, _batch: None),
+    "progress without rows not published": _tiers(boundary=lambda _table, _batch: None),
     "boundary committed without the rows": _tiers(
-        rows=lambda table, batch: table.mark({SUMMARY_KEY: encode(batch.boundary)})
+        rows=lambda table, batch: table.commit_without_rows({SUMMARY_KEY: encode(batch.boundary)})
     ),
     "tiering reads past the stable end": _tiers(
         bend=lambda inner: BentLog(inner, bounds=_to_high_watermark)

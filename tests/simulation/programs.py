@@ -236,9 +236,9 @@ class AskingTierTable:
         """See `TierTable.commit_rows`."""
         self._io.ask("commit", batch, self._io.ask("fetch", batch))
 
-    def commit_mark(self, batch: Batch) -> None:
-        """See `TierTable.commit_mark`."""
-        self._io.ask("mark", batch)
+    def commit_boundary(self, batch: Batch) -> None:
+        """See `TierTable.commit_boundary`."""
+        self._io.ask("boundary", batch)
 
     def keep(self, snapshot_id: int) -> None:
         """See `TierTable.keep`."""
@@ -249,7 +249,7 @@ class AskingTierTable:
         self._io.ask("take back", snapshot_id, to)
 
 
-COMMITS = frozenset({"commit", "mark"})
+COMMITS = frozenset({"commit", "boundary"})
 """Effects whose reply may be lost, or that may arrive late."""
 
 
@@ -286,8 +286,8 @@ def _perform(world: World, effect: Effect) -> Any:
             return table.read_rows(batch, deadline)
         case Effect("commit", (Batch() as batch, tuple(rows))):
             return table.write_rows(batch, rows)
-        case Effect("mark", (Batch() as batch,)):
-            return table.commit_mark(batch)
+        case Effect("boundary", (Batch() as batch,)):
+            return table.commit_boundary(batch)
         case Effect("keep", (int(snapshot_id),)):
             return table.keep(snapshot_id)
         case Effect("take back", (int(snapshot_id), int(to))):

@@ -554,7 +554,7 @@ class _InTwo:
         self._others = others
         self.load = inner.load
         self.has_rows = inner.has_rows
-        self.commit_mark = inner.commit_mark
+        self.commit_boundary = inner.commit_boundary
         self.keep = inner.keep
         self.take_back = inner.take_back
 

@@ -284,7 +284,7 @@ class World:
         with contextlib.suppress(SeamlineError):
             boundary = renewed(self.table.state)
             if boundary is not None:
-                self.table.mark({SUMMARY_KEY: encode(boundary)})
+                self.table.commit_without_rows({SUMMARY_KEY: encode(boundary)})
                 self.note_commits()
         self.table.expire()
 

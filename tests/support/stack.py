@@ -259,7 +259,7 @@ class Stack:
         bounds = self.bounds(binding.topic)
         batch = next_batch(table.state, binding, before, bounds, records_max=1 << 40)
         assert batch is not None
-        commits.commit_mark(table, batch.boundary)
+        commits.commit_boundary(table, batch.boundary)
 
     def load(self, name: str) -> Any:
         """The table as it is now."""

@@ -47,10 +47,10 @@ class Interrupted:
         self._inner.commit_rows(batch)
         self._reach(At.COMMITTED)
 
-    def commit_mark(self, batch: Batch) -> None:
-        """See `TierTable.commit_mark`."""
+    def commit_boundary(self, batch: Batch) -> None:
+        """See `TierTable.commit_boundary`."""
         self._reach(At.PROBED)
-        self._inner.commit_mark(batch)
+        self._inner.commit_boundary(batch)
         self._reach(At.COMMITTED)
 
     def keep(self, snapshot_id: int) -> None:

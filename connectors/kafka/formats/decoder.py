@@ -70,17 +70,17 @@ class Decoder:
         self._values: ValueDecoder = FORMATS[spec.format](spec.value_columns)
         self._value_names = tuple(column.name for column in spec.value_columns)
 
-    def decode(self, batch: RawBatch, batch_mark: int | None = None) -> Decoded:
+    def decode(self, batch: RawBatch, batch_id: int | None = None) -> Decoded:
         """The rows of a batch.
 
         Args:
             batch: Records as the log holds them.
-            batch_mark: Value of `_kafka_batch`, when the rows are being tiered.
+            batch_id: Value of `_kafka_batch`, when the rows are being tiered.
 
         Raises:
             SeamlineError: BAD_RECORD under the policy `fail`.
         """
-        rows, bad = self.decode_all(batch, batch_mark)
+        rows, bad = self.decode_all(batch, batch_id)
         if bad and self.spec.on_error == "fail":
             first = min(bad)
             partition, offset = int(batch.partitions[first]), int(batch.offsets[first])
@@ -90,7 +90,7 @@ class Decoder:
         return Decoded(rows)
 
     def decode_all(
-        self, batch: RawBatch, batch_mark: int | None = None
+        self, batch: RawBatch, batch_id: int | None = None
     ) -> tuple[pa.RecordBatch, Mapping[int, str]]:
         """A row for every record whatever the policy, and why each bad one (by index) is bad.
 
@@ -98,7 +98,7 @@ class Decoder:
         """
         arrays, bad = self._values.decode(batch.values)
         by_name = dict(zip(self._value_names, arrays, strict=True))
-        by_name.update(_metadata_arrays(batch, bad, batch_mark))
+        by_name.update(_metadata_arrays(batch, bad, batch_id))
         rows = pa.RecordBatch.from_arrays(
             [by_name[field.name] for field in self._schema], schema=self._schema
         )
@@ -121,7 +121,7 @@ def bad_record(topic: str, partition: int, offset: int, reason: str) -> Seamline
 
 
 def _metadata_arrays(
-    batch: RawBatch, bad: Mapping[int, str], batch_mark: int | None
+    batch: RawBatch, bad: Mapping[int, str], batch_id: int | None
 ) -> dict[str, pa.Array]:
     count = len(batch)
     errors = (
@@ -129,10 +129,10 @@ def _metadata_arrays(
         if bad
         else pa.nulls(count, pa.string())
     )
-    mark = (
+    batch_ids = (
         pa.nulls(count, pa.int64())
-        if batch_mark is None
-        else pa.repeat(pa.scalar(batch_mark, pa.int64()), count)
+        if batch_id is None
+        else pa.repeat(pa.scalar(batch_id, pa.int64()), count)
     )
     return {
         names.PARTITION: pa.array(batch.partitions, pa.int32()),
@@ -141,7 +141,7 @@ def _metadata_arrays(
         names.KEY: pa.array(batch.keys, pa.binary()),
         names.HEADERS: _headers(batch.headers),
         names.ERROR: errors,
-        names.BATCH: mark,
+        names.BATCH: batch_ids,
     }
 
 

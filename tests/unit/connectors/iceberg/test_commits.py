@@ -53,7 +53,7 @@ def catalog(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> IcebergCa
     )
     first = head(table)
     commits.tag_boundary(table, first)
-    commits.commit_mark(made.load(NAME), BOUNDARY)
+    commits.commit_boundary(made.load(NAME), BOUNDARY)
     commits.create_branch(made.load(NAME), "batch", first, keep_ms=10**9)
     retain(made.load(NAME), "main", TAG)
     return made
@@ -70,12 +70,12 @@ def first(table: IcebergTable) -> int:
 
 
 COMMITS: Mapping[str, Callable[[IcebergTable], Any]] = {
-    "commit_mark": lambda table: commits.commit_mark(table, BOUNDARY),
+    "commit_boundary": lambda table: commits.commit_boundary(table, BOUNDARY),
     "tag_boundary": lambda table: commits.tag_boundary(table, head(table)),
     "create_branch": lambda table: commits.create_branch(table, "more", head(table), 10**9),
     "adopt_branch": lambda table: commits.adopt_branch(table, "batch", head(table)),
     "create_tag": lambda table: commits.create_tag(table, "more", head(table), 10**9),
-    "remove_ref": lambda table: commits.remove_ref(table, "batch"),
+    "remove_refs": lambda table: commits.remove_refs(table, ["batch"]),
     "set_properties": lambda table: commits.set_properties(table, {"a": "b"}),
     "move_head": lambda table: commits.move_head(table, head(table), first(table)),
 }
@@ -84,7 +84,7 @@ COMMITS: Mapping[str, Callable[[IcebergTable], Any]] = {
 def test_every_function_that_commits_is_tried() -> None:
     known = inspect.getmembers(commits, inspect.isfunction)
     own = {n for n, f in known if f.__module__ == commits.__name__ and not n.startswith("_")}
-    assert own - {"insist"} == set(COMMITS)
+    assert own - {"insist", "insist_on_head"} == set(COMMITS)
 
 
 @pytest.mark.parametrize("commit", COMMITS)

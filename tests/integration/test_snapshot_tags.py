@@ -1,8 +1,8 @@
 """A long query's snapshot outlives expiry, and nothing is left of that.
 
 Method: a snapshot is held as a Spark query holds it, and meanwhile replaced, expired and its files
-removed: it must read as before. Gateways that may not write, and one that never came to giving its
-lease back, are there as well.
+removed: it must read as before. Gateways that may not write, and one that never came to removing
+its tags, are there as well.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from support.waiting import wait_until
 from seamline.connectors.iceberg import commits
 from seamline.errors import COMMIT_CONFLICT, TOKEN_EXPIRED, SeamlineError
 from seamline.gateway.query.deadline import StatementDeadline
-from seamline.gateway.query.leases import TAG_PREFIX, Leases
+from seamline.gateway.query.snapshot_tags import TAG_PREFIX, SnapshotTags
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 COLUMNS = "id bigint, text varchar"
 ROWS = 2000
+STATEMENTS = 50
 
 
 @pytest.fixture
@@ -41,8 +42,13 @@ def table(stack: Stack, name: str) -> str:
     return name
 
 
-def leases(stack: Stack, name: str) -> list[str]:
+def tags(stack: Stack, name: str) -> list[str]:
     return [ref for ref in stack.load(name).state.refs if ref.startswith(TAG_PREFIX)]
+
+
+def let_go(gateway: Gateway) -> None:
+    """What the gateway does when no statement has come for a while."""
+    gateway.parts.snapshot_tags.close()
 
 
 def replace_and_expire(stack: Stack, name: str) -> None:
@@ -56,20 +62,25 @@ def test_what_is_held_does_not_expire(stack: Stack, gateway: Gateway, table: str
     first = finished(gateway.statement(sql, "spark"))
     expected = multiset(statement_rows(first))
     (receipt,) = first.receipt["tables"]
-    assert receipt["lease"].startswith(TAG_PREFIX)
-    assert receipt["lease_problem"] is None
-    assert leases(stack, table) == [], "it was given back when the statement ended"
+    assert receipt["snapshot_tag"].startswith(TAG_PREFIX)
+    assert receipt["snapshot_tag_problem"] is None
+    assert tags(stack, table) == [receipt["snapshot_tag"]], "kept for the next statement"
+    let_go(gateway)
+    assert tags(stack, table) == []
     files = stack.data_files(table)
     pin = (("lake", "default", table), receipt["snapshot_id"])
     with contextlib.closing(StatementDeadline(600)) as deadline:
-        lease = Leases(stack.connections).hold([pin], deadline)
+        own = SnapshotTags(stack.connections, idle_s=0.0)
+        held = own.hold([pin], deadline)
         replace_and_expire(stack, table)
         assert stack.data_files(table) > files
         for engine in ("spark", "duckdb"):
             again = gateway.statement(sql, engine, token=first.receipt["token"])
             assert multiset(statement_rows(finished(again))) == expected
-        lease.release()
-    assert leases(stack, table) == []
+        held.release()
+        own.sweep()
+        let_go(gateway)
+    assert tags(stack, table) == []
     replace_and_expire(stack, table)
     assert receipt["snapshot_id"] not in stack.load(table).state.snapshots
     assert not stack.data_files(table) & files
@@ -81,33 +92,36 @@ def test_small_reads_and_failed_ones_hold_nothing(
 ) -> None:
     location = stack.load(table).state.metadata_location
     receipt = finished(gateway.statement(f"SELECT * FROM {table}", "duckdb")).receipt
-    assert receipt["tables"][0]["lease"] is None
+    assert receipt["tables"][0]["snapshot_tag"] is None
     assert stack.load(table).state.metadata_location == location, "nothing was committed"
     nothing = finished(gateway.statement(f"SELECT * FROM {table} WHERE id < 0 - id", "spark"))
     assert statement_rows(nothing) == []
-    assert nothing.receipt["tables"][0]["lease"].startswith(TAG_PREFIX), "held until it was known"
+    assert nothing.receipt["tables"][0]["snapshot_tag"].startswith(TAG_PREFIX), (
+        "held until it was known"
+    )
     failed = gateway.statement(f"SELECT 1 / (id - id) FROM {table}", "spark").error
     assert failed is not None
     assert failed.code.name == "DIVISION_BY_ZERO"
-    assert leases(stack, table) == []
+    let_go(gateway)
+    assert tags(stack, table) == []
 
 
 def test_what_a_killed_gateway_leaves_goes_with_the_next_expiry(stack: Stack, table: str) -> None:
-    """Its age counts from the snapshot's time, which lies before the lease was taken."""
+    """Its age counts from the snapshot's time, which lies before the tag was made."""
     state = stack.load(table).state
     head = state.current_snapshot_id
     deadline = StatementDeadline(600)
     name = ("lake", "default", table)
-    Leases(stack.connections).hold([(name, head)], deadline)  # and never released
+    SnapshotTags(stack.connections).hold([(name, head)], deadline)  # and never released
     deadline.close()
     commits.create_tag(stack.load(table), f"{TAG_PREFIX}old", head, 0)
-    (held,) = set(leases(stack, table)) - {f"{TAG_PREFIX}old"}
+    (held,) = set(tags(stack, table)) - {f"{TAG_PREFIX}old"}
     ref = stack.load(table).iceberg.metadata.refs[held]
     age_ms = time.time() * 1000 - state.snapshots[head].timestamp_ms
-    assert 0 < (ref.max_ref_age_ms or 0) - age_ms <= 660_000
+    assert 0 < (ref.max_ref_age_ms or 0) - age_ms <= 3_660_000
     wait_until(lambda: time.time() * 1000 > state.snapshots[head].timestamp_ms + age_ms + 1000)
     replace_and_expire(stack, table)
-    assert leases(stack, table) == [held]
+    assert tags(stack, table) == [held]
     assert head in stack.load(table).state.snapshots
 
 
@@ -134,26 +148,35 @@ def test_without_the_right_to_write_the_receipt_says_so(
     statement = finished(reader.statement(f"SELECT count(*) FROM {table}", "spark"))
     assert statement_rows(statement) == [(ROWS + 10,)]
     receipt = statement.receipt["tables"][0]
-    assert receipt["lease"] is None
-    assert "readonly" in receipt["lease_problem"]
-    assert leases(stack, table) == []
+    assert receipt["snapshot_tag"] is None
+    assert "readonly" in receipt["snapshot_tag_problem"]
+    assert tags(stack, table) == []
 
 
-def test_many_leases_and_commits_at_once(stack: Stack, gateway: Gateway, table: str) -> None:
+def test_fault_16_fifty_statements_let_the_pipeline_commit(
+    stack: Stack, gateway: Gateway, table: str
+) -> None:
+    """All of them together tag each snapshot once, while batches land one after the other."""
     sql = f"SELECT count(*), sum(id) FROM {table}"
+    token = finished(gateway.statement(sql, "duckdb")).receipt["token"]
     expected = gateway.rows(sql, "duckdb")
-    found = []
+    found: list[object] = []
     threads = [
-        threading.Thread(target=lambda: found.append(gateway.rows(sql, "spark"))) for _ in range(6)
+        threading.Thread(target=lambda: found.append(gateway.rows(sql, "spark", token=token)))
+        for _ in range(STATEMENTS)
     ]
     for thread in threads:
         thread.start()
-    for number in range(5):
+    for number in range(3):
+        stack.produce(table, [{"id": i, "text": "more"} for i in range(20)])
+        stack.tier(table)
         wait_until(functools.partial(_set, stack, table, {"note": str(number)}))
     for thread in threads:
         thread.join()
-    assert found == [expected] * 6
-    assert leases(stack, table) == []
+    assert found == [expected] * STATEMENTS
+    assert len(tags(stack, table)) <= 1 + 3, "one of each snapshot"
+    let_go(gateway)
+    assert tags(stack, table) == []
 
 
 def _set(stack: Stack, name: str, properties: dict[str, str]) -> bool:

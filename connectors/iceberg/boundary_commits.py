@@ -41,7 +41,7 @@ _EMPTY_TOTALS = dict.fromkeys(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PreparedMark:
+class BoundaryCommit:
     """A commit that adds the snapshot, only if the head is still the one it was made for."""
 
     snapshot_id: int
@@ -49,7 +49,7 @@ class PreparedMark:
     updates: tuple[TableUpdate, ...]
 
 
-def prepare_mark(table: PyTable, boundary: Boundary) -> PreparedMark:
+def prepare_boundary(table: PyTable, boundary: Boundary) -> BoundaryCommit:
     """Writes the manifest list of a snapshot on top of the loaded table, and the commit for it.
 
     Raises:
@@ -75,7 +75,7 @@ def prepare_mark(table: PyTable, boundary: Boundary) -> PreparedMark:
         schema_id=metadata.current_schema_id,
         **_row_ids(metadata),
     )
-    return PreparedMark(
+    return BoundaryCommit(
         snapshot_id,
         (
             AssertTableUUID(uuid=metadata.table_uuid),

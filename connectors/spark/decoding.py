@@ -1,0 +1,69 @@
+"""What Spark's Python workers run: records as Spark's Kafka source gives them, to rows.
+
+Imports no more than that takes: on a cluster every new worker pays for it. Where Spark is started
+by us, `connectors/spark/daemon.py` has paid already.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.protocols import RawBatch
+from seamline.seam.records import DecoderSpec
+
+
+class Decoding:
+    """The function that workers run over Arrow batches of records; travels by reference.
+
+    Args:
+        spec: How records are decoded.
+        batch_id: Value of `_kafka_batch`, when the rows are being tiered.
+    """
+
+    def __init__(self, spec: DecoderSpec, batch_id: int | None) -> None:
+        self._spec = spec
+        self._batch_id = batch_id
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of each batch."""
+        decoder = Decoder(self._spec)
+        for batch in batches:
+            if batch.num_rows:
+                yield plain(decoder.decode(raw_batch(batch), self._batch_id).rows)
+
+
+def raw_batch(batch: pa.RecordBatch) -> RawBatch:
+    """Records as Spark sends them, in the form the decoder takes; headers come as JSON."""
+    return RawBatch(
+        partitions=batch.column("partition"),
+        offsets=batch.column("offset"),
+        timestamps_ms=batch.column("timestamp").cast(pa.timestamp("ms", "UTC")).cast(pa.int64()),
+        keys=batch.column("key"),
+        values=batch.column("value").to_pylist(),
+        headers=_headers(batch.column("headers")),
+    )
+
+
+def _headers(column: pa.Array) -> list[list[tuple[str, bytes | None]] | None]:
+    if column.null_count == len(column):
+        return [None] * len(column)
+    return [None if text is None else _header_list(text) for text in column.to_pylist()]
+
+
+def _header_list(text: str) -> list[tuple[str, bytes | None]]:
+    """Spark leaves out a value that is null, and writes others in base64."""
+    return [
+        (header["key"], base64.b64decode(header["value"]) if "value" in header else None)
+        for header in json.loads(text)
+    ]
+
+
+def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows without field metadata and with every field nullable, as Spark has them."""
+    fields = [pa.field(f.name, f.type, nullable=True) for f in batch.schema]
+    return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
