@@ -264,7 +264,7 @@ class Cursor:
         for chunk in self._statement.arrow_chunks():
             for batch in arrow.ipc.open_stream(chunk):
                 columns = [
-                    list(map(convert, column.to_pylist()))
+                    convert(column)
                     for convert, column in zip(converters, batch.columns, strict=True)
                 ]
                 yield from zip(*columns, strict=True)

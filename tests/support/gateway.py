@@ -136,8 +136,7 @@ def statement_rows(statement: Statement) -> list[tuple[Any, ...]]:
         assert data is not None
         for batch in read_chunk(data):
             columns = [
-                [convert(value) for value in column.to_pylist()]
-                for convert, column in zip(converters, batch.columns, strict=True)
+                convert(column) for convert, column in zip(converters, batch.columns, strict=True)
             ]
             rows.extend(zip(*columns, strict=True))
     return rows
