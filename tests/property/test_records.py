@@ -8,7 +8,9 @@ and times are microseconds. The rows must be the same, and be rows that can be r
 
 from __future__ import annotations
 
+import base64
 import datetime
+import json
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -19,7 +21,7 @@ from support.odd_records import OddRecord
 
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import NOT_TEXT, Headers, RawBatch
-from seamline.connectors.spark import tail
+from seamline.connectors.spark import decoding
 from seamline.errors import SeamlineError
 from seamline.seam.binding import POLICIES
 from seamline.seam.records import DecoderSpec
@@ -62,12 +64,6 @@ def _texts(headers: Sequence[tuple[bytes, bytes | None]]) -> Headers | None:
 
 
 def as_spark(records: Sequence[OddRecord]) -> pa.RecordBatch:
-    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
-    headers = [
-        [{"key": name.decode(errors="replace"), "value": value} for name, value in r.headers]
-        or None
-        for r in records
-    ]
     return pa.RecordBatch.from_pydict(
         {
             "partition": pa.array([0] * len(records), pa.int32()),
@@ -77,9 +73,19 @@ def as_spark(records: Sequence[OddRecord]) -> pa.RecordBatch:
             ),
             "key": pa.array([r.key for r in records], pa.binary()),
             "value": pa.array([r.value for r in records], pa.binary()),
-            "headers": pa.array(headers, pa.list_(header)),
+            "headers": pa.array([_json(r.headers) for r in records], pa.string()),
         }
     )
+
+
+def _json(headers: Sequence[tuple[bytes, bytes | None]]) -> str | None:
+    """As Spark's to_json gives headers: bytes in base64, and no null."""
+    entries = [
+        {"key": name.decode(errors="replace")}
+        | ({} if value is None else {"value": base64.b64encode(value).decode()})
+        for name, value in headers
+    ]
+    return json.dumps(entries) if entries else None
 
 
 def decoder(on_error: str, format_: str = "json") -> Decoder:
@@ -105,7 +111,7 @@ def test_fault_05_any_record_is_decoded_alike_for_every_reader(
 ) -> None:
     sayable = [r for r in records if r.timestamp_ms in SPARK_TIMES_MS]
     hot = outcome(decoder(on_error), as_librdkafka(sayable))
-    assert outcome(decoder(on_error), tail.raw_batch(as_spark(sayable))) == hot
+    assert outcome(decoder(on_error), decoding.raw_batch(as_spark(sayable))) == hot
     rows = outcome(decoder("null"), as_librdkafka(records))
     assert not isinstance(rows, str)
     assert rows[1] == 0
@@ -139,6 +145,6 @@ def test_fault_05_headers_whose_names_are_no_text_are_told_from_none(
     names: list[bytes], expected: object
 ) -> None:
     record = OddRecord(b"{}", headers=[(name, b"1") for name in names])
-    for batch in (as_librdkafka([record]), tail.raw_batch(as_spark([record]))):
+    for batch in (as_librdkafka([record]), decoding.raw_batch(as_spark([record]))):
         (row,) = decoder("fail").decode(batch).rows.to_pylist()
         assert row[columns.HEADERS] == expected
