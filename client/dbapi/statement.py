@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -20,6 +21,9 @@ SUBMIT_WAIT_S = 0.2
 """How long submitting waits for the result, which then comes with the answer."""
 WAIT_S = 20.0
 PROGRESS_S = 1.0
+_PAUSE_S_MIN = 0.05
+_PAUSE_S_MAX = 1.0
+_UNDERWAY = frozenset({"PENDING", "RUNNING"})
 _PATH = "/api/v1/statements"
 
 Progress = Callable[[Mapping[str, Any]], None]
@@ -126,10 +130,16 @@ class RemoteStatement:
             raise failures[0]
 
     def _wait(self, progress: Progress | None) -> None:
-        while self.manifest["state"] in {"PENDING", "RUNNING"}:
+        wait_s = PROGRESS_S if progress is not None else WAIT_S
+        pause_s = _PAUSE_S_MIN
+        while self.manifest["state"] in _UNDERWAY:
             if progress is not None:
                 progress(self.manifest)
-            wait_s = PROGRESS_S if progress is not None else WAIT_S
+            asked_at = time.monotonic()
             self.manifest = self._transport.json("GET", f"{self._path}?wait={wait_s}")
+            came_early = time.monotonic() - asked_at < wait_s / 2
+            if self.manifest["state"] in _UNDERWAY and came_early:
+                time.sleep(pause_s)  # too many wait there already
+                pause_s = min(2 * pause_s, _PAUSE_S_MAX)
         if "error" in self.manifest:
             raise as_client_error(SeamlineError.from_json(self.manifest["error"]))

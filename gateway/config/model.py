@@ -59,7 +59,7 @@ class HttpConfig(Settings):
     port: Port = 8474
     """Port; 0 takes a free one."""
     threads: Threads = 32
-    """Requests served at once."""
+    """Requests worked on at once, not counting those that wait for a statement or a client."""
     request_bytes_max: Bytes = 1 << 20
     """Largest request body."""
     drain_seconds_max: Seconds = 60

@@ -25,6 +25,7 @@ from seamline.errors import (
 from seamline.gateway.config.model import Config
 from seamline.gateway.http import access, statements
 from seamline.gateway.http import seams as seam_routes
+from seamline.gateway.http.turns import PROBES, Turns
 from seamline.gateway.iceberg_rest import routes as iceberg
 from seamline.gateway.iceberg_rest.catalog import IcebergRest
 from seamline.gateway.iceberg_rest.errors import error_response
@@ -33,7 +34,8 @@ from seamline.gateway.query.service import Service
 from seamline.version import VERSION
 
 _LOG = logging.getLogger("seamline.http")
-_OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+_WAITS_MAX = 500
+"""Requests that wait for statements at once; the rest of the connections is for others."""
 _STATUS_CODES: dict[int, ErrorCode] = {
     404: NOT_FOUND,
     405: METHOD_NOT_ALLOWED,
@@ -63,10 +65,13 @@ def create_app(
     _add_access(app, config, rest)
     _add_errors(app)
     _add_probes(app, service, metrics_text)
-    app.register_blueprint(statements.blueprint(service))
+    turns = Turns(config.http.threads, _WAITS_MAX)
+    app.register_blueprint(statements.blueprint(service, turns))
     app.register_blueprint(seam_routes.blueprint(seams))
     for root in (iceberg.FILES, iceberg.PLANNED):
         app.register_blueprint(iceberg.blueprint(rest, root))
+    longest = config.http.request_bytes_max
+    app.wsgi_app = turns.taken_by(app.wsgi_app, longest)  # type: ignore[assignment, method-assign]
     return app
 
 
@@ -76,7 +81,7 @@ def _add_access(app: flask.Flask, config: Config, rest: IcebergRest) -> None:
         path = flask.request.path
         if iceberg.serves(path):
             flask.g.caller = iceberg.authenticate(rest)
-        elif path not in _OPEN_PATHS:
+        elif path not in PROBES:
             flask.g.principal = access.principal(
                 config, flask.request.headers.get("Authorization"), flask.request.host
             )

@@ -6,6 +6,7 @@ and refuses new ones. SIGINT, which is Ctrl-C, ends at once.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import errno
 import functools
@@ -14,6 +15,8 @@ import json
 import os
 import pathlib
 import socket
+import struct
+import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -39,12 +42,30 @@ _ANSWERS_S = 15
 _CLOSE_S = 5
 _YOUNG_MAX = 50_000
 _FAILURE_BYTES_MAX = 1 << 16
+_CONNECTIONS = 1000
+_SILENT_S_MAX = 30
+"""Longest that a client may neither send nor take a byte in the midst of a request or an answer."""
 GRACE_S = _ANSWERS_S + _CLOSE_S
 """After draining: for requests in hand to be answered, and for everything to be let go."""
 
 
 class DrainingWorker(ThreadWorker):  # type: ignore[misc]
-    """A worker that drains before it stops to listen."""
+    """A worker with a thread for each request that is not done, which drains before it stops.
+
+    What is worked on at once is bounded by `turns`, not by threads: one that waits for a client or
+    for a statement must not be one that others need.
+    """
+
+    def get_thread_pool(self) -> concurrent.futures.ThreadPoolExecutor:
+        """Threads are made as they are needed."""
+        return concurrent.futures.ThreadPoolExecutor(self.cfg.worker_connections)
+
+    def handle(self, conn: Any) -> Any:
+        """Serves a request; a client that is silent in the midst of it is hung up on."""
+        silent = struct.pack("ll", _SILENT_S_MAX, 0)
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            conn.sock.setsockopt(socket.SOL_SOCKET, option, silent)
+        return super().handle(conn)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """SIGTERM. Gunicorn may send it twice; draining starts once."""
@@ -66,6 +87,11 @@ class _Log(Logger):  # type: ignore[misc]
         is_told = msg in {"Shutting down: %s", "Reason: %s"}
         if not is_told and arguments[1:] != (Arbiter.APP_LOAD_ERROR,):
             super().error(msg, *arguments, **options)
+
+    def exception(self, msg: str, *arguments: Any, **options: Any) -> None:
+        """Logs an exception; a client that was silent for too long is none."""
+        if not isinstance(sys.exc_info()[1], BlockingIOError):
+            super().exception(msg, *arguments, **options)
 
 
 class GatewayServer(BaseApplication):  # type: ignore[misc]
@@ -91,6 +117,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
             "workers": 1,
             "worker_class": DrainingWorker,
             "threads": http.threads,
+            "worker_connections": _CONNECTIONS,
             "keepalive": 75,
             "timeout": 0,
             "graceful_timeout": http.drain_seconds_max + GRACE_S,

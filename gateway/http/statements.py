@@ -23,6 +23,7 @@ from typing import Any
 import flask
 
 from seamline.errors import INVALID_REQUEST, SeamlineError
+from seamline.gateway.http.turns import Turns
 from seamline.gateway.http.values import json_rows
 from seamline.gateway.query.service import Service
 from seamline.gateway.query.spool import read_chunk
@@ -56,19 +57,23 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def blueprint(service: Service) -> flask.Blueprint:
-    """The routes, over a service."""
+def blueprint(service: Service, turns: Turns) -> flask.Blueprint:
+    """The routes, over a service; who waits for a statement gives up its turn."""
     routes = flask.Blueprint("statements", __name__, url_prefix="/api/v1/statements")
+
+    def wait(statement: Statement, seconds: float) -> State:
+        with turns.waiting(seconds) as left_s:
+            return statement.wait(left_s)
 
     @routes.post("")
     def submit() -> flask.Response:
         body = _body()
         format_ = _format(body.get("format", JSON_ARRAY))
         statement = service.submit(_request(body), flask.g.principal)
-        state = statement.wait(_wait(body.get("wait_timeout", WAIT_S_DEFAULT)))
+        state = wait(statement, _wait(body.get("wait_timeout", WAIT_S_DEFAULT)))
         if state not in FINAL and _on_wait_timeout(body) == "CANCEL":
             statement.cancel()
-            statement.wait(WAIT_S_DEFAULT)
+            wait(statement, WAIT_S_DEFAULT)
         answer = flask.jsonify(manifest(statement, inline=format_))
         if statement.error is not None:
             answer.status_code = statement.error.code.http_status
@@ -82,14 +87,15 @@ def blueprint(service: Service) -> flask.Blueprint:
     @routes.get("/<statement_id>")
     def status(statement_id: str) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal)
-        statement.wait(_wait(flask.request.args.get("wait", 0)))
+        wait(statement, _wait(flask.request.args.get("wait", 0)))
         return flask.jsonify(manifest(statement))
 
     @routes.get("/<statement_id>/chunks/<int:index>")
     def chunk(statement_id: str, index: int) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal)
         format_ = _format(flask.request.args.get("format", ARROW_STREAM))
-        data = _chunk(statement, index, _wait(flask.request.args.get("wait", WAIT_S_DEFAULT)))
+        with turns.waiting(_wait(flask.request.args.get("wait", WAIT_S_DEFAULT))) as left_s:
+            data = _chunk(statement, index, left_s)
         if data is None:
             return flask.Response(status=202, headers={"Retry-After": "0"})
         return _chunk_response(statement, index, data, format_)
@@ -98,7 +104,7 @@ def blueprint(service: Service) -> flask.Blueprint:
     def cancel(statement_id: str) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal)
         statement.cancel()
-        statement.wait(WAIT_S_DEFAULT)
+        wait(statement, WAIT_S_DEFAULT)
         return flask.jsonify(manifest(statement))
 
     @routes.delete("/<statement_id>")

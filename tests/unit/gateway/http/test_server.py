@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import pathlib
+import select
 import signal
 import socket
 import subprocess
@@ -51,6 +52,7 @@ class Served:
         command += [part for setting in settings for part in ("--set", setting)]
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(command, stderr=errors)
+        self.address = (host, port)
         self._base = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         self._pool = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(30))
 
@@ -193,3 +195,80 @@ def test_probes_need_no_access_token(scratch: pathlib.Path) -> None:
 def test_it_listens_on_ipv6(scratch: pathlib.Path) -> None:
     with _serving(scratch, host="::1") as served:
         assert served.request("GET", "/healthz")[0] == 200
+
+
+class Clients:
+    """Connections that each have sent something, and read nothing."""
+
+    def __init__(self, served: Served, count: int, sent: str) -> None:
+        self._sockets = [socket.create_connection(served.address) for _ in range(count)]
+        for one in self._sockets:
+            one.sendall(sent.replace("\n", "\r\n").encode())
+
+    def have_answers(self) -> bool:
+        """Whether any of them was answered or hung up on."""
+        return bool(select.select(self._sockets, [], [], 0)[0])
+
+    def close(self) -> None:
+        """Hangs up."""
+        for one in self._sockets:
+            one.close()
+
+
+def _stuck(served: Served, kind: str) -> Clients:
+    """Four times as many clients as are worked on at once, of a kind that takes its time."""
+    endless = served.submit(digits=18)
+    bodies = {
+        "waits for a statement": f"GET {_API}/{endless}?wait=60 HTTP/1.1\nHost: localhost\n\n",
+        "waits for a chunk": f"GET {_API}/{endless}/chunks/0?wait=60 HTTP/1.1\nHost: localhost\n\n",
+        "sends nothing": "",
+        "sends half a head": f"POST {_API} HTTP/1.1\nHost: loc",
+        "sends half a body": f"POST {_API} HTTP/1.1\nHost: localhost\nContent-Length: 99\n\n{{",
+        "sends half a chunk": (
+            f"POST {_API} HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n63\n{{"
+        ),
+    }
+    return Clients(served, 8, bodies[kind])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "waits for a statement",
+        "waits for a chunk",
+        "sends nothing",
+        "sends half a head",
+        "sends half a body",
+        "sends half a chunk",
+    ],
+)
+def test_fault_08_clients_that_take_their_time_starve_nobody(
+    scratch: pathlib.Path, kind: str
+) -> None:
+    with _serving(scratch, "http.threads=2") as served:
+        clients = _stuck(served, kind)
+        for _ in range(8):
+            assert served.request("GET", "/healthz")[0] == 200
+            assert served.request("GET", "/readyz")[0] == 200
+            assert served.request("POST", _API, {"statement": "SELECT 1"})[0] == 200
+        assert not clients.have_answers()
+        clients.close()
+
+
+def test_fault_08_clients_that_do_not_read_starve_nobody(scratch: pathlib.Path) -> None:
+    with _serving(scratch, "http.threads=2") as served:
+        sql = (
+            "WITH d(x) AS (VALUES 0,1,2,3,4,5,6,7,8,9) "
+            "SELECT rpad('', 10000, CAST(a.x AS varchar)) FROM d a, d b, d c, d d"
+        )
+        status, manifest = served.request("POST", _API, {"statement": sql})
+        assert status == 200, manifest
+        statement = str(manifest["statement_id"])
+        wait_until(lambda: served.state(statement) == "SUCCEEDED", what="the statement")
+        path = f"{_API}/{statement}/chunks/0?format=JSON_ARRAY"
+        clients = Clients(served, 8, f"GET {path} HTTP/1.1\nHost: localhost\n\n")
+        wait_until(clients.have_answers, what="answers that nobody reads")
+        for _ in range(8):
+            assert served.request("GET", "/healthz")[0] == 200
+            assert served.request("POST", _API, {"statement": "SELECT 1"})[0] == 200
+        clients.close()
