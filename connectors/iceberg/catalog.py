@@ -238,7 +238,7 @@ class IcebergCatalog:
             raise TableAlreadyExistsError(str(error)) from error
 
     def drop(self, identifier: tuple[str, ...], *, purge: bool) -> None:
-        """Takes the table out of the catalog; its files go too only with `purge`.
+        """Drops the table from the catalog; its files are deleted only with `purge`.
 
         Raises:
             SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE.
@@ -277,7 +277,7 @@ class IcebergCatalog:
             return namespaces.children(self.pyiceberg, parent)
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
-        """What a namespace says of itself.
+        """The properties of a namespace.
 
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
@@ -313,7 +313,7 @@ class IcebergCatalog:
             return sorted(tuple(name) for name in self.pyiceberg.list_views(namespace))
 
     def view(self, identifier: tuple[str, ...]) -> bytes:
-        """A view, as the catalog's own answer to who loads it.
+        """A view, as the catalog itself answers a request to load it.
 
         Raises:
             SeamlineError: VIEW_NOT_FOUND, CATALOG_UNAVAILABLE.

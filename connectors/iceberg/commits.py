@@ -35,11 +35,11 @@ _PAUSE_MS_MIN = 20
 
 
 def insist(work: Callable[[], T], report: Callable[[str], None] = lambda _: None) -> T:
-    """Does the work, and over again while other commits, such as tiering's, win.
+    """Does the work, again and again while other commits, such as tiering's, get in first.
 
     Args:
         work: Loads the table and commits.
-        report: Is told when it has to be done again.
+        report: Called when it has to be done again.
 
     Raises:
         SeamlineError: what the work raises; COMMIT_CONFLICT after so many times.
@@ -117,7 +117,7 @@ def tag_boundary(table: IcebergTable, snapshot_id: int) -> None:
 
 
 def create_branch(table: IcebergTable, name: str, snapshot_id: int, keep_ms: int) -> None:
-    """Makes a branch at a snapshot; expiry removes it once that long has passed.
+    """Creates a branch at a snapshot; expiry removes it after that time.
 
     Raises:
         SeamlineError: SNAPSHOT_GONE when the snapshot has expired, COMMIT_CONFLICT.
@@ -126,7 +126,7 @@ def create_branch(table: IcebergTable, name: str, snapshot_id: int, keep_ms: int
 
 
 def adopt_branch(table: IcebergTable, name: str, base_id: int) -> None:
-    """Moves `main` to the head of a branch, only if it still is where the branch began.
+    """Moves `main` to the head of a branch, only if it is still where the branch began.
 
     Raises:
         SeamlineError: COMMIT_CONFLICT when the head of `main` is another snapshot by now.
@@ -149,7 +149,7 @@ def create_tag(
 ) -> None:
     """Tags a snapshot, and removes other tags with the same commit.
 
-    Expiry removes the tag once that long has passed.
+    Expiry removes the tag after that time.
 
     Raises:
         SeamlineError: SNAPSHOT_GONE when the snapshot has expired, COMMIT_CONFLICT,
@@ -159,7 +159,7 @@ def create_tag(
 
 
 def remove_refs(table: IcebergTable, names: Sequence[str]) -> None:
-    """Removes branches or tags; those that are not there are as good.
+    """Removes branches or tags; it is no error when some are not there.
 
     Raises:
         SeamlineError: COMMIT_CONFLICT, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
@@ -227,7 +227,7 @@ def set_properties(table: IcebergTable, properties: dict[str, str]) -> None:
 
 
 def move_head(table: IcebergTable, snapshot_id: int, to: int) -> None:
-    """Moves the head of `main` from one snapshot to another, only if it still is the first.
+    """Moves the head of `main` from one snapshot to another, only if it is still the first.
 
     Raises:
         SeamlineError: COMMIT_CONFLICT when the head is another snapshot by now.

@@ -1,7 +1,7 @@
-"""What catalogs and storage fail with, as named errors.
+"""Failures of catalogs and storage, as named errors.
 
-A REST catalog's connection fails with an `OSError` that is no matter of storage; so the catalog is
-asked first, here and wherever both may fail.
+The connection to a REST catalog fails with an `OSError`, too, which says nothing of storage. So
+where both may fail, the catalog's errors are looked for first.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ _REFUSALS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuth
 
 @contextlib.contextmanager
 def catalog_errors(catalog: str, identifier: tuple[str, ...] = ()) -> Iterator[None]:
-    """Gives what a catalog answers, or that it does not, its name.
+    """Turns what a catalog fails with into a named error.
 
     Args:
         catalog: Name of the catalog.
-        identifier: What it is asked for there.
+        identifier: What it is asked for.
     """
     name = ".".join((catalog, *identifier))
     try:
@@ -94,7 +94,7 @@ def catalog_errors(catalog: str, identifier: tuple[str, ...] = ()) -> Iterator[N
 
 @contextlib.contextmanager
 def metadata_errors(catalog: str, identifier: tuple[str, ...]) -> Iterator[None]:
-    """Gives what a table's metadata cannot be read for its name, and what the catalog answers.
+    """Turns failures of loading a table, by its catalog or of its metadata, into named errors.
 
     Args:
         catalog: Name of the catalog.
@@ -120,7 +120,7 @@ def metadata_errors(catalog: str, identifier: tuple[str, ...]) -> Iterator[None]
 
 @contextlib.contextmanager
 def manifest_errors(what: str, path: str) -> Iterator[None]:
-    """Gives what a manifest, or a list of them, cannot be read for its name.
+    """Turns failures of reading a manifest, or a list of them, into named errors.
 
     Args:
         what: Which of the two.
@@ -140,7 +140,7 @@ def manifest_errors(what: str, path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def commit_errors(table: str) -> Iterator[None]:
-    """Gives what a commit fails with its name; `ValueError` is its caller's.
+    """Turns failures of a commit into named errors; a `ValueError` is left to the caller.
 
     Args:
         table: Name of the table.
@@ -160,7 +160,7 @@ def commit_errors(table: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def storage_errors(what: str) -> Iterator[None]:
-    """Gives failures of file access their name."""
+    """Turns failures of file access into named errors."""
     try:
         yield
     except (SeamlineError, RequestException):
@@ -177,7 +177,7 @@ def _failure(who: str, what: str, error: Exception) -> SeamlineError:
 
 
 def _unreadable(name: str, error: ValidationError | IcebergValidationError) -> SeamlineError:
-    """Metadata that is none, or that is of a version or has a type nobody knows here."""
+    """For metadata that is malformed, or of a version or with a type that is not supported."""
     found = error if isinstance(error, ValidationError) else error.__cause__
     if not isinstance(found, ValidationError):
         return SeamlineError(

@@ -1,8 +1,8 @@
 """Our predicates as PyIceberg expressions, for pruning by partition and file statistics.
 
 Only what Iceberg evaluates as the engines do is translated. The engines order NaN above every
-number, Iceberg's statistics leave it out; so `>`, `>=` and `<>` on floating columns are not
-pushed.
+number, while Iceberg's statistics leave it out; so `>`, `>=` and `<>` on floating-point columns are
+not pushed down.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def to_iceberg(predicate: Predicate | None, fields: Mapping[str, Field]) -> Bool
 
     Args:
         predicate: The predicate; None is true.
-        fields: The columns of the table it may speak of, by the name it knows them by, as they are
-            now: under another name perhaps, and of a type that theirs was promoted to. Whatever
-            concerns another column counts as true.
+        fields: The columns that it may refer to, by the names it uses, as they are now: renamed
+            perhaps, or of a type that theirs was promoted to. Whatever concerns another column
+            counts as true.
     """
     match predicate:
         case None:

@@ -86,7 +86,7 @@ _DELETES = pa.schema([("path", pa.string()), ("position", pa.int64())])
 
 
 def _only(table: pa.Table, wanted: Iterable[str], plan: ColdPlan, delete_path: str) -> pa.Table:
-    """The deletes of a file that are for data files it applies to: older ones are not its."""
+    """The deletes of a file for the data files it applies to, which later ones are not."""
     applies = {
         file.path
         for file in plan.files
@@ -143,7 +143,7 @@ def _field_has_ids(field: pa.Field) -> bool:
 
 @contextlib.contextmanager
 def _file_errors(path: str) -> Iterator[None]:
-    """Gives failures of reading one file their name."""
+    """Turns failures of reading one file into named errors."""
     try:
         yield
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Partitioning and sorting of a table, from the words of a definition.
+"""Partitioning and sort order of a table, from the text of its definition.
 
 `day(ts)`, `bucket(16, id)`, `truncate(4, name)`, `ts` partition; `ts`, `ts DESC`, `ts DESC NULLS
 LAST` sort.
@@ -40,7 +40,7 @@ _HINT = "write: column, year(c), month(c), day(c), hour(c), bucket(n, c) or trun
 
 
 def partition_spec(schema: Schema, words: Sequence[str]) -> PartitionSpec:
-    """The partition spec the words describe.
+    """The partition spec that the text describes.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
@@ -61,7 +61,7 @@ def partition_spec(schema: Schema, words: Sequence[str]) -> PartitionSpec:
 
 
 def sort_order(schema: Schema, words: Sequence[str]) -> SortOrder:
-    """The sort order the words describe; nulls come last unless they say otherwise.
+    """The sort order that the text describes; nulls come last unless it says otherwise.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.

@@ -1,9 +1,9 @@
-"""Manifests as they are read, those of tail files, and the manifest lists of virtual snapshots.
+"""Writes the manifests of tail files and the manifest lists of virtual snapshots; reads lists.
 
-A manifest names no snapshot and no sequence number: its entries inherit both from the list they are
-in, so one manifest serves every virtual snapshot that holds its files. A list repeats the cold
-snapshot's own entries exactly. PyIceberg reads version 3 but does not write it; the fields it
-adds, where row ids start, are written here.
+A manifest of ours names no snapshot and no sequence number: its entries inherit both from the list
+that it is in, so one manifest serves every virtual snapshot that holds its files. A list repeats
+the cold snapshot's own entries exactly. PyIceberg reads version 3 but does not write it; the fields
+that version 3 adds, where row ids start, are written here.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def write_manifest(
     """Writes a manifest of added files of one partition spec.
 
     Returns:
-        Its entry in manifest lists, sequence number, snapshot and row ids still open.
+        Its entry in manifest lists, with sequence number, snapshot and row ids still open.
 
     Raises:
         OSError: when it cannot be written.
@@ -107,8 +107,8 @@ class ManifestList:
         sequence_number: Its sequence number.
         version: 2 or 3.
         entries: The list.
-        first_row_id: Version 3: where row ids it gives start.
-        added_rows: Row ids it gives.
+        first_row_id: Version 3: the first row id that it assigns.
+        added_rows: How many it assigns.
     """
 
     snapshot_id: int
@@ -134,12 +134,12 @@ def new_list(
 
     Args:
         cold: The parent's entries; kept as they are.
-        tail: Added manifests; they get the snapshot and the sequence number.
+        tail: Manifests to add; they get the snapshot and the sequence number.
         snapshot_id: The snapshot.
         parent_id: Its parent.
         sequence_number: Its sequence number.
         version: The table's format version.
-        next_row_id: Version 3: first row id the table has not given yet.
+        next_row_id: Version 3: the first row id that the table has not assigned yet.
     """
     added = [_added(manifest, snapshot_id, sequence_number) for manifest in tail]
     entries = [*cold, *added]

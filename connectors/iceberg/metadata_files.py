@@ -1,7 +1,7 @@
 """The metadata files of tables, as JSON: what they say, whatever version wrote them.
 
-Left out are properties of the table that its readers would take for settings of their own. Files
-are immutable, so each is read once and kept.
+Properties of the table that readers would take for settings of their own are left out. Files are
+immutable, so each is read once and cached.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A past moment in a snapshot: which of its rows are from then or later.
 
-Answers of rows that have left the log what the log answers of those it still holds.
+Answers for rows that have left the log what the log answers for those that it still holds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The one place that reaches into PyIceberg: what it keeps to itself and we cannot do without.
 
-Everything here may break with any new version of PyIceberg, which is why it is pinned to a minor
-one. The catalogs take no table's properties for settings: which code is loaded, who is asked and
-with which key is for the configuration to say, and for a catalog.
+Everything here may break with any new version of PyIceberg, which is why the project is pinned to a
+minor one. The catalogs take no table's properties for settings: which code is loaded, and which
+addresses and keys are used, is for the configuration and the catalog to say.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _NEEDED_FOR_VIEWS = frozenset({Capability.V1_LIST_VIEWS, Capability.V1_LOAD_VIEW
 
 
 class GuardedCatalog(PyCatalog):
-    """What every catalog of PyIceberg's does otherwise here."""
+    """What every catalog of PyIceberg's does differently here."""
 
     def _load_file_io(
         self,
@@ -110,9 +110,9 @@ class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
 
 
 class PatientRestCatalog(GuardedCatalog, RestCatalog):
-    """PyIceberg's REST catalog, waiting so long for an answer and no longer.
+    """PyIceberg's REST catalog, with a time-out for its answers.
 
-    How a table's files are reached is the catalog's to say, beside the table's metadata.
+    The catalog may say how a table's files are reached; the table's metadata may not.
     """
 
     def _load_file_io(
@@ -148,11 +148,11 @@ def _without_properties(response: TableResponse) -> TableResponse:
 
 
 def stage(transaction: Transaction, updates: Callable[[PyTable], tuple[TableUpdate, ...]]) -> None:
-    """Takes updates into a transaction that creates a table.
+    """Adds updates to a transaction that creates a table.
 
     Args:
         transaction: The transaction.
-        updates: Made for the table that will be created, which knows where its files go.
+        updates: Makes them for the table that will be created, which knows where its files go.
     """
     transaction._apply(updates(transaction._table))
 

@@ -1,8 +1,8 @@
-"""Filters of planned scans: the REST specification's JSON as PyIceberg's expressions, and back.
+"""Filters of planned scans: the REST specification's JSON as PyIceberg's expressions.
 
-Whole or not at all: a client may leave to the server what it has pushed down, so a filter that is
-not understood is an error, never a filter that keeps everything. Both forms of the specification
-are read, the one with `term` and `value` and the newer one with `left`, `right` and `child`.
+All or nothing: a client may rely on the server for what it has pushed down, so a filter that is not
+understood is an error, never a filter that keeps everything. Both forms of the specification are
+read, the one with `term` and `value` and the newer one with `left`, `right` and `child`.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def parse(body: Any, schema: Schema, *, case_sensitive: bool) -> BooleanExpressi
 
     Args:
         body: The filter as JSON.
-        schema: The columns it speaks of.
+        schema: The columns that it refers to.
         case_sensitive: Whether its names are.
 
     Raises:
-        SeamlineError: INVALID_REQUEST for a filter that is none, or of columns there are not;
+        SeamlineError: INVALID_REQUEST for a malformed filter, or one of unknown columns;
             NOT_SUPPORTED for one that is not understood.
     """
     return _Parser(schema, case_sensitive=case_sensitive).expression(body, 0)
@@ -181,7 +181,7 @@ def _infinity(value: float, type_: IcebergType) -> Any:
 
 
 def _is_real(value: Any) -> bool:
-    """Whether a literal lies among the finite numbers of 32 bits."""
+    """Whether a literal is in the range of finite 32-bit numbers."""
     try:
         return FloatType.min <= float(value) <= FloatType.max
     except (ValueError, OverflowError):
@@ -233,7 +233,7 @@ def bound(
     """The expression bound to the columns of a schema, without negations.
 
     Raises:
-        SeamlineError: INVALID_REQUEST when a literal is none of its column's type.
+        SeamlineError: INVALID_REQUEST when a literal does not fit its column's type.
     """
     try:
         return bind(schema, rewrite_not(expression), case_sensitive)

@@ -41,8 +41,8 @@ def data_file(file: DataFile, spec: PartitionSpec, schema: Schema, stats: Collec
     Args:
         file: The file.
         spec: The partition spec it was written with.
-        schema: A schema that has the columns the spec speaks of.
-        stats: Ids of the fields whose statistics are told.
+        schema: A schema that has the columns of the spec.
+        stats: Ids of the fields whose statistics are included.
     """
     body = _content_file(file, spec, schema)
     first_row_id = file[FILE_FIRST_ROW_ID] if len(file) > FILE_FIRST_ROW_ID else None

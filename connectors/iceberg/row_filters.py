@@ -1,7 +1,7 @@
 """Rows that a filter may keep, over Arrow: never too few, and seldom too many.
 
 Whoever reads the rows filters them again. So where engines differ, or Arrow cannot compare, a row
-is kept: NaN in a comparison, a null that is not equal to something.
+is kept: for example NaN in a comparison, or a null compared by `<>`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def matching(rows: pa.Table, expression: BooleanExpression, schema: Schema) -> p
     """The rows that the expression may keep.
 
     Args:
-        rows: Decoded rows; the columns the expression speaks of are among them.
+        rows: Decoded rows, with at least the columns that the expression refers to.
         expression: Bound to the schema, without negations.
         schema: The columns.
     """
@@ -120,7 +120,7 @@ class _Masks(BoundBooleanExpressionVisitor[Any]):
         return stored(leaf(self._rows, self._schema, term.ref().field.field_id))
 
     def _scalar(self, term: BoundTerm, literal: Any, kind: pa.DataType) -> Any:
-        """The literal as a value of the column, None when it has none there."""
+        """The literal as a value of the column, None when the column cannot hold it."""
         value = _value(literal)
         if isinstance(term.ref().field.field_type, UUIDType):
             value = str(uuid.UUID(bytes=bytes(value)))

@@ -1,9 +1,9 @@
 """From a snapshot to the exact list of files to read: manifests, pruning, deletes.
 
-Manifests are immutable and kept, parsed, by path; a new snapshot reads only its new ones. Pruning
+Manifests are immutable and cached, parsed, by path; a new snapshot reads only its new ones. Pruning
 uses PyIceberg's own evaluators for partitions and column statistics, and may keep too many files,
 never too few. What DuckDB cannot read exactly (equality deletes, formats other than Parquet,
-encryption) is said in the plan, so that the statement goes to Spark.
+encryption) is noted in the plan, so that the statement goes to Spark.
 """
 
 from __future__ import annotations

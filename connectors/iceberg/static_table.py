@@ -11,7 +11,7 @@ from pyiceberg.table import StaticTable
 
 
 def static_table(location: str, properties: Mapping[str, str]) -> StaticTable:
-    """The table of a metadata file. None of its own properties says how files are reached.
+    """The table of a metadata file. None of its own properties decides how files are reached.
 
     Args:
         location: The file.

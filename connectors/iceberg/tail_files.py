@@ -1,8 +1,8 @@
 """Decoded rows as Iceberg data files: partitioned, sorted, with field ids, counts and bounds.
 
 The files are what a writer of the table would have written: split by the table's partition spec,
-sorted by its order, with statistics by its own properties. Names are chosen before anything is
-written, so that what was left half done can be found and removed.
+sorted by its order, with the statistics that its properties ask for. Names are chosen before
+anything is written, so that unfinished files can be found and removed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TailLayout:
         unpartitioned: The spec for rows that would fall into too many partitions.
         order: Its sort order.
         format_version: 2 or 3.
-        properties: Its properties, for what they say of statistics.
+        properties: Its properties, some of which choose statistics.
     """
 
     schema: Schema
@@ -93,7 +93,7 @@ def plan_files(rows: pa.Table, layout: TailLayout, folder: str) -> list[PlannedF
 
     Args:
         rows: Decoded rows, in the layout's columns or some of them.
-        layout: How they are laid out. Columns it partitions or sorts by must be among the rows'.
+        layout: How they are laid out. The rows must have the columns it partitions or sorts by.
         folder: Location the files are put under.
     """
     if not rows.num_rows:
@@ -107,7 +107,7 @@ def plan_files(rows: pa.Table, layout: TailLayout, folder: str) -> list[PlannedF
 
 
 def write_file(io: FileIO, planned: PlannedFile, layout: TailLayout) -> DataFile:
-    """Writes one file and tells what a manifest says of it.
+    """Writes one file and returns its entry in a manifest.
 
     Raises:
         OSError: when it cannot be written.
@@ -171,7 +171,7 @@ def _partitions(rows: pa.Table, layout: TailLayout) -> Iterator[tuple[int, Recor
 
 
 def _partition_keys(rows: pa.Table, layout: TailLayout) -> pa.Table | None:
-    """The partition of each row, None where one cannot be computed or said."""
+    """The partition of each row, None where one cannot be computed or expressed."""
     if not can_compute([field.transform for field in layout.spec.fields]):
         return None
     try:

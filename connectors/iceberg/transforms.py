@@ -1,8 +1,8 @@
 """Iceberg's partition transforms over Arrow columns, in the form manifests keep them.
 
-Times are cut by Arrow itself. What Arrow has no function for is computed once per distinct value,
-by PyIceberg's own transforms. Results are plain numbers, texts and bytes, as in a manifest: days
-and microseconds since the epoch, the 16 bytes of a uuid.
+Times are truncated by Arrow itself. What Arrow has no function for is computed once per distinct
+value, by PyIceberg's own transforms. Results are plain numbers, texts and bytes, as in a manifest:
+days and microseconds since the epoch, the 16 bytes of a uuid.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HOUR_US = 3_600_000_000
 
 
 def can_compute(transforms: Sequence[Any]) -> bool:
-    """Whether all of them are transforms this knows."""
+    """Whether all of them can be computed here."""
     return not any(isinstance(transform, UnknownTransform) for transform in transforms)
 
 
@@ -44,7 +44,7 @@ def transformed(values: Any, transform: Transform[Any, Any], source: IcebergType
         source: Iceberg's type of the column.
 
     Raises:
-        ArithmeticError: when a value is cut to one below the least of its type.
+        ArithmeticError: when a truncated value is below the least of its type.
     """
     match transform:
         case IdentityTransform():

@@ -1,15 +1,15 @@
-"""Virtual snapshots: a table's metadata with one snapshot more, which also holds the tail.
+"""Virtual snapshots: a table's metadata with one more snapshot, which also holds the tail.
 
-The snapshot is never committed. Its id follows from what it holds, so whoever makes it again gives
-it the same one. Everything else of the metadata says what a commit of it would have said: parent,
+The snapshot is never committed. Its id follows from what it holds, so it is the same whenever the
+snapshot is made again. The rest of the metadata says what a commit of it would have said: parent,
 sequence number, the head of `main`, the log of snapshots, row ids in version 3. All of this is
-pure: metadata goes in as the JSON of its file, and comes out as JSON, so that nothing a newer
+pure: metadata goes in as the JSON of its file, and comes out as JSON, so that nothing that a newer
 version of the format adds is lost on the way.
 
-Some readers resolve a table by time: they take the snapshot that the log has for the beginning of
-their transaction, by their own clock. So a virtual snapshot takes the place of the table's own head
-from the moment that became the head, and nothing that is given out is younger than `SKEW_MS`: a
-commit that lands while a statement begins can neither hide the tail nor what it moved out of it.
+Some readers resolve a table by time: they take the snapshot that the log names for the beginning of
+their transaction, by their own clock. So a virtual snapshot replaces the table's own head from the
+moment at which that became the head, and nothing that is served is younger than `SKEW_MS`: a commit
+that lands while a statement begins can hide neither the tail nor what it moved out of it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def snapshot_id(seam: Seam, taken: Collection[int]) -> int:
 
 
 def readable_base(metadata: Json) -> Json:
-    """The metadata a virtual snapshot can be put on: of version 1 it is brought to version 2."""
+    """The metadata in a version that can have virtual snapshots: version 1 becomes version 2."""
     if metadata["format-version"] != 1:
         return metadata
     parsed = TableMetadataUtil.parse_obj(metadata)
@@ -70,11 +70,11 @@ class VirtualSnapshot:
         seam: What it holds: a cold snapshot and a tail.
         snapshot_id: Its id.
         sequence_number: One more than the last of the table it was made for.
-        timestamp_ms: The moment it is given out as of: `SKEW_MS` before it was made.
-        manifest_list: Where its list of manifests is, or would be.
+        timestamp_ms: The moment it claims to be from: `SKEW_MS` before it was made.
+        manifest_list: Where its manifest list is, or would be.
         summary: Its summary.
-        first_row_id: Version 3: where its own row ids start.
-        added_rows: Version 3: row ids it takes.
+        first_row_id: Version 3: the first of its own row ids.
+        added_rows: Version 3: how many row ids it assigns.
     """
 
     seam: Seam
@@ -103,7 +103,7 @@ class VirtualSnapshot:
         return body
 
     def to_json(self) -> Json:
-        """Everything, for keeping."""
+        """All of it, to be stored."""
         body = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {**body, "seam": self.seam.to_json(), "summary": {**self.summary}}
 
@@ -136,12 +136,12 @@ def cold_snapshot(base: Json, wanted: int | None) -> Json:
 
 
 def as_of_ms(base: Json, current: VirtualSnapshot | None, moment_ms: int | None) -> int | None:
-    """What nothing in metadata that is given out may be younger than; None where nothing is.
+    """The latest time that served metadata may contain; None when it needs no limit.
 
     Args:
         base: The table's own metadata.
-        current: The virtual snapshot that is its head. It was made for a moment of its own.
-        moment_ms: A moment that every reader's clock is past; None for a plain table.
+        current: The virtual snapshot that is its head, which has a time of its own.
+        moment_ms: A moment that every reader's clock has passed; None for a plain table.
     """
     if current is not None:
         return current.timestamp_ms
@@ -178,7 +178,7 @@ def with_snapshots(
 
 
 def _headed(base: Json, current: VirtualSnapshot) -> Json:
-    """What says that a virtual snapshot is the head."""
+    """The fields that make a virtual snapshot the head."""
     refs = base.get("refs", {})
     main = {**refs.get("main", {"type": "branch"}), "snapshot-id": current.snapshot_id}
     body: Json = {
@@ -192,9 +192,9 @@ def _headed(base: Json, current: VirtualSnapshot) -> Json:
 
 
 def _times(base: Json, base_location: str, moment_ms: int, head: int, head_ms: int) -> Json:
-    """What says when, with nothing younger than a moment.
+    """The fields that hold times, none of them later than a moment.
 
-    The log's last entry has a time of its own, since some readers sort it and would mix two up.
+    The log's last entry has a time that no other has, since some readers sort the log by time.
     """
     own = {"metadata-file": base_location, "timestamp-ms": base["last-updated-ms"]}
     files = [*base.get("metadata-log", []), own]

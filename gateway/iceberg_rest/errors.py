@@ -63,7 +63,7 @@ def error_body(error: SeamlineError) -> dict[str, Any]:
 
 
 def _status(code: ErrorCode) -> int:
-    """The HTTP status: one that clients try again only for what trying again may mend."""
+    """The HTTP status: one that clients retry only where retrying may help."""
     if code in _STATUS:
         return _STATUS[code]
     if code.kind is ErrorKind.USER:

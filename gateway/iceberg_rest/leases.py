@@ -1,8 +1,8 @@
-"""Leases: things kept for whoever may still read them, and when they may go.
+"""Leases: until when files are kept for readers that may still come back for them.
 
-A lease names a thing, the files it is made of and how long it is held; it is written down before
-the first file is, so that nothing is ever left behind that nobody knows of. What is still asked for
-is held longer. Records are small JSON files in one folder of the gateway's own.
+A lease names what it is for, the files, and how long they are kept; it is recorded before the first
+file is written, so that no file is ever left behind unknown. It is renewed whenever somebody asks
+for the files. Records are small JSON files in a folder of the gateway's own.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _LOG = logging.getLogger("seamline.leases")
 
 _VERSION = 2
 _RENEWED_AT = 0.1
-"""A longer hold is written down once it grows by this part of the lease."""
+"""A renewal is recorded once it extends the lease by this fraction."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lease:
-    """One thing that is held.
+    """One lease.
 
     Attributes:
         lease_id: Its name, unique and usable as the name of a file.
-        kind: What it is.
-        until_s: Seconds since the epoch until which it is held.
-        paths: Locations of its files.
-        body: What else is to be known of it; JSON.
+        kind: What it is for.
+        until_s: When it ends, in seconds since the epoch.
+        paths: Locations of the files.
+        body: What else must be known of them; JSON.
     """
 
     lease_id: str
@@ -48,8 +48,8 @@ class Leases:
     """The leases of one gateway. Safe to share between threads.
 
     Args:
-        directory: Where they are written down.
-        seconds: How long a thing is held after it was last asked for.
+        directory: Where they are recorded.
+        seconds: How long a lease lasts after the files were last asked for.
         clock: Seconds since the epoch.
     """
 
@@ -65,17 +65,17 @@ class Leases:
         self._leases = {lease.lease_id: lease for lease in self._read()}
 
     def hold(self, lease_id: str, kind: str, paths: Iterable[str], body: Mapping[str, Any]) -> None:
-        """Holds a thing, or holds it anew with other files."""
+        """Begins a lease, or begins it anew with other files."""
         lease = Lease(lease_id, kind, self._clock() + self._seconds, tuple(paths), body)
         with self._lock:
             self._leases[lease_id] = lease
         self._write(lease)
 
     def renew(self, lease_ids: Iterable[str]) -> frozenset[str]:
-        """Holds things longer.
+        """Extends leases.
 
         Returns:
-            Those that are not held any more: their files go, or are gone.
+            Those that have ended: their files are being removed, or are gone.
         """
         until_s = self._clock() + self._seconds
         due = []
@@ -95,7 +95,7 @@ class Leases:
         return frozenset(gone)
 
     def release(self, lease_id: str) -> None:
-        """Lets a thing go now."""
+        """Ends a lease now."""
         with self._lock:
             lease = self._leases.get(lease_id)
             if lease is not None:
@@ -108,7 +108,7 @@ class Leases:
         return lease if lease is not None and lease.until_s > self._clock() else None
 
     def held(self, kind: str) -> list[Lease]:
-        """What is held of a kind."""
+        """The leases of a kind that have not ended."""
         now = self._clock()
         with self._lock:
             return [
@@ -118,7 +118,7 @@ class Leases:
             ]
 
     def expire(self) -> list[Lease]:
-        """Forgets what is not held any more and gives it; its files are the caller's to remove."""
+        """Takes out the leases that have ended; removing their files is up to the caller."""
         now = self._clock()
         with self._lock:
             ended = [lease for lease in self._leases.values() if lease.until_s <= now]
@@ -127,7 +127,7 @@ class Leases:
         return ended
 
     def put_back(self, lease: Lease) -> None:
-        """Takes an expired lease back whose files could not be removed, to be given again."""
+        """Puts an expired lease back whose files could not be removed, for the next round."""
         with self._lock:
             self._leases.setdefault(lease.lease_id, lease)
 

@@ -1,4 +1,4 @@
-"""Files written for planned scans, kept for whoever plans the same scan again while they last."""
+"""Files written for planned scans, used again when the same scan is planned while they last."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PlanFiles:
     """The files of one gateway's plans. Safe to share between threads.
 
     Args:
-        leases: Holds them.
+        leases: Leases on them.
     """
 
     def __init__(self, leases: Leases) -> None:
@@ -29,7 +29,7 @@ class PlanFiles:
         self._known: Cache[str, tuple[str, tuple[DataFile, ...]]] = Cache(_CACHED_MAX)
 
     def find(self, key: str) -> tuple[DataFile, ...] | None:
-        """The files written under a key, held from now on."""
+        """The files written under a key, their lease renewed; None when there are none any more."""
         known = self._known.get(key)
         if known is None or self._leases.renew([known[0]]):
             return None
@@ -38,7 +38,7 @@ class PlanFiles:
     def write(
         self, key: str, tables: Iterator[pa.Table], layout: TailLayout, io: FileIO, folder: str
     ) -> tuple[DataFile, ...]:
-        """Writes rows, and keeps the files under a key.
+        """Writes rows, and remembers the files under a key.
 
         Raises:
             OSError: when a file cannot be written.

@@ -1,11 +1,11 @@
-"""Planned scans of the Iceberg REST catalog: plans, their pages, and letting them go.
+"""Planned scans of the Iceberg REST catalog: plans, their pages, and how they are dropped.
 
     POST   …/tables/{table}/plan              plan a scan; "submitted" when it takes long
     GET    …/tables/{table}/plan/{plan-id}    what has become of it
-    DELETE …/tables/{table}/plan/{plan-id}    cancel it, or let it go
+    DELETE …/tables/{table}/plan/{plan-id}    cancel it, or drop it
     POST   …/tables/{table}/tasks             a further page of its files
 
-A plan that does not say which snapshot it reads is of the cut its statement began with.
+A plan that names no snapshot reads the seam that its statement began with.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _snapshot(
 
 
 def _schema(table: ServedTable, snapshot_id: int | None, asked: PlanRequest) -> Schema:
-    """The columns the request's names belong to."""
+    """The columns that the request's names refer to."""
     metadata = table.cold.iceberg.metadata
     if not asked.use_snapshot_schema or snapshot_id is None:
         return metadata.schema()
@@ -172,7 +172,7 @@ def _result(plan: SubmittedPlan) -> Json:
 
 
 def _tasks(plan: ScanPlan, tasks: Sequence[FileTask]) -> Json:
-    """Files to read, with the delete files they refer to."""
+    """Files to read, with the delete files that they refer to."""
     files = _Files(plan)
     asked = plan.request.asked
     residual = True if asked.filter is None else asked.filter
@@ -212,7 +212,7 @@ class _Files:
         return rest_files.delete_file(file, *self._written_with(file))
 
     def _written_with(self, file: DataFile) -> tuple[PartitionSpec, Schema]:
-        """The file's partition spec, and a schema that has the columns it speaks of."""
+        """The file's partition spec, and a schema that has its columns."""
         spec = self._metadata.specs().get(file.spec_id, self._unpartitioned)
         sources = {field.source_id for field in spec.fields}
         newest_first = [self._metadata.schema(), *reversed(self._metadata.schemas)]

@@ -1,4 +1,4 @@
-"""What requests to the Iceberg REST catalog name and carry."""
+"""Reads the paths and bodies of requests to the Iceberg REST catalog."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SEPARATOR = "\x1f"
 
 
 def table_name(prefix: str, namespace: str, table: str) -> TableName:
-    """The table a path names.
+    """The table that a path names.
 
     Raises:
         SeamlineError: UNAUTHENTICATED when the request's session is another table's.
@@ -34,7 +34,7 @@ def table_name(prefix: str, namespace: str, table: str) -> TableName:
 
 
 def body() -> dict[str, Any]:
-    """The JSON object the request carries.
+    """The JSON object in the request's body.
 
     Raises:
         SeamlineError: INVALID_REQUEST.
@@ -52,7 +52,7 @@ def namespace_path(text: str) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def missing(code: ErrorCode) -> Iterator[None]:
-    """In paths below a namespace, a namespace that is not there is a thing that is not there."""
+    """Turns a missing namespace into whatever is missing in it: a table or a view."""
     try:
         yield
     except SeamlineError as error:

@@ -88,7 +88,7 @@ def authenticate(rest: IcebergRest) -> Caller:
 
 
 def blueprint(rest: IcebergRest, root: str) -> flask.Blueprint:
-    """The routes under one of the two roots, over a rest."""
+    """The routes under one of the two roots, over the catalog's parts."""
     routes = flask.Blueprint(root.strip("/"), __name__, url_prefix=f"{root}/v1")
     planned = root == PLANNED
 
@@ -190,7 +190,7 @@ def _config(rest: IcebergRest, name: str, *, planned: bool) -> dict[str, Any]:
 
 
 def _exists(rest: IcebergRest, name: TableName) -> flask.Response:
-    """A table that cannot be read is there all the same."""
+    """A table that cannot be read exists all the same."""
     try:
         rest.connections.catalog(name.catalog).load(name.path)
     except SeamlineError as error:
@@ -238,7 +238,7 @@ def _json(content: Any) -> flask.Response:
 
 
 def _page(field: str, found: Sequence[Any]) -> dict[str, Any]:
-    """A list, or the part of it that a client asked for by its size and token."""
+    """A list, or the page of it that a client asked for by size and token."""
     size = flask.request.args.get("pageSize", type=int)
     token = flask.request.args.get("pageToken")
     if token is None or not size or size < 1:

@@ -2,7 +2,7 @@
 
 They lie under a prefix of the gateway's own, never under a table's: whatever looks for orphans in a
 table does not see them, and whatever removes ours does not see the table. Engines read them, so
-the prefix must be one they reach. A gateway's files are under its own id, so that several
+they must have access to that prefix. A gateway's files are under its own id, so that several
 gateways may share a location.
 """
 
@@ -34,7 +34,7 @@ class SnapshotStorage:
 
     Args:
         config: The configuration.
-        connections: Catalogs, for the means to reach their storage.
+        connections: Catalogs, for access to their storage.
     """
 
     def __init__(self, config: Config, connections: Connections) -> None:
@@ -50,8 +50,8 @@ class SnapshotStorage:
 
         Args:
             catalog: Name of the catalog.
-            table_location: Where the table is that it is wanted for; some catalogs call their
-                warehouse by a name that says nothing of where it is.
+            table_location: Where the table is that it is wanted for; the name of a warehouse need
+                not say where it is.
 
         Raises:
             SeamlineError: INVALID_CONFIG when engines could not reach the default one.
@@ -71,7 +71,7 @@ class SnapshotStorage:
         return f"{location.rstrip('/')}/{self._gateway_id}/{catalog}"
 
     def probe(self, catalog: str) -> str:
-        """Location of a small file that says whether a reader reaches the folder.
+        """Location of a small file by which a reader finds out whether it has access to the folder.
 
         Raises:
             SeamlineError: INVALID_CONFIG.
@@ -85,19 +85,19 @@ class SnapshotStorage:
         return path
 
     def io(self, catalog: str, path: str) -> FileIO:
-        """The means to reach a location with the catalog's rights."""
+        """Access to a location, with the catalog's rights."""
         return load_file_io(dict(self._connections.catalog(catalog).pyiceberg.properties), path)
 
     def io_of(self, table: ServedTable) -> FileIO:
-        """The means to write and read a table's files of ours."""
+        """Access to our own files of a table."""
         return self.io(table.name.catalog, self.folder_of(table))
 
     def folder_of(self, table: ServedTable) -> str:
-        """Location of everything of a table that is ours."""
+        """Location of our own files of a table."""
         return f"{self.folder(table.name.catalog, table.cold.state.location)}/{table.uuid}"
 
     def remove(self, paths: Iterable[str]) -> bool:
-        """Removes files of ours; those that are gone already are as good.
+        """Removes files of ours; it is no error when some are gone already.
 
         Returns:
             Whether none is left.

@@ -1,9 +1,9 @@
 """Tail files, written once and used by every virtual snapshot that holds their offsets.
 
-A segment is the rows of some ranges of offsets as data files with their manifests. A tail is
-covered by the segments that lie inside it; what they leave out is read, written as one more
-segment and kept. When a tail has come to be many small segments, they are merged. Segments are
-leased: one that nobody has asked for is removed, and would only have to be written again.
+A segment holds the rows of some ranges of offsets, as data files with their manifests. A tail is
+covered by the segments that lie inside it; what they leave out is read and written as one more
+segment. When a tail has become many small segments, they are merged. Segments are leased: one that
+nobody has asked for is removed; it can always be written again.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class TailTable:
 
     @property
     def digest(self) -> str:
-        """The same for tables whose segments can be used for each other."""
+        """Equal for tables whose segments can stand in for each other."""
         text = f"{self.source}\n{self.layout.describe()}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -98,7 +98,7 @@ class TailStore:
     """Segments of any tables. Safe to share between threads.
 
     Args:
-        leases: Holds the segments.
+        leases: Leases on the segments.
     """
 
     def __init__(self, leases: Leases) -> None:
@@ -143,7 +143,7 @@ class TailStore:
     def _held(
         self, digest: str, ranges: Sequence[OffsetRange]
     ) -> tuple[list[TailSegment], list[OffsetRange]]:
-        """Segments inside the ranges, held from now on, and what they leave out."""
+        """Segments inside the ranges, their leases renewed, and what they leave out."""
         while True:
             taken, missing = self._inside(digest, ranges)
             gone = self._leases.renew(segment.segment_id for segment in taken)
@@ -155,7 +155,7 @@ class TailStore:
     def _inside(
         self, digest: str, ranges: Sequence[OffsetRange]
     ) -> tuple[list[TailSegment], list[OffsetRange]]:
-        """Segments inside the ranges, none over another, and what they leave out."""
+        """Segments inside the ranges that do not overlap, and what they leave out."""
         with self._lock:
             known = [s for s in self._segments.values() if s.layout == digest]
         free = [r for r in ranges if len(r)]
@@ -234,7 +234,7 @@ def _manifest(
 
 
 def _without(free: Sequence[OffsetRange], taken: Iterable[OffsetRange]) -> list[OffsetRange] | None:
-    """What is left of the free ranges, None when something taken is not free."""
+    """What is left of the free ranges, None when something wanted is not free."""
     left = list(free)
     for wanted in taken:
         position = next((i for i, r in enumerate(left) if _contains(r, wanted)), None)
