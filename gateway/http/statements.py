@@ -61,19 +61,14 @@ def blueprint(service: Service, turns: Turns) -> flask.Blueprint:
     """The routes, over a service; who waits for a statement gives up its turn."""
     routes = flask.Blueprint("statements", __name__, url_prefix="/api/v1/statements")
 
-    def wait(statement: Statement, seconds: float) -> State:
-        with turns.waiting(seconds) as left_s:
-            return statement.wait(left_s)
-
     @routes.post("")
     def submit() -> flask.Response:
         body = _body()
         format_ = _format(body.get("format", JSON_ARRAY))
         statement = service.submit(_request(body), flask.g.principal)
-        state = wait(statement, _wait(body.get("wait_timeout", WAIT_S_DEFAULT)))
+        state = _await(statement, turns, _wait(body.get("wait_timeout", WAIT_S_DEFAULT)))
         if state not in FINAL and _on_wait_timeout(body) == "CANCEL":
-            statement.cancel()
-            wait(statement, WAIT_S_DEFAULT)
+            _cancel(statement, turns)
         answer = flask.jsonify(manifest(statement, inline=format_))
         if statement.error is not None:
             answer.status_code = statement.error.code.http_status
@@ -87,15 +82,15 @@ def blueprint(service: Service, turns: Turns) -> flask.Blueprint:
     @routes.get("/<statement_id>")
     def status(statement_id: str) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal)
-        wait(statement, _wait(flask.request.args.get("wait", 0)))
+        _await(statement, turns, _wait(flask.request.args.get("wait", 0)))
         return flask.jsonify(manifest(statement))
 
     @routes.get("/<statement_id>/chunks/<int:index>")
     def chunk(statement_id: str, index: int) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal)
         format_ = _format(flask.request.args.get("format", ARROW_STREAM))
-        with turns.waiting(_wait(flask.request.args.get("wait", WAIT_S_DEFAULT))) as left_s:
-            data = _chunk(statement, index, left_s)
+        wait_s = _wait(flask.request.args.get("wait", WAIT_S_DEFAULT))
+        data = _chunk(statement, index, turns, wait_s)
         if data is None:
             return flask.Response(status=202, headers={"Retry-After": "0"})
         return _chunk_response(statement, index, data, format_)
@@ -103,8 +98,7 @@ def blueprint(service: Service, turns: Turns) -> flask.Blueprint:
     @routes.post("/<statement_id>/cancel")
     def cancel(statement_id: str) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal)
-        statement.cancel()
-        wait(statement, WAIT_S_DEFAULT)
+        _cancel(statement, turns)
         return flask.jsonify(manifest(statement))
 
     @routes.delete("/<statement_id>")
@@ -172,13 +166,24 @@ def _summary(statement: Statement) -> dict[str, Any]:
     }
 
 
-def _chunk(statement: Statement, index: int, wait_s: float) -> bytes | None:
-    statement.wait_for_columns(wait_s)
-    if statement.error is not None:
-        raise statement.error
-    if statement.spool is None:
-        return None
-    data = statement.spool.chunk(index, wait_s)
+def _await(statement: Statement, turns: Turns, seconds: float) -> State:
+    with turns.waiting(seconds) as left_s:
+        return statement.wait(left_s)
+
+
+def _cancel(statement: Statement, turns: Turns) -> None:
+    statement.cancel()
+    _await(statement, turns, WAIT_S_DEFAULT)
+
+
+def _chunk(statement: Statement, index: int, turns: Turns, seconds: float) -> bytes | None:
+    with turns.waiting(seconds) as left_s:
+        statement.wait_for_columns(left_s)
+        if statement.error is not None:
+            raise statement.error
+        if statement.spool is None:
+            return None
+        data = statement.spool.chunk(index, left_s)
     if statement.error is not None:
         raise statement.error
     return data
