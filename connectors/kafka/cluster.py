@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from seamline.connectors.config import ClusterConfig
+from seamline.connectors.protocols import Deadline
 from seamline.errors import (
     DEADLINE_EXCEEDED,
     KAFKA_UNAVAILABLE,
@@ -28,6 +30,9 @@ from seamline.errors import (
 from seamline.seam.log import READ_COMMITTED
 
 POOL_SIZE_MAX = 16
+_LOOKS_MAX = 10
+_LOOK_S = 2.0
+_LOOKING_S = 8.0
 _QUEUE_KILOBYTES_MAX = 2048
 _FOLLOW_WAIT_MS = 50
 _READ_WAIT_MS = 1
@@ -43,6 +48,7 @@ class Cluster:
         self.config = config
         self._lock = threading.Lock()
         self._admin: AdminClient | None = None
+        self._other: tuple[AdminClient, AdminClient | None] | None = None
         self._idle: dict[tuple[str, bool], list[Consumer]] = {}
         self._closed = False
 
@@ -69,6 +75,32 @@ class Cluster:
                     if self._admin is admin:
                         self._admin = None
             raise
+
+    def other(self, admin: AdminClient, deadline: Deadline) -> AdminClient | None:
+        """An admin client that asks another broker than a first one does; None if there is none.
+
+        A client asks the broker that it was told is the controller. With KRaft that is any of them,
+        each time another one; where all name the same, as with ZooKeeper, that one decides.
+
+        Raises:
+            SeamlineError: KAFKA_UNAVAILABLE.
+        """
+        known = self._other
+        if known is None or known[0] is not admin:
+            known = self._other = (admin, self._other_than(admin, deadline))
+        return known[1]
+
+    def _other_than(self, admin: AdminClient, deadline: Deadline) -> AdminClient | None:
+        first = _brokers(admin, deadline)
+        for _ in range(_LOOKS_MAX if len(first.brokers) > 1 else 0):
+            other = AdminClient(self.config.client_properties())
+            if _brokers(other, deadline).controller_id != first.controller_id:
+                return other
+        return None
+
+    def look_again(self) -> None:
+        """The brokers may be others by now: the other one to ask is chosen anew."""
+        self._other = None
 
     @contextlib.contextmanager
     def consumer(
@@ -104,6 +136,7 @@ class Cluster:
             idle = [consumer for consumers in self._idle.values() for consumer in consumers]
             self._idle.clear()
             self._admin = None
+            self._other = None
         for consumer in idle:
             consumer.close()
 
@@ -123,6 +156,18 @@ class Cluster:
             "fetch.queue.backoff.ms": 5,
             "queued.max.messages.kbytes": _QUEUE_KILOBYTES_MAX,
         }
+
+
+def _brokers(client: AdminClient, deadline: Deadline) -> ClusterMetadata:
+    """What the cluster says of its brokers; asked in short looks, so that a statement can end."""
+    until = time.monotonic() + _LOOKING_S
+    while True:
+        deadline.check()
+        try:
+            return client.list_topics(timeout=max(0.1, min(_LOOK_S, deadline.remaining_s())))
+        except KafkaException as error:
+            if time.monotonic() > until:
+                raise named_error(error, "looking for brokers") from error
 
 
 _UNKNOWN_TOPIC = {

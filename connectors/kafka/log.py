@@ -1,7 +1,8 @@
 """Kafka as a `HotLog`: bounds in a few small requests, and exact reads of ranges of offsets.
 
 Bounds are read ends first. A topic's incarnation is told by its id, which is read after the ends:
-if the topic is recreated in between, the id is the new one and no longer matches the table's.
+if the topic is recreated in between, the id is the new one and no longer matches the table's. It is
+believed when two brokers tell it, as one may lag behind those that gave the ends.
 Reads end by position. A message at or past the end, or the end of the partition as the isolation
 shows it, closes a range; control markers, aborted and compacted records never count.
 """
@@ -40,6 +41,7 @@ from seamline.connectors.kafka.requests import (
     seconds,
 )
 from seamline.connectors.kafka.subscription import KafkaSubscription
+from seamline.connectors.kafka.views import agreed, partitions_of
 from seamline.connectors.protocols import Deadline, RawBatch
 from seamline.errors import TOPIC_NOT_FOUND, SeamlineError
 from seamline.seam.checks import recreated, require, truncated
@@ -96,11 +98,11 @@ class KafkaLog:
     ) -> dict[str, LogBounds]:
         known = {topic: self._partitions.get(topic) or () for topic in topics}
         if not all(known.values()):
-            known = {name: _partitions(t) for name, t in self._describe(topics, deadline).items()}
+            known = {name: partitions_of(t) for name, t in self._describe(topics, deadline).items()}
         while True:
             offsets = self._offsets(known, isolation, deadline)
             described = self._describe(topics, deadline)
-            found = {name: _partitions(topic) for name, topic in described.items()}
+            found = {name: partitions_of(topic) for name, topic in described.items()}
             for topic, partitions in found.items():
                 self._partitions.put(topic, partitions)
             if all(set(found[name]) <= set(known[name]) for name in topics):
@@ -222,16 +224,31 @@ class KafkaLog:
         return futures
 
     def _describe(self, topics: Sequence[str], deadline: Deadline) -> dict[str, Any]:
+        """What brokers agree the topics are."""
+        return dict(
+            retried(lambda: agreed(self._views(topics, deadline)), deadline, self._refresh_leaders)
+        )
+
+    def _views(self, topics: Sequence[str], deadline: Deadline) -> list[dict[str, Any]]:
+        """What one broker says the topics are, and another one where there is one."""
         with self._cluster.asking() as admin:
-            futures = admin.describe_topics(
-                TopicCollection(list(topics)), request_timeout=seconds(deadline)
-            )
-            return {t: result(future, f"topic {t}", deadline) for t, future in futures.items()}
+            other = self._cluster.other(admin, deadline)
+            asked = [
+                client.describe_topics(
+                    TopicCollection(list(topics)), request_timeout=seconds(deadline)
+                )
+                for client in (admin, *([other] if other is not None else []))
+            ]
+            return [
+                {t: result(future, f"topic {t}", deadline) for t, future in futures.items()}
+                for futures in asked
+            ]
 
     def _refresh_leaders(self) -> None:
         """Lets the client look up the leaders; of all topics, as asking for one may create it."""
         with contextlib.suppress(KafkaException):
             self._cluster.admin.list_topics(timeout=_REFRESH_S)
+        self._cluster.look_again()
 
     def _cluster_id(self, topic_id: str, deadline: Deadline) -> str:
         """The cluster's id; asked for once per topic, since a topic never moves to another."""
@@ -326,7 +343,3 @@ class _RangeReader:
     def _close(self, partition: int) -> None:
         if self.open_ranges.pop(partition, None) is not None and self.open_ranges:
             self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
-
-
-def _partitions(topic: Any) -> tuple[int, ...]:
-    return tuple(sorted(partition.id for partition in topic.partitions))
