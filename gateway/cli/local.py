@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import click
 
@@ -22,8 +22,6 @@ from seamline.gateway.dev.local.stack import LocalStack, StackStatus
 
 NOT_RUNNING = 3
 """Exit code of `status` when no broker answers."""
-
-_TOPIC_S = 30.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -84,30 +82,61 @@ def status(directory: pathlib.Path | None, as_json: bool) -> None:
         click.get_current_context().exit(NOT_RUNNING)
 
 
+_partitions_option = click.option(
+    "--partitions", type=click.IntRange(min=1), default=4, show_default=True
+)
+
+
 @local.command()
 @_state_option
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(min=1), default=4, show_default=True)
+@_partitions_option
 def topic(directory: pathlib.Path | None, name: str, partitions: int) -> None:
     """Creates the topic NAME; the broker makes none by accident."""
-    found = _stack(directory).status()
-    if not found.ready:
-        raise SeamlineError(LOCAL_STACK_DOWN, f"no broker answers in {found.directory}")
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic
+    servers = _servers(directory)
+    from seamline.gateway.dev.local import records
 
-    from seamline.connectors.kafka.cluster import named_error
-
-    admin = AdminClient({"bootstrap.servers": found.bootstrap_servers, "log_level": 0})
-    (future,) = admin.create_topics([NewTopic(name, partitions)]).values()
-    try:
-        future.result(_TOPIC_S)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise named_error(error, f"topic {name}") from error
+    if records.make_topic(servers, name, partitions):
+        click.echo(f"topic {name} with {partitions} partitions on {servers}")
+    else:
         click.echo(f"topic {name} is there already")
-        return
-    click.echo(f"topic {name} with {partitions} partitions on {found.bootstrap_servers}")
+
+
+@local.command()
+@_state_option
+@click.argument("file", type=click.File("rb"))
+@click.option("--topic", "name", help="The topic (default: FILE's name without its suffix).")
+@click.option("--key", help="Member of the records that their keys repeat.")
+@_partitions_option
+def produce(
+    directory: pathlib.Path | None,
+    file: BinaryIO,
+    name: str | None,
+    key: str | None,
+    partitions: int,
+) -> None:
+    """Produces each line of FILE, or of standard input (-), and makes the topic if need be."""
+    if name is None and file.name == "<stdin>":
+        raise click.UsageError("give --topic for records from standard input")
+    name = name or pathlib.Path(file.name).stem
+    servers = _servers(directory)
+    from seamline.gateway.dev.local import records
+
+    records.make_topic(servers, name, partitions)
+    count = records.produce_lines(servers, name, file, key)
+    click.echo(f"{count:,} records acknowledged in topic {name} on {servers}")
+
+
+def _servers(directory: pathlib.Path | None) -> str:
+    """Where the running broker answers.
+
+    Raises:
+        SeamlineError: LOCAL_STACK_DOWN.
+    """
+    found = _stack(directory).status()
+    if not found.ready or found.bootstrap_servers is None:
+        raise SeamlineError(LOCAL_STACK_DOWN, f"no broker answers in {found.directory}")
+    return found.bootstrap_servers
 
 
 def _stack(directory: pathlib.Path | None) -> LocalStack:
@@ -129,9 +158,9 @@ def _how_to_connect(status: StackStatus, *, foreground: bool) -> str:
     lines = [_describe(status), "", "Next:"]
     if status.directory != local_state_directory(os.environ).expanduser().resolve():
         lines.append(f"  export SEAMLINE_HOME={shlex.quote(str(status.directory))}")
-    lines.append("  seamline local topic TOPIC")
-    lines.append("  seamline serve")
+    lines.append("  seamline local produce FILE --topic TOPIC")
     lines.append("  seamline table create NAME --topic TOPIC --infer")
+    lines.append("  seamline serve --detach")
     if foreground:
         lines.append("Ctrl-C stops everything.")
     else:

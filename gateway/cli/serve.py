@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import pathlib
 
 import click
 
@@ -13,21 +15,42 @@ from seamline.gateway.cli.options import LOG_FORMAT, PORT, config_options, load_
 @config_options
 @click.option("--host", help="Address to listen on.")
 @click.option("--port", type=PORT, help="Port to listen on; 0 takes a free one.")
+@click.option("--detach", is_flag=True, help="Return when it answers, and leave it running.")
+@click.option("--stop", is_flag=True, help="Stop the one that --detach left running.")
 @click.option("--verbose", "-v", is_flag=True, help="Log statements.")
 def serve(
     config_file: str | None,
     settings: tuple[str, ...],
     host: str | None,
     port: int | None,
+    detach: bool,
+    stop: bool,
     verbose: bool,
 ) -> None:
     """Runs the gateway until Ctrl-C."""
+    if detach and stop:
+        raise click.UsageError("give either --detach or --stop")
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=LOG_FORMAT)
     logging.getLogger("seamline.spark").setLevel(logging.INFO)  # jars fetched at the first start
     loaded = load_config(config_file, settings, http__host=host, http__port=port)
+    from seamline.gateway.cli import detached
+    from seamline.gateway.http.server import GRACE_S
     from seamline.gateway.http.server import serve as serve_http
 
-    serve_http(loaded.config, greet)
+    directory = pathlib.Path(loaded.config.state_directory)
+    if stop:
+        grace_s = loaded.config.http.drain_seconds_max + GRACE_S
+        click.echo("stopped" if detached.stop(directory, grace_s) else "nothing runs", err=True)
+    elif detach:
+        found = detached.start(functools.partial(serve_http, loaded.config), directory)
+        if found is not None:
+            click.echo(
+                f"Seamline gateway on {found.address} (process {found.process.pid}; "
+                f"`seamline serve --stop` stops it; log {found.log})",
+                err=True,
+            )
+    else:
+        serve_http(loaded.config, greet)
 
 
 def greet(address: str) -> None:

@@ -140,7 +140,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
         DuckDB imported before the fork and used after it crashes the worker when that exits.
         """
         try:
-            with _named_state_errors(pathlib.Path(self._config.state_directory)):
+            with named_state_errors(pathlib.Path(self._config.state_directory)):
                 return self._load()
         except Exception as error:
             os.write(self._failures[1], json.dumps(supervision.named(error).to_json()).encode())
@@ -226,7 +226,7 @@ def _own_state(directory: pathlib.Path) -> Iterator[None]:
             STATE_DIRECTORY_TAKEN, f"another gateway keeps its state in {directory}"
         )
 
-    with _named_state_errors(directory):
+    with named_state_errors(directory):
         make_folder(directory)
         lock = contextlib.ExitStack()
         lock.enter_context(exclusive(directory / "gateway.lock", taken))
@@ -234,7 +234,8 @@ def _own_state(directory: pathlib.Path) -> Iterator[None]:
         yield
 
 
-def _named_state_errors(directory: pathlib.Path) -> contextlib.AbstractContextManager[None]:
+def named_state_errors(directory: pathlib.Path) -> contextlib.AbstractContextManager[None]:
+    """Gives failures to write to a state directory their name."""
     hint = "Set state_directory to a directory this user may write to, with nobody else's files."
     return named_write_errors(directory, INVALID_CONFIG, hint=hint)
 

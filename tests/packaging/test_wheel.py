@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import pathlib
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -18,7 +17,7 @@ import zipfile
 from collections.abc import Sequence
 
 import pytest
-from support.sources import PARTS, ROOT, module_name, modules
+from support.sources import ROOT, module_name, modules
 
 from seamline.cli import _COMMANDS
 
@@ -41,21 +40,6 @@ catalog = SqlCatalog("lake", uri="sqlite:///{folder}/catalog.db", warehouse="{fo
 catalog.create_namespace("default")
 catalog.create_table("default.t", Schema())
 """
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The wheel, built from a copy so that nothing is left in the sources."""
-    copy = tmp_path_factory.mktemp("sources")
-    for part in PARTS:
-        shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, copy)
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "out", "."]
-    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = (copy / "out").glob("*.whl")
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,116 @@
+"""A gateway that outlives the command that started it, and is found again to be stopped.
+
+The command returns when the gateway answers, or with what kept it from starting. Which process it
+is stands in the gateway's state directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+from seamline.connectors import supervision
+from seamline.connectors.files import make_folder
+from seamline.errors import INTERNAL_ERROR, SeamlineError
+from seamline.gateway.dev.local import process
+from seamline.gateway.dev.local.process import ProcessIdentity
+from seamline.gateway.http.server import named_state_errors
+
+Work = Callable[[Callable[[str], None]], None]
+_FILE = "gateway.json"
+_LOG = "gateway.log"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Detached:
+    """A gateway in a process of its own.
+
+    Attributes:
+        address: Where it answers.
+        process: The process.
+        log: What it says.
+    """
+
+    address: str
+    process: ProcessIdentity
+    log: pathlib.Path
+
+
+def start(work: Work, directory: pathlib.Path) -> Detached | None:
+    """Goes on in a child with a session of its own.
+
+    Args:
+        work: What the child does; calls what it is given with the address once that answers.
+        directory: The gateway's state directory.
+
+    Returns:
+        The child, to the parent; None to the child, when the work has ended.
+
+    Raises:
+        SeamlineError: why the work could not start.
+    """
+    with named_state_errors(directory):
+        make_folder(directory)
+        sink = os.open(directory / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    source = os.open(os.devnull, os.O_RDONLY)
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid:
+        for descriptor in (sink, source, tell):
+            os.close(descriptor)
+        return _wait(pid, told, directory)
+    os.close(told)
+    os.setsid()
+    for opened, standard in ((source, 0), (sink, 1), (sink, 2)):
+        os.dup2(opened, standard)
+    try:
+        work(lambda address: _tell(tell, {"address": address}))
+    except Exception as error:
+        _tell(tell, {"error": supervision.named(error).to_json()})
+        raise
+    return None
+
+
+def stop(directory: pathlib.Path, grace_s: float) -> bool:
+    """Ends the gateway that `start` left in that state directory.
+
+    Returns:
+        Whether there was one.
+    """
+    file = directory / _FILE
+    try:
+        known = ProcessIdentity(**json.loads(file.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return False
+    was_running = process.is_running(known)
+    process.stop(known, grace_s)
+    file.unlink(missing_ok=True)
+    return was_running
+
+
+def _wait(pid: int, told: int, directory: pathlib.Path) -> Detached:
+    child = process.identify(pid)
+    assert child is not None, "a child that nobody has waited for keeps its id"
+    try:
+        with open(told, encoding="utf-8") as answers:
+            answer = json.loads(answers.readline() or "{}")
+        if "address" in answer:
+            text = json.dumps(dataclasses.asdict(child))
+            (directory / _FILE).write_text(text, encoding="utf-8")
+            return Detached(answer["address"], child, directory / _LOG)
+    except BaseException:
+        process.stop(child, 0)
+        raise
+    if "error" in answer:
+        raise SeamlineError.from_json(answer["error"])
+    raise SeamlineError(INTERNAL_ERROR, f"the gateway ended; {directory / _LOG} may say why")
+
+
+def _tell(tell: int, answer: dict[str, Any]) -> None:
+    with contextlib.suppress(BrokenPipeError):  # said before, and nobody listens any more
+        os.write(tell, json.dumps(answer).encode() + b"\n")

@@ -1,0 +1,281 @@
+"""Goal: what README and docs show can be pasted, and does what it says.
+
+Method: every fenced block is found, and a table here says how each is pasted: into one shell, a
+Python of its own for each document, the gateway, or a configuration file; a block that the table
+does not know fails. README's own blocks come first, in a fresh folder, with real parts; the other
+documents go on from there. Only addresses are changed, for machines on which others listen, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import psutil
+import pytest
+import yaml
+from support.waiting import wait_until
+
+import seamline
+from seamline.gateway.config.load import load
+from seamline.gateway.dev.local.ports import free_port
+from seamline.sql import parse
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+README, DOCS = "README.md", "docs"
+_BLOCK_S = 240.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A fenced block of a document."""
+
+    file: str
+    language: str
+    text: str
+
+    @property
+    def first(self) -> str:
+        """Its first line, by which the table below knows it."""
+        return self.text.partition("\n")[0]
+
+
+def blocks(file: str) -> list[Block]:
+    text = (ROOT / file).read_text(encoding="utf-8")
+    found = re.findall(r"^```([a-z]*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [Block(file, language, body) for language, body in found if language]
+
+
+ALL = [
+    block
+    for path in sorted([README, *(str(p.relative_to(ROOT)) for p in (ROOT / DOCS).rglob("*.md"))])
+    for block in blocks(path)
+]
+SHOWN = {
+    (README, "sh"): [
+        "3 records acknowledged in topic bids",
+        "created lake.default.bids",
+        "│     3 │",
+    ],
+    (README, "sql"): ["web"],
+    (README, "python"): ["('web', 3)"],
+    ("docs/tables.md", "sh"): ["created lake.default.prices", "guessed  topic bids on kafka"],
+    ("docs/http.md", "sh"): ['"state":"SUCCEEDED"'],
+    ("docs/python.md", "sh"): ["auction,price,channel"],
+}
+"""What a reader is shown, of what comes out."""
+ELSEWHERE = {
+    "make demo     #": "make's own verbs, which start from a clone",
+    ".venv/bin/python -m pytest tests/simulation": "the tests themselves",
+    "INSTALL iceberg; LOAD iceberg;": "run by test_readers, with the extension from a wheel",
+    "SET allow_database_iceberg = 1;": "run by test_readers, over object storage",
+}
+"""Blocks that are not pasted here, by how they begin, and why."""
+
+
+def is_elsewhere(block: Block) -> bool:
+    return any(block.text.startswith(start) for start in ELSEWHERE)
+
+
+PASTED = [block for block in ALL if not is_elsewhere(block)]
+
+
+class Shell:
+    """One bash in a folder, which ends at the first command that fails."""
+
+    def __init__(self, folder: pathlib.Path, environment: dict[str, str]) -> None:
+        self._output = folder / "shell.log"
+        with self._output.open("w") as sink:
+            self.process = subprocess.Popen(
+                ["bash", "--noprofile", "--norc", "-e"],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=sink,
+                stderr=sink,
+                text=True,
+                start_new_session=True,
+            )
+        self._blocks = 0
+
+    def paste(self, text: str) -> str:
+        """What a block puts out."""
+        self._blocks += 1
+        start, end = self._output.stat().st_size, f"-- end of block {self._blocks}"
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{text}\necho '{end}'\n")
+        self.process.stdin.flush()
+
+        def output() -> str:
+            return self._output.read_bytes()[start:].decode()
+
+        wait_until(
+            lambda: end in output() or self.process.poll() is not None, _BLOCK_S, "the block"
+        )
+        assert end in output(), output()
+        return output()
+
+
+class World:
+    """A fresh folder in which README was pasted."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.address = f"127.0.0.1:{free_port()}"
+        tools = pathlib.Path(sys.executable).parent
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("SEAMLINE_", "SPARK_"))}
+        cache = os.environ.get("SEAMLINE_JARS")
+        self.environment = {
+            **kept,
+            **({"SEAMLINE_JARS": cache} if cache else {}),
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "SEAMLINE_HOME": str(folder / "home"),
+            "SEAMLINE_HTTP__PORT": self.address.rpartition(":")[2],
+            "SEAMLINE_URL": f"http://{self.address}",
+        }
+        self.shell = Shell(folder, self.environment)
+
+    def close(self) -> None:
+        """Ends all of it as README says."""
+        self.shell.paste("kill %1 || true\nseamline serve --stop\nseamline local down")
+        assert self.shell.process.stdin is not None
+        self.shell.process.stdin.close()
+        self.shell.process.wait(60)
+        left = [p for p in psutil.process_iter(["cmdline"]) if self._is_ours(p)]
+        psutil.wait_procs(left, 60)
+        left = [p for p in left if p.is_running()]
+        for process in left:
+            process.kill()
+        assert left == []
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        return str(self.folder) in " ".join(process.info["cmdline"] or ())
+
+    def addressed(self, text: str) -> str:
+        """A text with the addresses of this world."""
+        text = re.sub(r"(127\.0\.0\.1|localhost|gateway):8474", self.address, text)
+        if "127.0.0.1:9092" in text:
+            settings = yaml.safe_load((self.folder / "home" / "seamline.yaml").read_text())
+            servers = settings["clusters"]["kafka"]["bootstrap_servers"]
+            text = text.replace("127.0.0.1:9092", servers)
+        return text
+
+    def paste(self, block: Block) -> str:
+        """What a block puts out."""
+        match block.language:
+            case "sh":
+                return self.shell.paste(self.addressed(block.text))
+            case "python":
+                return self._python(block)
+            case "yaml":
+                file = self.folder / "given.yaml"
+                file.write_text(block.text.replace('"…"', "0" * 64), encoding="utf-8")
+                return str(load(file, environment={}).config)
+            case "sql":
+                return self._sql(block)
+        raise AssertionError(f"nobody knows how to paste {block.language}: {block.first}")
+
+    def _python(self, block: Block) -> str:
+        """Blocks of one document go on from one another: the ones before are run again."""
+        before = [b.text for b in PASTED if (b.file, b.language) == (block.file, "python")]
+        script = "\n".join(before[: before.index(block.text) + 1])
+        done = subprocess.run(
+            [sys.executable, "-c", self.addressed(script)],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=_BLOCK_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def _sql(self, block: Block) -> str:
+        if "…" in block.text or "8109744798576441359" in block.text:  # nobody's snapshot or token
+            statements = re.split(r"\n(?=SELECT)", block.text.strip())
+            return "\n".join(str(parse.parse(statement)) for statement in statements)
+        with self.connect() as connection:
+            return str(connection.execute(block.text).fetchall())
+
+    def connect(self) -> seamline.Connection:
+        return seamline.connect(f"http://{self.address}")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    made = World(tmp_path_factory.mktemp("pasted"))
+    try:
+        for block in PASTED:
+            if block.file == README and block.language == "sh":
+                check(block, made.paste(block))
+        yield made
+    finally:
+        made.close()
+
+
+def check(block: Block, output: str) -> None:
+    for text in SHOWN.get((block.file, block.language), ()):
+        assert text in output, output
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(
+            block,
+            id=f"{block.file}-{block.language}-{number}",
+            marks=[pytest.mark.prove] if block.file == "docs/spark.md" else [],
+        )
+        for number, block in enumerate(PASTED)
+        if (block.file, block.language) != (README, "sh")
+    ],
+)
+def test_fault_23_what_is_shown_can_be_pasted(world: World, block: Block) -> None:
+    if block.text.startswith("CREATE TABLE bids "):
+        world.shell.paste("seamline table drop bids --yes")
+    check(block, world.paste(block))
+
+
+def test_fault_23_the_pipeline_that_readme_starts_tiers(world: World) -> None:
+    def tiered() -> bool:
+        with world.connect() as connection:
+            found = connection.execute('SELECT sum(boundary) FROM "bids$seam"').fetchall()
+        return bool(found[0][0])
+
+    wait_until(tiered, _BLOCK_S, "a batch")
+    output = world.shell.paste('seamline query "SELECT count(*) FROM bids"')
+    assert "cold" in output
+
+
+def test_fault_23_lines_are_produced_from_files_and_from_standard_input(world: World) -> None:
+    lines = r"""'{"n": "17", "id": "a"}\n\n{"n": "18", "id": "b"}\n'"""
+    output = world.shell.paste(
+        f"printf {lines} | seamline local produce - --topic odd --key id --partitions 1\n"
+        "printf 'no json\\n' | seamline local produce - --topic odd || echo refused\n"
+        "printf '{}' | seamline local produce - --topic odd --key id || echo refused\n"
+        "printf '{}' | seamline local produce - || echo refused\n"
+        'seamline table create odd --topic odd --schema "n bigint" --on-error skip'
+    )
+    assert "2 records acknowledged in topic odd" in output
+    assert "error: INVALID_ARGUMENT: line 1 is no JSON" in output
+    assert "error: INVALID_ARGUMENT: line 1 has no 'id'" in output
+    assert output.count("refused\n") == 3
+    assert "note: n: the string '17' where bigint is expected (2 of 2 sampled records)" in output
+    with world.connect() as connection:
+        found = connection.execute("SELECT from_utf8(_kafka_key) FROM odd").fetchall()
+        keys = connection.execute("SELECT from_utf8(_kafka_key) FROM kafka.default.odd").fetchall()
+    assert (found, sorted(keys)) == ([], [("a",), ("b",)])
+
+
+def test_every_block_has_a_way() -> None:
+    assert len(PASTED) + len(ELSEWHERE) == len(ALL)
+    assert {block.language for block in ALL} <= {"sh", "python", "sql", "yaml"}
+    assert [b.file for b in PASTED].count(README) == 3

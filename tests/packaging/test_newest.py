@@ -1,0 +1,79 @@
+"""Goal: whoever installs the wheel without the lock gets versions that were tested.
+
+Method: each requirement of the wheel has an upper bound, which is the release after the one in the
+lock. What these bounds allow today is installed from the wheel into an environment of its own, and
+the tests that libraries break first are run in it: all units, and SQL on every route.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+from support.sources import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+RUNTIME = [
+    Requirement(text)
+    for text in (
+        *PROJECT["dependencies"],
+        *(t for e in ("arrow", "gateway", "spark") for t in PROJECT["optional-dependencies"][e]),
+    )
+]
+TESTS = ("tests/unit", "tests/property", "tests/slt", "tests/golden")
+NOT_OF_LIBRARIES = ("tests/unit/test_tidy.py", "tests/unit/test_docs.py", "tests/unit/chaos")
+_INSTALL_S, _TESTS_S = 900, 2400
+
+
+def locked() -> dict[str, Version]:
+    """The versions that are tested, by name."""
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    pairs = (line.split("==") for line in lines if not line.startswith("#"))
+    return {canonicalize_name(name): Version(version) for name, version in pairs}
+
+
+@pytest.mark.parametrize("requirement", RUNTIME, ids=str)
+def test_fault_22_what_is_not_tested_is_not_installed(requirement: Requirement) -> None:
+    tested = locked()[canonicalize_name(requirement.name)]
+    assert requirement.specifier.contains(tested)
+    assert not requirement.specifier.contains(f"{tested.major + 1}"), "nobody has tested that"
+
+
+@pytest.mark.prove
+@pytest.mark.spark
+@pytest.mark.integration
+@pytest.mark.timeout(_INSTALL_S + _TESTS_S)
+def test_fault_22_the_newest_that_is_allowed_works(
+    wheel: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "SPARK_"))}
+
+    def run(*command: str | pathlib.Path, seconds: int) -> str:
+        done = subprocess.run(
+            [str(part) for part in command],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5_000:]
+        return done.stdout
+
+    run(sys.executable, "-m", "venv", tmp_path / "venv", seconds=_INSTALL_S)
+    python = tmp_path / "venv" / "bin" / "python"
+    given = f"seamline[dev] @ {wheel.as_uri()}"
+    run(python, "-m", "pip", "install", "--quiet", "--upgrade", given, seconds=_INSTALL_S)
+    where = run(python, "-P", "-c", "import seamline; print(seamline.__file__)", seconds=60)
+    assert where.startswith(str(tmp_path)), "the wheel is what is tested"
+    ignored = [f"--ignore={path}" for path in NOT_OF_LIBRARIES]
+    options = ("-m", "not prove", "-q", "-x", "-p", "no:cacheprovider")
+    run(python, "-P", "-m", "pytest", *TESTS, *ignored, *options, seconds=_TESTS_S)
