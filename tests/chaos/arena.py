@@ -102,7 +102,9 @@ class Arena:
 
     def produce(self, topic: str, count: int) -> int:
         """Sends records past the proxy; gives how many were acknowledged."""
-        producer = Producer({**direct_client(self.stack.direct_servers), "acks": "all"})
+        producer = Producer(
+            {**direct_client(self.stack.direct_servers), "enable.idempotence": True}
+        )
         acknowledged: list[int] = []
         for _ in range(count):
             id_ = next(self.ids)

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos import archives
@@ -150,17 +150,22 @@ class Brokers:
         except KafkaException:
             return False
 
-    def topic_ids(self, topic: str) -> set[str]:
-        """The ids that the brokers know a topic by, each asked for itself.
+    def topic_ids(self, topic: str) -> list[str]:
+        """The id that each broker knows a topic by, empty where it knows none.
 
-        Raises:
-            KafkaException: One does not know it, or does not answer.
+        One that does not answer is left out: it knows everything new before it answers again.
         """
-        found = set()
+        found = []
         for number in NUMBERS:
             admin = AdminClient(direct_client(self._address(number)))
             asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_REQUEST_S)
-            found.add(str(asked[topic].result(_REQUEST_S).topic_id))
+            try:
+                found.append(str(asked[topic].result(_REQUEST_S).topic_id))
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    found.append("")
+            except TimeoutError:
+                continue
         return found
 
     def command(self, number: int) -> list[str]:

@@ -109,12 +109,12 @@ class Life:
 
     Attributes:
         opened: How it began.
-        spoiled: What was done to it.
+        spoilings: What was done to it, each time.
         closed: How it ended.
     """
 
     opened: TableOpened
-    spoiled: TableSpoiled | None = None
+    spoilings: list[TableSpoiled] = dataclasses.field(default_factory=list)
     closed: TableClosed | None = None
 
     def overlaps(self, read: Read) -> bool:
@@ -122,13 +122,9 @@ class Life:
         until = self.closed.ended if self.closed else float("inf")
         return self.opened.invoked <= read.ended and read.invoked <= until
 
-    def was_spoiled_before(self, moment: float) -> bool:
-        """Whether a read that knows what was so then must find that it cannot be read."""
-        return self.spoiled is not None and self.spoiled.must_fail and self.spoiled.ended < moment
-
-    def may_have_been_spoiled(self, read: Read) -> bool:
-        """Whether a read ended after the spoiling began."""
-        return self.spoiled is not None and self.spoiled.invoked <= read.ended
+    def spoiled_before(self, moment: float) -> TableSpoiled | None:
+        """What a read that knows what was so then must fail for."""
+        return next((s for s in self.spoilings if s.must_fail and s.ended < moment), None)
 
 
 class Log:
@@ -228,7 +224,7 @@ class Facts:
             case TableOpened():
                 self.lives.setdefault(event.table, []).append(Life(event))
             case TableSpoiled():
-                self.lives[event.table][-1].spoiled = event
+                self.lives[event.table][-1].spoilings.append(event)
             case TableClosed():
                 self.lives[event.table][-1].closed = event
             case Sent():
@@ -380,9 +376,10 @@ def check_error(read: Read, facts: Facts) -> Iterator[Violation]:
     lives = [life for life in facts.lives.get(read.table, []) if life.overlaps(read)]
     for life in lives:
         allowed |= set(life.opened.errors)
-        if life.spoiled is not None and life.may_have_been_spoiled(read):
-            allowed.add(life.spoiled.error)
-            if read.invoked <= life.spoiled.ended:
+        for spoiled in life.spoilings:
+            if spoiled.invoked <= read.ended:
+                allowed.add(spoiled.error)
+            if spoiled.invoked <= read.ended and read.invoked <= spoiled.ended:
                 allowed.add("TOPIC_NOT_FOUND")  # deleted, and not yet there again
     if len(lives) != 1 or lives[0].closed is not None or lives[0].opened.ended > read.invoked:
         allowed |= {"TABLE_NOT_FOUND", "HISTORY_CHANGED", "TOPIC_NOT_FOUND"}
@@ -401,9 +398,8 @@ def check_answer(read: Read, rows: Rows, facts: Facts) -> list[Violation]:
         if life.opened.topic_id != read.topic_id:
             problem = f"the receipt names topic {read.topic_id}, not {life.opened.topic_id}"
             found = found or [Violation("wrong topic", read.table, read.op, problem)]
-        elif life.was_spoiled_before(facts.known_from(read)):
-            assert life.spoiled is not None
-            problem = f"answered, and should be {life.spoiled.error}"
+        elif spoiled := life.spoiled_before(facts.known_from(read)):
+            problem = f"answered, and should be {spoiled.error}"
             found = [Violation("spoiled table read", read.table, read.op, problem)]
         else:
             found = list(_check_exact(read, rows, life, facts))

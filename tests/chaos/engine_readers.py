@@ -9,7 +9,6 @@ executors; a batch of a stream is read again later, when what was hot has become
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import json
 import pickle
@@ -266,10 +265,9 @@ def _rows(reader: Any, partitions: Iterable[Any]) -> Rows:
     def found() -> Iterator[tuple[Any, ...]]:
         for partition in partitions:
             arrived = pickle.loads(pickle.dumps(partition))
-            with contextlib.closing(reader.read(arrived)) as batches:
-                for batch in batches:
-                    columns = (batch.column(name).to_pylist() for name in _COLUMNS)
-                    yield from zip(*columns, strict=True)
+            for batch in reader.read(arrived):
+                columns = (batch.column(name).to_pylist() for name in _COLUMNS)
+                yield from zip(*columns, strict=True)
 
     return sorted_rows(found())
 

@@ -312,16 +312,17 @@ def _reads_of(arena: Arena, table: Table, number: str) -> list[Callable[[], obje
 
 def _replace(arena: Arena, partitions: int, then: Callable[[], None]) -> None:
     """Puts another topic in the place of the doomed one, and says that its table is spoiled."""
-    invoked = time.monotonic()
+    invoked, is_gone = time.monotonic(), False
     arena.oracle.forget(DOOMED.topic)
     try:
         _delete_topic(arena)
+        is_gone = True
         create_topic(arena, DOOMED.topic, partitions)
         then()
-    finally:
         follow(arena, DOOMED.topic)
+    finally:
         code = TOPIC_RECREATED.name
-        arena.recorder.record(TableSpoiled(DOOMED.name, code, True, invoked, time.monotonic()))
+        arena.recorder.record(TableSpoiled(DOOMED.name, code, is_gone, invoked, time.monotonic()))
 
 
 def _wait_for_consumer(arena: Arena, table: Table) -> None:

@@ -31,6 +31,8 @@ _POLL_S = 0.02
 _LOOK_S = 0.5
 _REQUEST_S = 5.0
 _SILENT_S = 15.0
+_ANSWERS_MIN = 2
+"""Brokers that must agree on a topic: one may be down."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -74,11 +76,12 @@ class LogFollower:
         """Follows a topic from its beginning; gives its id, on which all brokers must agree.
 
         Raises:
-            KafkaException: A broker does not know the topic.
-            TimeoutError: They differ, or know one that was followed before.
+            TimeoutError: They do not yet, or know one that was followed before.
         """
-        topic_id, *others = self._brokers.topic_ids(topic)
-        if others or topic_id in self._known_ids:
+        topic_ids = self._brokers.topic_ids(topic)
+        topic_id = min(topic_ids, default="")
+        agree = len(topic_ids) >= _ANSWERS_MIN and len(set(topic_ids)) == 1
+        if not agree or not topic_id or topic_id in self._known_ids:
             raise TimeoutError(f"not every broker knows the new topic {topic} yet")
         self._known_ids.add(topic_id)
         with self._lock:
@@ -123,7 +126,7 @@ class LogFollower:
         """Whether everything that can be read now was seen."""
         try:
             ends = self.stable_ends(topic)
-        except KafkaException:
+        except (KafkaException, TimeoutError):
             return False
         reached = self.reached(topic)
         return all(reached.get(p, 0) >= end for p, end in ends.items())

@@ -320,7 +320,7 @@ class Run:
             try:
                 ends = arena.oracle.stable_ends(table.topic)
                 boundary = tables.boundary(arena.stack, table).next
-            except (KafkaException, SeamlineError):
+            except (KafkaException, SeamlineError, TimeoutError):
                 return False
             return all(boundary.get(p, 0) >= end for p, end in ends.items())
 

@@ -43,7 +43,7 @@ from seamline.gateway.dev.local import settings
 from seamline.gateway.dev.local.catalog import prepare_catalog
 from seamline.gateway.spark import settings as spark_settings
 
-READY_S = 90.0
+READY_S = 300.0
 _GATEWAYS = ("gateway", "narrow gateway")
 _NARROW = {"SEAMLINE_LIMITS__DUCKDB_TAIL_ROWS_MAX": "0", "SEAMLINE_TAIL__FOLLOW": "false"}
 """A gateway that reads no tail itself: every one is read by Spark's executors."""
@@ -117,9 +117,9 @@ class ChaosStack:
         Tiering is started by the caller, once its tables are there.
         """
         self._make_archives()
+        self.brokers.start(READY_S)
         self.spark.start()
         self.other_spark.start()
-        self.brokers.start(READY_S)
         for gateway in self.gateways:
             gateway.start()
         self.spark.wait_until_ready(READY_S)

@@ -514,3 +514,14 @@ def test_a_lagging_broker_excuses_an_old_topic_only_while_it_lags() -> None:
 
     assert found(0.5) == set()
     assert found(1.5) == {"spoiled table read"}
+
+
+def test_what_was_done_to_a_table_is_not_forgotten_for_what_comes_after() -> None:
+    """A table that may be trimmed by one attempt is so after the next, too."""
+    model = Model()
+    model.open()
+    read, _ = model.everything()
+    model.events.append(TableSpoiled(TABLE, "LOG_TRIMMED", False, model.tick(), model.tick()))
+    model.record(read, [], error="LOG_TRIMMED")
+    model.events.append(TableSpoiled(TABLE, "LOG_TRIMMED", False, model.tick(), model.tick()))
+    assert kinds(model.events) == set()
