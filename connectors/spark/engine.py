@@ -68,11 +68,12 @@ class SparkEngine:
             session = open_session(self._url(), _RETRIES)
             tag = f"seamline-{uuid.uuid4().hex}"
             session.addTag(tag)
-            forget = deadline.on_end(_Interruption(session, tag))
+            interruption = _Interruption(session, tag)
+            forget = deadline.on_end(interruption)
 
             def close() -> None:
                 forget()
-                let_go(session)
+                let_go(session, is_interrupted=interruption.has_begun)
 
             try:
                 frame = session.sql(self._prepare(session, query))
@@ -187,6 +188,11 @@ class _Interruption:
         self._tag = tag
         self._first_at: float | None = None
         self._is_asking = False
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it was called."""
+        return self._first_at is not None
 
     def __call__(self) -> None:
         now = time.monotonic()

@@ -9,6 +9,8 @@ made here close only their own channel.
 from __future__ import annotations
 
 import contextlib
+import time
+import uuid
 from typing import Any
 
 from seamline.connectors import supervision
@@ -18,6 +20,8 @@ PATIENT = 30
 """Half a minute, in which a server that was started again is found again."""
 HANG_UP_S = 30.0
 """How long a server is asked politely before its connection is closed."""
+_LATE_AFTER_S = (0.1, 0.5, 2.0)
+"""When jobs are looked for that began too late to be canceled with their statement."""
 
 
 def connect(url: str, attempts: int = PATIENT) -> Any:
@@ -53,6 +57,18 @@ def connect(url: str, attempts: int = PATIENT) -> Any:
         client._channel.close()  # noqa: SLF001 - `close` itself ends the pool of all sessions
         client._closed = True  # noqa: SLF001 - what `is_stopped` asks
 
+    make_request = client._execute_plan_request_with_metadata  # noqa: SLF001 - it has no operation id
+    client.operation_id = None
+    client.is_repeating = False
+
+    def request() -> Any:
+        made = make_request()
+        if not client.is_repeating:
+            client.operation_id = str(uuid.uuid4())
+        made.operation_id = client.operation_id
+        return made
+
+    client._execute_plan_request_with_metadata = request  # noqa: SLF001
     client.close = close
     return session
 
@@ -69,20 +85,40 @@ def open_session(url: str, attempts: int = PATIENT) -> Any:
     return session
 
 
-def let_go(session: Any) -> None:
+def let_go(session: Any, *, is_interrupted: bool = False) -> None:
     """Gives a session back to the server, which ends what it may still run; waits for nothing.
 
     `session.stop()` holds locks of the whole process while it waits for the server.
+
+    Args:
+        session: The session.
+        is_interrupted: Whether what it ran last was; jobs of that may still begin.
     """
     give_up = supervision.later(HANG_UP_S, "spark-release", session.client.close)
 
     def release() -> None:
+        if is_interrupted:
+            _cancel_late_jobs(session)
         with contextlib.suppress(Exception):  # the server may be gone: then nothing is held there
             session.client.release_session()
         give_up()
         session.client.close()
 
     supervision.start("spark-release", release)
+
+
+def _cancel_late_jobs(session: Any) -> None:
+    """Ends jobs of the session's last operation that began after it was interrupted.
+
+    Adaptive execution submits stages from threads of its own: one that an interruption overtakes is
+    not among the jobs canceled with it, and would run to its end on all cores it finds. When an
+    operation fails, all jobs of its id are canceled: so one that must fail is run under the same.
+    """
+    session.client.is_repeating = True
+    for pause_s in _LATE_AFTER_S:
+        time.sleep(pause_s)
+        with contextlib.suppress(Exception):  # as it should; or the server is gone, and its jobs
+            session.sql("CANCEL")
 
 
 def functions_for(session: Any) -> Any:

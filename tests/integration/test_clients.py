@@ -31,8 +31,10 @@ from support import programs
 from support.gateway import Gateway
 from support.sources import ROOT
 from support.stack import Stack
+from support.waiting import wait_until
 
 import seamline
+from seamline.connectors.spark.sessions import open_session
 from seamline.errors import (
     CANCELED,
     DEADLINE_EXCEEDED,
@@ -481,6 +483,32 @@ def test_cancel_at_any_moment(
     assert ended_in(statement) < SOON_S
     assert statement.state is State.CANCELED
     assert_cores_are_free(gateway, engine, table)
+
+
+@pytest.mark.spark
+def test_what_is_canceled_on_spark_is_canceled_again_under_the_same_id(stack: Stack) -> None:
+    """Jobs that a statement begins a moment after it was interrupted have its id, too."""
+    from pyspark.errors.exceptions.connect import ParseException, SparkConnectException
+
+    session = open_session(stack.spark_url)
+    session.range(1).collect()
+    session.client.is_repeating = True
+
+    def fails_as_it_must() -> bool:
+        """Not for its id, which is free once what had it was released."""
+        try:
+            session.sql("CANCEL")
+        except ParseException:
+            return True
+        except SparkConnectException as error:
+            assert "OPERATION_ALREADY_EXISTS" in str(error)
+        return False
+
+    before = session.client.operation_id
+    for _ in range(2):
+        wait_until(fails_as_it_must, what="the operation to run, and to fail")
+    assert session.client.operation_id == before
+    session.client.close()
 
 
 @pytest.mark.parametrize("engine", ENGINES)
