@@ -1,7 +1,7 @@
-"""Metrics for Prometheus: a registry of each process's own, and what it says of background work.
+"""Metrics for Prometheus: each process's own registry, and the metrics of background work.
 
-Other modules register what they count, or a collector that looks when somebody asks. Times of
-creation are left out: they would double the number of series and say little.
+Other modules register what they count, or a collector that computes its metrics when they are
+asked for. Times of creation are left out: they would double the number of series and say little.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 def new_registry() -> CollectorRegistry:
-    """A registry that tells of background work, for more to be registered with."""
+    """A registry with the metrics of background work; others are registered with it."""
     registry = CollectorRegistry()
     registry.register(_Background())
     return registry

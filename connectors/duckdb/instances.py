@@ -144,7 +144,7 @@ class Instances:
         self._maker.submit(supervision.attempt, "duckdb", self._refill)
 
     def close(self) -> None:
-        """Ends those nobody uses; those in use end when they are given back."""
+        """Closes those that nobody uses; those in use are closed when they are returned."""
         self._maker.shutdown(cancel_futures=True)
         with self._lock:
             self._closed = True

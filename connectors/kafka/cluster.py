@@ -62,9 +62,9 @@ class Cluster:
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[AdminClient]:
-        """The admin client, for one request; one that was asked in vain is let go.
+        """The admin client, for one request; one whose request fails is replaced.
 
-        It may have looked who leads the cluster while nobody did, and then never looks again.
+        It may have looked for the cluster's leader while there was none, and never looks again.
         """
         admin = self.admin
         try:
@@ -130,7 +130,7 @@ class Cluster:
         consumer.close()
 
     def close(self) -> None:
-        """Closes idle clients; those in use close when they are given back."""
+        """Closes idle clients; those in use are closed when they are returned."""
         with self._lock:
             self._closed = True
             idle = [consumer for consumers in self._idle.values() for consumer in consumers]

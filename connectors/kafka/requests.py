@@ -2,7 +2,7 @@
 
 While a partition gets its leader, also right after the topic was made or the broker started, an
 answer may be an error that passes by itself, or no error and no offset either. Both are asked for
-again; an offset that is none never becomes the end of a log.
+again; an invalid offset never becomes the end of a log.
 """
 
 from __future__ import annotations

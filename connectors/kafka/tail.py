@@ -44,7 +44,7 @@ class Tail:
         skipped: Bad records left out under the policy `skip`.
         files: Files that hold further rows, with all columns.
         origin: How it was come by.
-        release: Lets go of what it keeps alive; rows and files must not be used afterwards.
+        release: Frees what it keeps alive; rows and files must not be used afterwards.
     """
 
     rows: pa.Table

@@ -125,7 +125,7 @@ _SAME_IN_SPARK = (
 
 
 def catalog_conf(catalog: CatalogConfig) -> dict[str, str]:
-    """A catalog of the configuration as Spark is told of it.
+    """The Spark settings of a catalog of the configuration.
 
     Raises:
         SeamlineError: INVALID_CONFIG when Spark's form of it is not known.

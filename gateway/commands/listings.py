@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Listed:
-    """A table, or a topic, and what is told of it.
+    """A table, or a topic, and what is shown of it.
 
     Attributes:
         source: The catalog or cluster.
@@ -38,7 +38,7 @@ class Listed:
         columns: Its columns; none that cannot be read.
         binding: The topic behind it; None for a plain table.
         state: What it was loaded with; None for a topic, and for what cannot be loaded.
-        error: What cannot be told of it, and why.
+        error: Why some of it cannot be shown.
     """
 
     source: str
@@ -104,7 +104,7 @@ def tables(sources: Sources, source: str, schema: str, deadline: Deadline) -> li
 
 
 def all_tables(sources: Sources, source: str, deadline: Deadline) -> Iterator[Listed]:
-    """Every table of a catalog, or topic of a cluster, with what is told of it.
+    """Every table of a catalog, or topic of a cluster, with what is shown of it.
 
     Raises:
         SeamlineError: CATALOG_UNAVAILABLE when not even its schemas can be listed.

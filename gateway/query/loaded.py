@@ -1,4 +1,4 @@
-"""Loading the tables behind a statement's names: as they are now, or as they were last seen.
+"""Loads the tables behind a statement's names: as they are now, or as they were last seen.
 
 The log is asked before the table that decides is loaded, and which topic that is only the table
 says. For tables that were read before, their last state says it well enough, which spares a

@@ -160,7 +160,7 @@ class Executor:
         return plan.route.engine == SPARK and is_large
 
     def _read(self, wanted: Mapping[SeamKey, TailRead], deadline: Deadline) -> dict[SeamKey, Tail]:
-        """Reads all, or none: what was got is let go when another fails."""
+        """Reads all, or none: what has been read is released when another read fails."""
         if len(wanted) <= 1:
             return {key: self.tails.get(tail, deadline) for key, tail in wanted.items()}
         with concurrent.futures.ThreadPoolExecutor(_TAIL_READERS) as pool:

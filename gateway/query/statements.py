@@ -180,7 +180,7 @@ class Statement:
     def _give_up(self) -> None:
         """Ends it when no runner has taken it, or when its work does not end.
 
-        What that still holds is let go when it notices.
+        What that still holds is released when it notices.
         """
         now = time.monotonic()
         if self._should_have_ended_at is None:

@@ -237,7 +237,7 @@ class Follower:
             return self._partitions.confirmed(), complete_at
 
     def missing(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """What is not cached of the ranges."""
+        """The parts of the ranges that are not cached."""
         with self._changed:
             return self._partitions.slices(ranges)[1]
 
@@ -309,7 +309,7 @@ class Follower:
             self._changed.notify_all()
 
     def fail(self, error: SeamlineError) -> None:
-        """Gives up: everything cached is let go, and whoever waits is told."""
+        """Gives up: everything cached is released, and whoever waits is told."""
         with self._changed:
             if self.over:
                 return

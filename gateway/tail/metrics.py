@@ -22,7 +22,7 @@ _PER_TABLE: Mapping[str, tuple[str, Callable[[PartitionStatus], int]]] = {
 
 
 class TailMetrics(Collector):
-    """Looks at the followers whenever somebody asks.
+    """Looks at the followers whenever metrics are asked for.
 
     Args:
         followers: The followers.
@@ -42,7 +42,7 @@ class TailMetrics(Collector):
             yield gauge
         position = GaugeMetricFamily(
             "seamline_tail_position",
-            "First offset of a partition that is not read yet.",
+            "First offset of a partition that has not been read yet.",
             labels=("table", "partition"),
         )
         state = GaugeMetricFamily(

@@ -1,4 +1,4 @@
-"""The segments that a gateway keeps: counted, spilled, and let go when nobody uses them any more.
+"""The segments that a gateway keeps: counted, spilled, and freed when nobody uses them any more.
 
 One budget of memory and one of disk for all tables. A segment counts from when it is kept until
 its last user has released it: being trimmed away does not free what a statement still reads.

@@ -13,10 +13,10 @@ _LABELS = ("table",)
 
 
 class TieringMetrics(Collector):
-    """Looks at the progress whenever somebody asks.
+    """Looks at the progress whenever metrics are asked for.
 
     Args:
-        application: What is told of.
+        application: Its progress is looked at.
     """
 
     def __init__(self, application: TieringApplication) -> None:
@@ -28,17 +28,19 @@ class TieringMetrics(Collector):
             "seamline_tier_lag_offsets", "Offsets that wait to be tiered.", labels=_LABELS
         )
         offsets = CounterMetricFamily(
-            "seamline_tier_offsets", "Offsets that were tiered.", labels=_LABELS
+            "seamline_tier_offsets", "Offsets that have been tiered.", labels=_LABELS
         )
         commits = CounterMetricFamily(
-            "seamline_tier_commits", "Commits that were made.", labels=_LABELS
+            "seamline_tier_commits", "Commits that tiering has made.", labels=_LABELS
         )
         last_commit = GaugeMetricFamily(
-            "seamline_tier_last_commit_timestamp_seconds", "The last commit.", labels=_LABELS
+            "seamline_tier_last_commit_timestamp_seconds",
+            "When tiering last committed.",
+            labels=_LABELS,
         )
         last_success = GaugeMetricFamily(
             "seamline_tier_last_success_timestamp_seconds",
-            "The last batch that worked, whether there was anything to tier.",
+            "When a batch last worked, whether or not there was anything to tier.",
             labels=_LABELS,
         )
         errors = CounterMetricFamily(
