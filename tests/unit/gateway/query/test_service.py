@@ -34,23 +34,34 @@ LIMITS = LimitsConfig(statements_running_max=1, statements_queued_max=2, result_
 
 
 class Answers:
-    """An answer for every statement: it waits at a gate, then does what it is told."""
+    """An answer for every statement: it waits while it is held, then does what it is told."""
 
     def __init__(self) -> None:
-        self.gate = threading.Event()
-        self.gate.set()
+        self._changed = threading.Condition()
+        self._held = False
         self.ends_with: BaseException | None = None
         self.begun = 0
+
+    def hold(self, held: bool = True) -> None:
+        """Holds statements from now on, or lets them all go on."""
+        with self._changed:
+            self._held = held
+            self._changed.notify_all()
 
     def run(self, statement: Statement) -> None:
         """Implements what the service calls."""
         self.begun += 1
-        forget = statement.deadline.on_end(self.gate.set)
-        self.gate.wait()
+        forget = statement.deadline.on_end(self._look)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._held or statement.deadline.canceled)
         forget()
         statement.deadline.check()
         if self.ends_with is not None:
             raise self.ends_with
+
+    def _look(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
 
 @pytest.fixture
@@ -62,7 +73,7 @@ def answers() -> Answers:
 def service(answers: Answers) -> Iterator[Service]:
     running = Service(LIMITS, answers.run, Metrics(CollectorRegistry()))
     yield running
-    answers.gate.set()
+    answers.hold(False)
     running.close()
 
 
@@ -109,7 +120,7 @@ def test_whatever_goes_wrong_is_a_named_error_of_the_statement(
 
 
 def test_so_many_run_so_many_wait_and_no_more_are_taken(service: Service, answers: Answers) -> None:
-    answers.gate.clear()
+    answers.hold()
     running = service.submit(ONE, "ada")
     wait_until(lambda: running.state is State.RUNNING, what="the first statement")
     waiting = [service.submit(ONE, "ada") for _ in range(2)]
@@ -118,7 +129,7 @@ def test_so_many_run_so_many_wait_and_no_more_are_taken(service: Service, answer
     waiting[0].cancel()
     assert waiting[0].wait(10) is State.CANCELED, "one that waits ends at once"
     waiting.append(service.submit(ONE, "bob"))
-    answers.gate.set()
+    answers.hold(False)
     assert [s.wait(10) for s in (running, *waiting[1:])] == [State.SUCCEEDED] * 3
     assert answers.begun == 3, "what was canceled while it waited never began"
 
@@ -143,20 +154,20 @@ def test_the_gateways_limit_bounds_what_a_statement_asks_for(service: Service) -
 def test_draining_refuses_new_statements_and_lets_the_others_end(
     service: Service, answers: Answers
 ) -> None:
-    answers.gate.clear()
+    answers.hold()
     statement = service.submit(ONE, "ada")
     drained = threading.Thread(target=service.drain, args=(60.0,))
     drained.start()
     wait_until(lambda: not service.accepts_statements, what="draining")
     refused(lambda: service.submit(ONE, "ada"), SHUTTING_DOWN)
-    answers.gate.set()
+    answers.hold(False)
     assert statement.wait(10) is State.SUCCEEDED
     drained.join(30)
     assert not drained.is_alive()
 
 
 def test_closing_cancels_what_runs_and_what_waits(service: Service, answers: Answers) -> None:
-    answers.gate.clear()
+    answers.hold()
     statements = [service.submit(ONE, "ada") for _ in range(3)]
     service.close()
     assert [s.state for s in statements] == [State.CANCELED] * 3
@@ -168,7 +179,7 @@ def test_what_nobody_asks_for_any_more_is_released_or_canceled(
 ) -> None:
     ended, lately = service.submit(ONE, "ada"), service.submit(ONE, "ada")
     assert [s.wait(10) for s in (ended, lately)] == [State.SUCCEEDED] * 2
-    answers.gate.clear()
+    answers.hold()
     abandoned = service.submit(ONE, "ada")
     ended.touched_at -= LIMITS.result_seconds + 1
     abandoned.touched_at -= ABANDONED_S + 1
