@@ -6,6 +6,7 @@ order statistics, so nothing is assumed of how times are distributed.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -93,7 +94,7 @@ def compare(
         ours: Our side.
         theirs: The other.
         goal: Greatest ratio wanted.
-        processes: Other processes whose processor time counts to a side.
+        processes: Other processes whose processor time counts to a side, with all they start.
         repeats: Runs of each side.
         notes: Goes with the figure.
         prepare: Called before each run of either side; not part of it.
@@ -163,7 +164,7 @@ def timed(side: Side, processes: Sequence[int] = ()) -> tuple[float, float]:
 
     Args:
         side: The work.
-        processes: Other processes whose processor time counts to it.
+        processes: Other processes whose processor time counts to it, with all they start.
     """
     cpu, started = _cpu_s(processes), time.perf_counter()
     side()
@@ -174,7 +175,25 @@ def _cpu_s(processes: Sequence[int]) -> float:
     own = resource.getrusage(resource.RUSAGE_SELF)
     total = own.ru_utime + own.ru_stime
     tick = os.sysconf("SC_CLK_TCK")
-    for process in processes:
-        fields = pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
-        total += (int(fields[11]) + int(fields[12])) / tick
+    for process in _with_descendants(processes):
+        with contextlib.suppress(OSError):  # it has ended: whoever waited for it counts it
+            total += sum(map(int, _stat(process)[11:15])) / tick
     return total
+
+
+def _with_descendants(processes: Sequence[int]) -> set[int]:
+    parents: dict[int, int] = {}
+    for entry in pathlib.Path("/proc").iterdir() if processes else ():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parents[int(entry.name)] = int(_stat(int(entry.name))[1])
+    found, new = set(processes), set(processes)
+    while new:
+        new = {process for process, parent in parents.items() if parent in new} - found
+        found |= new
+    return found
+
+
+def _stat(process: int) -> list[str]:
+    """What the system says of a process, from its state on."""
+    return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
