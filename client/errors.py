@@ -451,6 +451,13 @@ COLD_FILE_INVALID = _declare(
     _EXTERNAL,
     "A file of the snapshot cannot be read as what it says it is; restore it from a copy.",
 )
+LOCATION_NOT_ALLOWED = _declare(
+    "LOCATION_NOT_ALLOWED",
+    45,
+    _EXTERNAL,
+    "Tables lie under their catalog's warehouse, or where its setting locations says; their files "
+    "under the table, or where data_locations says.",
+)
 PROPERTY_NOT_ALLOWED = _declare(
     "PROPERTY_NOT_ALLOWED",
     46,

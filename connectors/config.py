@@ -8,9 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
+
+from seamline.connectors.iceberg.places import place_of
 
 Text = Annotated[str, Field(min_length=1)]
 
@@ -38,6 +48,21 @@ def refused(problem: str, *path: str, value: str | None = None) -> ValidationErr
     return ValidationError.from_exception_data("", [{"type": error, "loc": path, "input": value}])
 
 
+def _understood(location: str) -> str:
+    if place_of(location) is None:
+        raise refused("is no location that every reader understands alike", value=location)
+    return location
+
+
+def _listed(locations: object) -> object:
+    """Takes a text, as variables and flags are, with commas in between."""
+    return tuple(locations.split(",")) if isinstance(locations, str) else locations
+
+
+Location = Annotated[str, AfterValidator(_understood)]
+Locations = Annotated[tuple[Location, ...], BeforeValidator(_listed)]
+
+
 class CatalogConfig(Settings):
     """How to reach a catalog."""
 
@@ -53,6 +78,11 @@ class CatalogConfig(Settings):
     """Further PyIceberg properties."""
     spark: Mapping[str, str] = {}
     """Further properties of the same catalog in Spark, without their prefix."""
+    locations: Locations = ()
+    """Where tables may lie beside the warehouse."""
+    data_locations: Locations = ()
+    """Where files of any of its tables may lie beside under the table itself: files that were added
+    where they lay, or are written elsewhere."""
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:

@@ -229,7 +229,8 @@ class ColdTable(Protocol):
         """Spark follows the table's metadata by itself, and so must be able to trust it.
 
         Raises:
-            SeamlineError: PROPERTY_NOT_ALLOWED.
+            SeamlineError: LOCATION_NOT_ALLOWED, PROPERTY_NOT_ALLOWED, SNAPSHOT_GONE,
+                STORAGE_UNAVAILABLE, COLD_FILE_MISSING.
         """
 
     def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:

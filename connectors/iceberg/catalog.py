@@ -8,7 +8,7 @@ named errors.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -35,11 +35,14 @@ from seamline.connectors.iceberg.boundary_commits import prepare_boundary
 from seamline.connectors.iceberg.catalog_config import open_catalog
 from seamline.connectors.iceberg.errors import catalog_errors, metadata_errors, storage_errors
 from seamline.connectors.iceberg.files import FileReader
+from seamline.connectors.iceberg.guard import named_files
 from seamline.connectors.iceberg.metadata_properties import (
     JAVA_CODE,
     PYTHON_CODE,
     require_no_code,
+    require_own_places,
 )
+from seamline.connectors.iceberg.places import TablePlaces
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import GuardedCatalog
 from seamline.connectors.iceberg.scan import FileTask, ScanPlanner
@@ -57,10 +60,16 @@ class IcebergTable:
     """A loaded table: `ColdTable` over PyIceberg."""
 
     def __init__(
-        self, state: TableState, table: PyTable, planner: ScanPlanner, files: FileReader
+        self,
+        state: TableState,
+        table: PyTable,
+        places: TablePlaces,
+        planner: ScanPlanner,
+        files: FileReader,
     ) -> None:
         self._state = state
         self.iceberg = table
+        self._places = places
         self._planner = planner
         self._files = files
 
@@ -77,28 +86,66 @@ class IcebergTable:
     def plan(self, snapshot_id: int | None, request: ScanRequest) -> ColdPlan:
         """See `ColdTable.plan`."""
         with storage_errors(f"table {self._state.display_name}"):
-            return self._planner.plan(self.iceberg, self._state, snapshot_id, request)
+            return self._planner.plan(self.iceberg, self._places, self._state, snapshot_id, request)
 
     def tasks(self, snapshot_id: int, pruner: Pruner) -> list[FileTask]:
         """The files a scan of a snapshot must read, as Iceberg describes them.
 
         Raises:
-            SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, STORAGE_UNAVAILABLE.
+            SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, LOCATION_NOT_ALLOWED,
+                STORAGE_UNAVAILABLE.
         """
         with storage_errors(f"table {self._state.display_name}"):
-            return self._planner.tasks(self.iceberg, snapshot_id, pruner)
+            return self._planner.tasks(self.iceberg, self._places, snapshot_id, pruner)
 
-    def require_fit_for_spark(self, snapshot_id: int | None) -> None:  # noqa: ARG002
+    def require_own_manifests(self, snapshot_id: int | None) -> None:
+        """For writers on top of a snapshot: what they take over must be the table's own.
+
+        Raises:
+            SeamlineError: LOCATION_NOT_ALLOWED, SNAPSHOT_GONE, COLD_FILE_MISSING,
+                STORAGE_UNAVAILABLE.
+        """
+        if snapshot_id is not None:
+            with storage_errors(f"table {self._state.display_name}"):
+                self._planner.manifests(self.iceberg, self._places, snapshot_id)
+
+    def require_own_files(self, snapshot_id: int | None) -> None:
+        """For readers that follow a snapshot by themselves: all it names must be the table's own.
+
+        Raises:
+            SeamlineError: LOCATION_NOT_ALLOWED, SNAPSHOT_GONE, COLD_FILE_MISSING,
+                STORAGE_UNAVAILABLE.
+        """
+        if snapshot_id is not None:
+            self._require_own_files([snapshot_id], deleted=False)
+
+    def require_own_history(self) -> None:
+        """For whoever removes files: all that any snapshot names or has deleted must be its own.
+
+        Raises:
+            SeamlineError: LOCATION_NOT_ALLOWED, COLD_FILE_MISSING, STORAGE_UNAVAILABLE.
+        """
+        self._require_own_files(self._state.snapshots, deleted=True)
+
+    def _require_own_files(self, snapshot_ids: Iterable[int], *, deleted: bool) -> None:
+        with storage_errors(f"table {self._state.display_name}"):
+            self._planner.require_own_files(
+                self.iceberg, self._places, snapshot_ids, deleted=deleted
+            )
+
+    def require_fit_for_spark(self, snapshot_id: int | None) -> None:
         """See `ColdTable.require_fit_for_spark`."""
         require_no_code(self._state.display_name, self._state.properties, JAVA_CODE)
+        self.require_own_files(snapshot_id)
 
     def require_own_writer(self) -> None:
-        """The table must not choose the code that writes it.
+        """The table must neither choose the code that writes it, nor have it written elsewhere.
 
         Raises:
             SeamlineError: PROPERTY_NOT_ALLOWED.
         """
         require_no_code(self._state.display_name, self._state.properties, JAVA_CODE, PYTHON_CODE)
+        require_own_places(self._places, self._state.properties)
 
     def inspect(self, plan: ColdPlan) -> ColdPlan:
         """See `ColdTable.inspect`."""
@@ -129,14 +176,22 @@ class IcebergTable:
             return moments.first_offsets(self.iceberg, snapshot_id, wanted)
 
 
-def table_of_file(name: tuple[str, ...], table: PyTable) -> IcebergTable:
+def table_of_file(
+    name: tuple[str, ...], table: PyTable, data_locations: Iterable[str] = ()
+) -> IcebergTable:
     """A table known by its metadata file alone, for reading where there is no catalog.
 
     Args:
         name: Full name, for messages.
         table: The table as PyIceberg loaded it.
+        data_locations: Where its files may lie beside under its own location.
+
+    Raises:
+        SeamlineError: LOCATION_NOT_ALLOWED.
     """
-    return IcebergTable(table_state(name, table), table, ScanPlanner(), FileReader())
+    places = TablePlaces.of(".".join(name), table.metadata.location, data_locations)
+    places.require(named_files(table))
+    return IcebergTable(table_state(name, table), table, places, ScanPlanner(), FileReader())
 
 
 class IcebergCatalog:
@@ -241,8 +296,11 @@ class IcebergCatalog:
         """Drops the table from the catalog; its files are deleted only with `purge`.
 
         Raises:
-            SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE.
+            SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE; LOCATION_NOT_ALLOWED when files
+                of others would go.
         """
+        if purge:
+            self.load(identifier).require_own_history()
         with catalog_errors(self.name, identifier):
             if purge:
                 self.pyiceberg.purge_table(identifier)
@@ -327,7 +385,8 @@ class IcebergCatalog:
         if known is None or known.metadata_location != table.metadata_location:
             known = table_state((self.name, *identifier), table)
             self._states.put(identifier, known)
-        return IcebergTable(known, table, self._planner, self._files)
+        places = self.pyiceberg.guard.check(table)
+        return IcebergTable(known, table, places, self._planner, self._files)
 
 
 def _name_mapping(table: PyTable) -> SetPropertiesUpdate:

@@ -7,6 +7,8 @@ from typing import Any
 from pyiceberg.catalog import load_catalog
 
 from seamline.connectors.config import CatalogConfig
+from seamline.connectors.iceberg.guard import CatalogGuard
+from seamline.connectors.iceberg.places import CatalogPlaces
 from seamline.connectors.iceberg.pyiceberg_internals import (
     CachingSqlCatalog,
     GuardedCatalog,
@@ -16,6 +18,15 @@ from seamline.connectors.iceberg.pyiceberg_internals import (
 
 def open_catalog(config: CatalogConfig) -> GuardedCatalog:
     """The catalog a configuration describes."""
+    catalog = _opened(config)
+    places = CatalogPlaces.of(
+        config.name, config.warehouse, config.locations, config.data_locations
+    )
+    catalog.guard = CatalogGuard(places)
+    return catalog
+
+
+def _opened(config: CatalogConfig) -> GuardedCatalog:
     properties: dict[str, Any] = {**config.address, **config.properties}
     if config.type == "sql":
         return CachingSqlCatalog(config.name, **properties)

@@ -2,14 +2,15 @@
 
 Everything here may break with any new version of PyIceberg, which is why the project is pinned to a
 minor one. The catalogs take no table's properties for settings: which code is loaded, and which
-addresses and keys are used, is for the configuration and the catalog to say.
+addresses and keys are used, is for the configuration and the catalog to say. None opens
+metadata where no table may lie.
 """
 
 from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from pyiceberg.avro.file import AvroFile
@@ -42,7 +43,12 @@ from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Properties
 from requests import HTTPError, Session
 
 from seamline.connectors.cache import Cache
-from seamline.connectors.iceberg.metadata_properties import PYTHON_CODE, require_no_code
+from seamline.connectors.iceberg.guard import CatalogGuard
+from seamline.connectors.iceberg.metadata_properties import (
+    PYTHON_CODE,
+    require_no_code,
+    require_own_places,
+)
 
 METADATA_CACHED_MAX = 256
 REST_TIMEOUT_S = (10.0, 60.0)
@@ -54,21 +60,30 @@ _NEEDED_FOR_VIEWS = frozenset({Capability.V1_LIST_VIEWS, Capability.V1_LOAD_VIEW
 
 
 class GuardedCatalog(PyCatalog):
-    """What every catalog of PyIceberg's does differently here."""
+    """What every catalog of PyIceberg's does differently here.
+
+    Attributes:
+        guard: Says of a table where its files may lie.
+    """
+
+    guard: CatalogGuard
 
     def _load_file_io(
         self,
         properties: Properties = EMPTY_DICT,  # noqa: ARG002 - a table's
         location: str | None = None,
     ) -> FileIO:
+        if location is not None:
+            self.guard.places.require(location)
         return super()._load_file_io(location=location)
 
     def _update_and_stage_table(
         self, current_table: PyTable | None, *arguments: Any, **named: Any
     ) -> StagedTable:
         if current_table is not None:
-            name = ".".join((self.name, *current_table.name()))
-            require_no_code(name, current_table.metadata.properties, PYTHON_CODE)
+            places, properties = self.guard.check(current_table), current_table.metadata.properties
+            require_no_code(places.table, properties, PYTHON_CODE)
+            require_own_places(places, properties)
         inherited: Any = super()
         staged: StagedTable = inherited._update_and_stage_table(current_table, *arguments, **named)
         return staged
@@ -97,6 +112,7 @@ class CachingSqlCatalog(GuardedCatalog, SqlCatalog):
         location = orm_table.metadata_location
         metadata = self._metadata.get(location or "")
         if metadata is None or location is None:
+            self.guard.places.require(location or "")
             table = super()._convert_orm_to_iceberg(orm_table)
             self._metadata.put(table.metadata_location, table.metadata)
             return table
@@ -211,17 +227,37 @@ def live_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...
     Raises:
         OSError: when it cannot be read.
     """
+    return tuple(
+        _inherit_from_manifest(entry, manifest)
+        for entry in _entries(io, manifest.manifest_path)
+        if entry.status != ManifestEntryStatus.DELETED
+    )
+
+
+def paths_in(io: FileIO, path: str, *, deleted: bool) -> Iterator[str]:
+    """The files that a manifest names.
+
+    Args:
+        io: Reads it.
+        path: Where it is.
+        deleted: Also those that are deleted, which an expiry removes from the storage.
+
+    Raises:
+        OSError: when it cannot be read.
+    """
+    for entry in _entries(io, path):
+        if deleted or entry.status != ManifestEntryStatus.DELETED:
+            yield entry.data_file.file_path
+
+
+def _entries(io: FileIO, path: str) -> Iterator[ManifestEntry]:
     with _EntryReader(
-        io.new_input(manifest.manifest_path),
+        io.new_input(path),
         MANIFEST_ENTRY_SCHEMAS[3],
         read_types={-1: ManifestEntry, 2: DataFile},
         read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
     ) as reader:
-        return tuple(
-            _inherit_from_manifest(entry, manifest)
-            for entry in reader
-            if entry.status != ManifestEntryStatus.DELETED
-        )
+        yield from reader
 
 
 class _EntryReader(AvroFile[ManifestEntry]):

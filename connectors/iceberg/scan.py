@@ -3,13 +3,16 @@
 Manifests are immutable and cached, parsed, by path; a new snapshot reads only its new ones. Pruning
 uses PyIceberg's own evaluators for partitions and column statistics, and may keep too many files,
 never too few. What DuckDB cannot read exactly (equality deletes, formats other than Parquet,
-encryption) is noted in the plan, so that the statement goes to Spark.
+encryption) is noted in the plan, so that the statement goes to Spark. No file is read, or
+planned to be, that is not the table's own.
 """
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import dataclasses
+import functools
 from collections.abc import Iterable, Sequence
 
 from pyiceberg.expressions import BooleanExpression
@@ -21,10 +24,12 @@ from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.deletes import DeleteIndex
 from seamline.connectors.iceberg.errors import manifest_errors
 from seamline.connectors.iceberg.expressions import to_iceberg
+from seamline.connectors.iceberg.guard import Checks
 from seamline.connectors.iceberg.manifests import read_list
 from seamline.connectors.iceberg.partitions import identity_values
+from seamline.connectors.iceberg.places import TablePlaces
 from seamline.connectors.iceberg.pruning import Pruner
-from seamline.connectors.iceberg.pyiceberg_internals import live_entries
+from seamline.connectors.iceberg.pyiceberg_internals import live_entries, paths_in
 from seamline.connectors.iceberg.row_ids import inherit_row_ids
 from seamline.errors import (
     SNAPSHOT_GONE,
@@ -44,17 +49,23 @@ class ScanPlanner:
     def __init__(self) -> None:
         self._entries: Cache[str, tuple[ManifestEntry, ...]] = Cache(ENTRIES_CACHED_MAX, weight=len)
         self._lists: Cache[str, tuple[ManifestFile, ...]] = Cache(LISTS_CACHED_MAX)
+        self._checks = Checks()
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-manifests")
 
     def plan(
-        self, table: PyTable, state: TableState, snapshot_id: int | None, request: ScanRequest
+        self,
+        table: PyTable,
+        places: TablePlaces,
+        state: TableState,
+        snapshot_id: int | None,
+        request: ScanRequest,
     ) -> ColdPlan:
         """See `ColdTable.plan`."""
         if snapshot_id is None:
             return ColdPlan(None, ())
         pruner = Pruner(table.metadata, table.io, _filter(state, request))
-        entries, index = self._entries_and_deletes(table, snapshot_id, pruner)
-        manifests = self._manifests(table, snapshot_id)
+        entries, index = self._entries_and_deletes(table, places, snapshot_id, pruner)
+        manifests = self.manifests(table, places, snapshot_id)
         data = [m for m in manifests if m.content == ManifestContent.DATA]
         return ColdPlan(
             snapshot_id=snapshot_id,
@@ -64,36 +75,75 @@ class ScanPlanner:
             unsupported=_unsupported(entries, index),
         )
 
-    def tasks(self, table: PyTable, snapshot_id: int, pruner: Pruner) -> list[FileTask]:
+    def tasks(
+        self, table: PyTable, places: TablePlaces, snapshot_id: int, pruner: Pruner
+    ) -> list[FileTask]:
         """The files a scan of a snapshot must read, as Iceberg describes them.
 
         Raises:
-            SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID.
+            SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID,
+                LOCATION_NOT_ALLOWED.
         """
-        entries, index = self._entries_and_deletes(table, snapshot_id, pruner)
+        entries, index = self._entries_and_deletes(table, places, snapshot_id, pruner)
         return [FileTask(entry.data_file, index.files_for(entry)) for entry in entries]
 
+    def require_own_files(
+        self, table: PyTable, places: TablePlaces, snapshot_ids: Iterable[int], *, deleted: bool
+    ) -> None:
+        """Looks at all that snapshots name, for whoever follows the metadata by himself.
+
+        Args:
+            table: The table.
+            places: Where its files may lie.
+            snapshot_ids: The snapshots.
+            deleted: Whether also at what they have deleted, for those who remove it.
+
+        Raises:
+            SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID,
+                LOCATION_NOT_ALLOWED.
+        """
+        paths = {
+            manifest.manifest_path
+            for snapshot_id in snapshot_ids
+            for manifest in self.manifests(table, places, snapshot_id)
+        }
+
+        def look(path: str) -> None:
+            with manifest_errors("manifest", path):
+                named = functools.partial(paths_in, table.io, path, deleted=deleted)
+                self._checks.require(places, (path, deleted), named)
+
+        collections.deque(self._pool.map(look, paths), maxlen=0)
+
     def _entries_and_deletes(
-        self, table: PyTable, snapshot_id: int, pruner: Pruner
+        self, table: PyTable, places: TablePlaces, snapshot_id: int, pruner: Pruner
     ) -> tuple[list[ManifestEntry], DeleteIndex]:
-        manifests = self._manifests(table, snapshot_id)
+        manifests = self.manifests(table, places, snapshot_id)
         wanted = [
             m for m in manifests if m.content == ManifestContent.DATA and pruner.keeps_manifest(m)
         ]
         entries = [
             entry
-            for manifest_entries in self._read_all(table, wanted)
+            for manifest_entries in self._read_all(table, places, wanted)
             for entry in manifest_entries
             if pruner.keeps_file(entry.data_file)
         ]
         deletes = [m for m in manifests if m.content == ManifestContent.DELETES]
-        index = DeleteIndex(
-            table,
-            (e for found in self._read_all(table, deletes if entries else []) for e in found),
-        )
-        return entries, index
+        found = self._read_all(table, places, deletes if entries else [])
+        removing = [entry for manifest_entries in found for entry in manifest_entries]
+        if places.is_local:  # they may have become links
+            places.require(entry.data_file.file_path for entry in (*entries, *removing))
+        return entries, DeleteIndex(table, removing)
 
-    def _manifests(self, table: PyTable, snapshot_id: int) -> tuple[ManifestFile, ...]:
+    def manifests(
+        self, table: PyTable, places: TablePlaces, snapshot_id: int
+    ) -> tuple[ManifestFile, ...]:
+        """The manifests of a snapshot.
+
+        Raises:
+            SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID,
+                LOCATION_NOT_ALLOWED.
+        """
         snapshot = table.metadata.snapshot_by_id(snapshot_id)
         if snapshot is None:
             raise SeamlineError(
@@ -102,19 +152,25 @@ class ScanPlanner:
         # by path, since a copied table has the snapshot ids of its original
         path = snapshot.manifest_list
         with manifest_errors("manifest list", path):
-            return self._lists.get_or_make(path, lambda: read_list(table.io, path))
+            found = self._lists.get_or_make(path, lambda: read_list(table.io, path))
+        self._checks.require(places, path, lambda: (manifest.manifest_path for manifest in found))
+        return found
 
     def _read_all(
-        self, table: PyTable, manifests: Sequence[ManifestFile]
+        self, table: PyTable, places: TablePlaces, manifests: Sequence[ManifestFile]
     ) -> Iterable[tuple[ManifestEntry, ...]]:
         if len(manifests) == 1:
-            return [self._read(table, manifests[0])]
-        return self._pool.map(lambda manifest: self._read(table, manifest), manifests)
+            return [self._read(table, places, manifests[0])]
+        return self._pool.map(lambda manifest: self._read(table, places, manifest), manifests)
 
-    def _read(self, table: PyTable, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
-        return self._entries.get_or_make(
-            manifest.manifest_path, lambda: _live_entries(table, manifest)
-        )
+    def _read(
+        self, table: PyTable, places: TablePlaces, manifest: ManifestFile
+    ) -> tuple[ManifestEntry, ...]:
+        path = manifest.manifest_path
+        found = self._entries.get_or_make(path, lambda: _live_entries(table, manifest))
+        live = (path, False)
+        self._checks.require(places, live, lambda: (e.data_file.file_path for e in found))
+        return found
 
 
 def _live_entries(table: PyTable, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:

@@ -68,6 +68,7 @@ def maintain(
     name = quoted_name((catalog.name, *identifier))
     found = catalog.load(identifier)
     found.require_own_writer()
+    found.require_own_history()  # what is merged is read, and what expires is removed
     before = found.state
     result = Maintained()
     table = f"table => '{name}'"

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.table import StaticTable
 from pyspark.sql.datasource import (
     InputPartition,
 )
@@ -22,7 +21,7 @@ from pyspark.sql.datasource import (
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.continuity import check_read
 from seamline.connectors.duckdb.engine import read_scan
-from seamline.connectors.iceberg.catalog import table_of_file
+from seamline.connectors.iceberg.catalog import IcebergTable, table_of_file
 from seamline.connectors.iceberg.static_table import static_table
 from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.formats.decoder import Decoder
@@ -107,12 +106,14 @@ class Table:
         metadata_location: The file that holds its metadata.
         bootstrap_servers: Where its topic's cluster is; None when there is no topic.
         options: The options of the read.
+        data_locations: Where its files may lie beside under its own location.
     """
 
     seam: Seam
     metadata_location: str | None
     bootstrap_servers: str | None
     options: Options
+    data_locations: Sequence[str] = ()
 
     @classmethod
     def place(cls, options: Options) -> Table:
@@ -136,7 +137,8 @@ class Table:
     def from_json(cls, body: Mapping[str, Any], options: Options) -> Table:
         """The table that the gateway's answer describes."""
         seam = Seam.from_json(body)
-        return cls(seam, body["metadata_location"], body["bootstrap_servers"], options)
+        located = body["metadata_location"], body["bootstrap_servers"]
+        return cls(seam, *located, options, body["data_locations"])
 
     @property
     def columns(self) -> tuple[Field, ...]:
@@ -146,12 +148,12 @@ class Table:
     @property
     def state(self) -> TableState:
         """The table's metadata."""
-        return table_of_file(self.seam.table, self._static).state
+        return self._cold().state
 
-    @property
-    def _static(self) -> StaticTable:
+    def _cold(self) -> IcebergTable:
         assert self.metadata_location is not None
-        return static_table(self.metadata_location, self.options.storage)
+        static = static_table(self.metadata_location, self.options.storage)
+        return table_of_file(self.seam.table, static, self.data_locations)
 
     def hot_splits(
         self,
@@ -197,7 +199,7 @@ class Table:
         seam = self.seam
         if seam.snapshot_id is None or (window is not None and not window):
             return []
-        table = table_of_file(seam.table, self._static)
+        table = self._cold()
         columns = self.columns
         predicate = None if window is None else _lies_in(window)
         request = ScanRequest(seam.schema_id, tuple(c.name for c in columns), predicate)

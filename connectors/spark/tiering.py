@@ -84,8 +84,9 @@ class SparkTierTable:
         opened, self._opened = self._opened, None
         table = opened or self._table()
         self._last = table
-        table.require_own_writer()
         state = table.state
+        table.require_own_writer()
+        table.require_own_manifests(state.current_snapshot_id)
         if TopicBinding.from_properties(state.properties) is not None:
             check_columns(state)
         return state

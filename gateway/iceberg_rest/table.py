@@ -75,6 +75,15 @@ class ServedTable:
         own = next((spec for spec in specs if not spec.fields), None)
         return own or PartitionSpec(spec_id=UNPARTITIONED_SPEC_ID)
 
+    def require_own_files(self) -> None:
+        """What is given out with the metadata is read by others: it must name its own files only.
+
+        Raises:
+            SeamlineError: LOCATION_NOT_ALLOWED, COLD_FILE_MISSING, STORAGE_UNAVAILABLE.
+        """
+        head = self.tail.seam.snapshot_id if self.tail else self.cold.state.current_snapshot_id
+        self.cold.require_own_files(head)
+
     def layout(self) -> TailLayout:
         """How its tail is laid out in files."""
         metadata = self.cold.iceberg.metadata

@@ -164,6 +164,8 @@ class ServedTables:
         Raises:
             SeamlineError: named after the cause.
         """
+        if not planned:
+            table.require_own_files()
         current = None
         if table.tail is not None:
             current = (

@@ -63,9 +63,11 @@ def pinned(table: PinnedTable, token: str, config: Config) -> dict[str, Any]:
     """A pinned table for a reader of its own: its seam, where all lies, and how it is decoded."""
     seam, decoder = table.facts.seam, table.facts.decoder
     cluster = config.clusters[seam.cluster] if seam.topic else None
+    catalog = config.catalogs[seam.table[0]] if table.cold else None
     return {
         **seam.to_json(),
         "metadata_location": table.cold.state.metadata_location if table.cold else None,
+        "data_locations": list(catalog.data_locations) if catalog is not None else [],
         "bootstrap_servers": cluster.bootstrap_servers if cluster is not None else None,
         "format": decoder.format if decoder is not None else None,
         "on_error": decoder.on_error if decoder is not None else None,

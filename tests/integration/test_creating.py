@@ -14,9 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.view.metadata import SQLViewRepresentation, ViewVersion
 from support import offline
 from support.creating import World, create
-from support.rest_catalog import rest_catalog
+from support.rest_catalog import config_of, rest_catalog
 
-from seamline.connectors.config import CatalogConfig
 from seamline.gateway.commands import tables
 from seamline.gateway.config.load import load
 from seamline.gateway.connections import Connections
@@ -52,7 +51,7 @@ def test_fault_21_straight_after_its_topic_a_table_is_made(tmp_path: pathlib.Pat
 
 def test_fault_21_what_a_rest_catalog_holds_is_said_to_exist(tmp_path: pathlib.Path) -> None:
     with rest_catalog(tmp_path) as url:
-        lake = CatalogConfig(name="lake", type="rest", uri=url)
+        lake = config_of(url, tmp_path)
         config = offline.config(tmp_path).model_copy(update={"catalogs": {"lake": lake}})
         other = World(config)
         own = other.catalog("lake").pyiceberg

@@ -16,10 +16,9 @@ import pytest
 from pyiceberg.schema import Schema
 from support.checker import Replay, agree, agree_with_log, failure
 from support.live import FILES, LiveReaders, watched
-from support.rest_catalog import rest_catalog
+from support.rest_catalog import config_of, rest_catalog
 from support.stack import Stack
 
-from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.iceberg.commits import create_tag, set_properties
 from seamline.errors import CATALOG_UNAVAILABLE, COMMIT_CONFLICT, SNAPSHOT_GONE, SeamlineError
@@ -31,10 +30,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark]
 def rest(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """The stack's cluster over that catalog."""
     directory = tmp_path_factory.mktemp("rest")
-    with rest_catalog(directory) as url:
-        catalog = CatalogConfig(name="lake", type="rest", uri=url)
-        with stack.over(catalog, directory) as other:
-            yield other
+    with (
+        rest_catalog(directory) as url,
+        stack.over(config_of(url, directory), directory) as other,
+    ):
+        yield other
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,7 @@ def test_a_snapshot_that_expired_gets_no_tag(rest: Stack, name: str) -> None:
 
 def test_a_catalog_that_is_gone_is_named(tmp_path: pathlib.Path, name: str) -> None:
     with rest_catalog(tmp_path) as url:
-        catalog = IcebergCatalog(CatalogConfig(name="lake", type="rest", uri=url))
+        catalog = IcebergCatalog(config_of(url, tmp_path))
         catalog.pyiceberg.create_namespace("default")
         catalog.pyiceberg.create_table(("default", name), Schema())
         table = catalog.load(("default", name))
@@ -174,5 +174,5 @@ def test_a_catalog_that_is_gone_is_named(tmp_path: pathlib.Path, name: str) -> N
         set_properties(table, {"a": "b"})
     assert caught.value.code is CATALOG_UNAVAILABLE
     with pytest.raises(SeamlineError) as caught:
-        IcebergCatalog(CatalogConfig(name="lake", type="rest", uri=url)).tables(("default",))
+        IcebergCatalog(config_of(url, tmp_path)).tables(("default",))
     assert caught.value.code is CATALOG_UNAVAILABLE

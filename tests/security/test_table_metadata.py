@@ -44,6 +44,8 @@ from seamline.connectors.iceberg.metadata_properties import readable_by_others
 from seamline.connectors.jvm.jars import spark_jars
 from seamline.connectors.spark.splits import Options, Table
 from seamline.errors import SeamlineError
+from seamline.seam.boundary import Boundary
+from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64())})
@@ -99,6 +101,20 @@ class Trap:
 
 
 CODE = ("py-io-impl", "io-impl")
+WRITER_PLACES = (
+    "write.data.path", "write.metadata.path", "write.object-storage.path",
+    "write.folder-storage.path",
+)  # fmt: skip
+BOUNDARY = Boundary(
+    snapshot_id=1,
+    cluster_id="c",
+    topic="t",
+    topic_id="id",
+    isolation="read_committed",
+    start=Offsets({0: 0}),
+    next=Offsets({0: 0}),
+    max_timestamp_ms=Offsets(),
+)
 WRITER_CODE = ("write.py-location-provider.impl", "write.location-provider.impl")
 
 
@@ -240,7 +256,11 @@ def test_fault_28_a_rest_catalog_gives_what_a_table_cannot(
         try:
             url = f"http://127.0.0.1:{server.server_port}"
             rest = CatalogConfig(
-                name="lake", type="rest", uri=url, properties={"s3.region": "here"}
+                name="lake",
+                type="rest",
+                uri=url,
+                properties={"s3.region": "here"},
+                locations=(config(tmp_path).warehouse,),
             )
             loaded = IcebergCatalog(rest).load(("default", "t"))
             given = loaded.file_access.properties
@@ -323,6 +343,40 @@ def test_fault_28_a_table_that_chooses_its_writers_code_is_not_written(
         assert not trap.sprung
 
 
+@pytest.mark.parametrize("name", WRITER_PLACES)
+def test_fault_28_a_table_that_leads_its_writers_elsewhere_is_not_written(
+    tmp_path: pathlib.Path, name: str
+) -> None:
+    elsewhere = tmp_path / "else"
+    with written_by_others(tmp_path, {name: elsewhere.as_uri(), "seamline.topic": "t"}) as own:
+        before = metadata_of(own)
+        table = IcebergCatalog(config(tmp_path)).load(("default", "t"))
+        for write in (
+            functools.partial(commits.set_properties, table, {"a": "b"}),
+            functools.partial(commits.commit_boundary, table, BOUNDARY),
+        ):
+            with pytest.raises(SeamlineError, match=name) as caught:
+                write()
+            assert caught.value.code.name == "PROPERTY_NOT_ALLOWED"
+        assert metadata_of(own) == before
+        assert not elsewhere.exists()
+        with contextlib.closing(Gateway(offline.config(tmp_path))) as gateway:
+            assert gateway.rows('SELECT count(*) FROM "t$snapshots"') == [(1,)]
+
+
+def test_writers_may_be_led_to_places_that_the_configuration_names(tmp_path: pathlib.Path) -> None:
+    elsewhere = (tmp_path / "else").as_uri()
+    lake = config(tmp_path)
+    with written_by_others(tmp_path, {"write.metadata.path": f"{elsewhere}/t"}):
+        catalog = IcebergCatalog(lake.model_copy(update={"data_locations": (elsewhere,)}))
+        commits.set_properties(catalog.load(("default", "t")), {"a": "b"})
+        assert catalog.load(("default", "t")).state.metadata_location.startswith(elsewhere)
+    with written_by_others(
+        tmp_path, {"write.data.path": f"{lake.warehouse}/default/u/d"}, "default.u"
+    ):
+        commits.set_properties(IcebergCatalog(lake).load(("default", "u")), {"a": "b"})
+
+
 # --- What other engines are given ----------------------------------------------------------------
 
 
@@ -360,6 +414,7 @@ def test_every_property_by_which_iceberg_chooses_code_is_known() -> None:
     assert {name for name in names if re.search(r"impl|class|uri|endpoint", name)} == {
         WRITER_CODE[1]
     }
+    assert {name for name in names if re.search(r"path$|location$", name)} == set(WRITER_PLACES)
 
 
 # --- Spark ---------------------------------------------------------------------------------------

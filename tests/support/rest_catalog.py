@@ -14,10 +14,17 @@ from typing import Any
 
 from py4j.java_gateway import JavaGateway
 
+from seamline.connectors.config import CatalogConfig
 from seamline.connectors.jvm.jars import JarSet, cache_directory, fetch
 from seamline.connectors.jvm.java import find_java
 
 JARS = JarSet("iceberg-rest", ("org.apache.iceberg:iceberg-open-api:1.10.0",), transitive=False)
+
+
+def config_of(url: str, directory: pathlib.Path) -> CatalogConfig:
+    """That catalog in a configuration; that its tables lie on this machine has to be said."""
+    warehouse = (directory / "warehouse").as_uri()
+    return CatalogConfig(name="lake", type="rest", uri=url, locations=(warehouse,))
 
 
 @contextlib.contextmanager

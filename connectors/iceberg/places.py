@@ -1,0 +1,223 @@
+"""Where the files of tables may lie, whatever their metadata says.
+
+A gateway opens files with rights that whoever wrote a table's metadata need not have. So a table
+lies under its catalog's warehouse, or under locations that the configuration adds; and its files
+lie under the table. A location is understood as its readers understand it: schemes in any case and
+under each of their names, slashes doubled, links followed; what they might understand otherwise
+lies nowhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import re
+from collections.abc import Callable, Iterable
+from urllib.parse import unquote
+
+from seamline.errors import LOCATION_NOT_ALLOWED, SeamlineError
+
+FILE = "file"
+SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
+"""Names that mean the same store."""
+BUCKETS = frozenset({"s3", "gs"})
+"""Stores whose address comes from the configuration; of others, the location names the host."""
+_HADOOP = frozenset({"hdfs", "viewfs"})
+"""Without a host they are the configured one."""
+STORES = BUCKETS | _HADOOP | {FILE, "abfs", "wasb", "oss", "hf"}
+"""What PyIceberg opens. A warehouse of another scheme is a name that its catalog understands."""
+_URL = re.compile(r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>.*)")
+_CUT = re.compile(r"[\x00-\x1f?#]")
+"""What ends a location for some readers, and for others does not."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """What a location leads to.
+
+    Attributes:
+        scheme: The store.
+        authority: Its bucket, container or host; empty for files of this machine.
+        path: The path in it, without a slash at its end.
+    """
+
+    scheme: str
+    authority: str
+    path: str
+
+    def holds(self, other: Place) -> bool:
+        """Whether the other lies below."""
+        return (self.scheme, self.authority) == (other.scheme, other.authority) and (
+            other.path.startswith(f"{self.path}/")
+        )
+
+
+def place_of(location: str, real: Callable[[str], str] = os.path.realpath) -> Place | None:
+    """What a location leads to; None when that cannot be told for certain.
+
+    Args:
+        location: The location.
+        real: Follows the links in the path of a folder.
+    """
+    if _CUT.search(location) or ".." in map(_decoded, location.split("/")):
+        return None
+    if location.startswith("/"):
+        return _file(location, real)
+    match = _URL.fullmatch(location)
+    if match is None:
+        return None
+    scheme = match["scheme"].lower()
+    scheme, authority = SCHEMES.get(scheme, scheme), match["authority"] or ""
+    if scheme == FILE:
+        return _file(match["path"], real) if authority.lower() in {"", "localhost"} else None
+    if not (authority or scheme in _HADOOP):
+        return None
+    return Place(scheme, authority, match["path"].rstrip("/"))
+
+
+def _file(path: str, real: Callable[[str], str]) -> Place | None:
+    """A file of this machine, where links lead."""
+    if not path.startswith("/"):
+        return None
+    folder, _, name = path.rstrip("/").rpartition("/")
+    found = f"{real(folder or '/')}/{name}"
+    if name in {"", "."} or os.path.islink(found):  # noqa: PTH114 - asked for every file
+        found = os.path.realpath(found)
+    return Place(FILE, "", f"/{found.strip('/')}".rstrip("/"))
+
+
+def _decoded(part: str) -> str:
+    """A part of a path, decoded however often somebody may have encoded it."""
+    while (plain := unquote(part)) != part:
+        part = plain
+    return part
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TablePlaces:
+    """Where the files of one table may lie.
+
+    Attributes:
+        table: The table's full name, for messages.
+        own: Its location.
+        shared: Places where files of any table of its catalog may lie.
+    """
+
+    table: str
+    own: Place
+    shared: tuple[Place, ...] = ()
+
+    @classmethod
+    def of(cls, table: str, location: str, shared: Iterable[str]) -> TablePlaces:
+        """The places of a table that may lie where it does.
+
+        Raises:
+            SeamlineError: LOCATION_NOT_ALLOWED.
+        """
+        own = place_of(location)
+        if own is None:
+            raise SeamlineError(
+                LOCATION_NOT_ALLOWED,
+                f"table {table} lies in {location!r}, which readers may understand differently",
+            )
+        return cls(table, own, places_of(tuple(shared)))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it lies on this machine, where a file may become a link at any time."""
+        return self.own.scheme == FILE
+
+    def require(self, locations: Iterable[str]) -> None:
+        """Files that the table's metadata names must be the table's.
+
+        Raises:
+            SeamlineError: LOCATION_NOT_ALLOWED.
+        """
+        roots, real = (self.own, *self.shared), functools.cache(os.path.realpath)
+        for location in locations:
+            place = place_of(location, real)
+            if place is None or not any(root.holds(place) for root in roots):
+                raise SeamlineError(
+                    LOCATION_NOT_ALLOWED,
+                    f"table {self.table} names a file outside of its location: {location}",
+                    hint="If files of its tables may lie there, add the folder to "
+                    f"catalogs.{self.table.partition('.')[0]}.data_locations.",
+                )
+
+    def allow(self, location: str) -> bool:
+        """Whether files of the table may be put under a location."""
+        place = place_of(location)
+        return place is not None and any(
+            root == place or root.holds(place) for root in (self.own, *self.shared)
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CatalogPlaces:
+    """Where the tables of a catalog may lie.
+
+    Attributes:
+        catalog: Name of the catalog, for messages.
+        warehouse: Its warehouse, where that is a location.
+        further: Other places of tables.
+        shared: Locations where files of any table may lie.
+    """
+
+    catalog: str
+    warehouse: Place | None
+    further: tuple[Place, ...]
+    shared: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, catalog: str, warehouse: str, further: Iterable[str], shared: Iterable[str]
+    ) -> CatalogPlaces:
+        """The places that the configuration of a catalog names."""
+        own = place_of(warehouse)
+        if own is not None and own.scheme not in STORES:
+            own = None
+        return cls(catalog, own, places_of(tuple(further)), tuple(shared))
+
+    def of_table(self, table: str, location: str) -> TablePlaces:
+        """The places of a table of the catalog, of that full name.
+
+        Raises:
+            SeamlineError: LOCATION_NOT_ALLOWED when the table itself lies elsewhere.
+        """
+        found = TablePlaces.of(table, location, self.shared)
+        if not self._allow(found.own):
+            raise SeamlineError(
+                LOCATION_NOT_ALLOWED,
+                f"table {table} lies in {location}, where tables of the catalog may not",
+                hint=f"If they may, add the location to catalogs.{self.catalog}.locations.",
+            )
+        return found
+
+    def require(self, location: str) -> None:
+        """Metadata has to be read before it says which table it belongs to.
+
+        Raises:
+            SeamlineError: LOCATION_NOT_ALLOWED.
+        """
+        place = place_of(location)
+        if place is None or not (
+            self._allow(place) or any(root.holds(place) for root in places_of(self.shared))
+        ):
+            raise SeamlineError(
+                LOCATION_NOT_ALLOWED,
+                f"catalog {self.catalog} says that the metadata of a table lies in {location}",
+                hint=f"If its tables may lie there, add it to catalogs.{self.catalog}.locations.",
+            )
+
+    def _allow(self, place: Place) -> bool:
+        if self.warehouse is None and not self.further:  # only the catalog knows
+            return place.scheme in BUCKETS
+        inside = self.warehouse is not None and self.warehouse.holds(place)
+        return inside or any(root == place or root.holds(place) for root in self.further)
+
+
+@functools.lru_cache(maxsize=64)
+def places_of(locations: tuple[str, ...]) -> tuple[Place, ...]:
+    """What configured locations lead to; those that cannot be understood hold nothing."""
+    return tuple(place for location in locations if (place := place_of(location)) is not None)
