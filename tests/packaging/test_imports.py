@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, set[str]]] = {
     "config show": ("", CONFIG),
     "demo": ("--state {folder}/no#where", CATALOG | KAFKA),
     "local down": ("--state {folder}", NOTHING),
+    "local produce": ("- --topic t --state {folder}", NOTHING),
     "local status": ("--state {folder}", NOTHING),
     "local topic": ("t --state {folder}", NOTHING),
     "local up": ("--state {folder}/no#where", NOTHING),
