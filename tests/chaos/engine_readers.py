@@ -31,6 +31,7 @@ from seamline.connectors.spark.source import SeamlineDataSource
 from seamline.errors import ERRORS, SeamlineError
 from seamline.gateway.dev.local.settings import SCHEMA
 from seamline.gateway.iceberg_rest.routes import FILES
+from seamline.seam.seam import Seam
 from seamline.spark import configuration
 
 _LIVE = "live"
@@ -217,18 +218,15 @@ class SourceReader(Worker):
         read = self.client.begin(table, engine="batch", way="source")
         try:
             batch: Any = self._source(table).reader(None)
-            placed = batch._table
+            seam: Seam = batch._table.seam
             read = dataclasses.replace(
-                read,
-                topic_id=placed.body["topic_id"],
-                end=dict(placed.end),
-                boundary=dict(placed.boundary),
+                read, topic_id=seam.topic_id, end=dict(seam.end), boundary=dict(seam.boundary)
             )
             rows = _rows(batch, batch.partitions())
         except Exception as error:  # noqa: BLE001 - what it was is judged
             return self.client.end(failed(read, *_named(error)))
         done = dataclasses.replace(read, ended=time.monotonic(), rows=pack(rows))
-        return Remembered(self.client.end(done), placed.body["token"])
+        return Remembered(self.client.end(done), "")
 
     def _source(self, table: Table) -> SeamlineDataSource:
         return SeamlineDataSource({"url": self._url, "table": table.name})
