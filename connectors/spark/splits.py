@@ -32,6 +32,7 @@ from seamline.errors import (
     COLD_FILE_INVALID,
     GATEWAY_UNAVAILABLE,
     INVALID_ARGUMENT,
+    NOT_A_UNIFIED_TABLE,
     SeamlineError,
 )
 from seamline.seam.checks import LogRead
@@ -110,7 +111,7 @@ class Table:
     """
 
     seam: Seam
-    metadata_location: str | None
+    metadata_location: str
     bootstrap_servers: str | None
     options: Options
     data_locations: Sequence[str] = ()
@@ -135,8 +136,18 @@ class Table:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any], options: Options) -> Table:
-        """The table that the gateway's answer describes."""
+        """The table that the gateway's answer describes.
+
+        Raises:
+            SeamlineError: NOT_A_UNIFIED_TABLE.
+        """
         seam = Seam.from_json(body)
+        if body["metadata_location"] is None:
+            raise SeamlineError(
+                NOT_A_UNIFIED_TABLE,
+                f"{options.table} is a topic without a table",
+                hint="CREATE TABLE … WITH (topic = '…') makes the table that is read here.",
+            )
         located = body["metadata_location"], body["bootstrap_servers"]
         return cls(seam, *located, options, body["data_locations"])
 
@@ -151,7 +162,6 @@ class Table:
         return self._cold().state
 
     def _cold(self) -> IcebergTable:
-        assert self.metadata_location is not None
         static = static_table(self.metadata_location, self.options.storage)
         return table_of_file(self.seam.table, static, self.data_locations)
 

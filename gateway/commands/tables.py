@@ -362,23 +362,27 @@ def drop(connections: Connections, name: TableName, *, purge: bool = False) -> N
     Raises:
         SeamlineError: NOT_A_UNIFIED_TABLE, TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …
     """
-    require_unified(connections, name)
-    connections.catalog(name.catalog).drop(name.path, purge=purge)
+    found = require_unified(connections, name)
+    connections.catalog(name.catalog).drop(found.name[1:], purge=purge)
 
 
-def require_unified(connections: Connections, name: TableName) -> None:
+def require_unified(connections: Connections, name: TableName) -> TableState:
     """Leaves alone what was not made here: a plain table belongs to whoever made it.
+
+    Returns:
+        The table, found by its name as statements find it.
 
     Raises:
         SeamlineError: NOT_A_UNIFIED_TABLE, TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …
     """
-    state = connections.catalog(name.catalog).load(name.path).state
-    if TopicBinding.from_properties(state.properties) is None:
+    (table,) = LoadedTables(connections).now([name]).values()
+    if TopicBinding.from_properties(table.state.properties) is None:
         raise SeamlineError(
             NOT_A_UNIFIED_TABLE,
             f"table {name.display} has no topic, and is not dropped here",
             hint="A plain Iceberg table is dropped with the tool that made it, in its catalog.",
         )
+    return table.state
 
 
 def describe(state: TableState, bounds: LogBounds | None) -> dict[str, Any]:

@@ -20,6 +20,9 @@ from confluent_kafka import TopicPartition
 from support.gateway import Gateway
 from support.stack import Stack
 
+from seamline.connectors.spark.splits import Options, Table
+from seamline.errors import SeamlineError
+
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 COLUMNS = "id bigint, price decimal(10, 2), tag uuid, at timestamp(6) with time zone, item row(a integer, b array(varchar))"  # noqa: E501
@@ -117,3 +120,10 @@ def test_batch_and_stream(
 def test_what_cannot_be_read_says_why(gateway: Gateway, name: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(AssertionError, match="TABLE_NOT_FOUND"):
         read(gateway, name, "batch", tmp_path)
+
+
+def test_a_topic_without_a_table_says_so(stack: Stack, gateway: Gateway, name: str) -> None:
+    stack.create_topic(name, 1)
+    with pytest.raises(SeamlineError) as caught:
+        Table.place(Options.of({"url": gateway.url, "table": f"default.default.{name}"}))
+    assert caught.value.code.name == "NOT_A_UNIFIED_TABLE"

@@ -64,9 +64,11 @@ def test_fault_28_a_plain_table_is_not_dropped(tables: Tables, statement: str) -
     assert tables.own.load_table("default.plain").scan().to_arrow().num_rows == len(ROWS)
 
 
+@pytest.mark.parametrize("name", ["unified", "UNIFIED"])
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_a_unified_table_is_dropped(tables: Tables, statement: str) -> None:
-    tables.gateway.rows(statement.format("unified"))
+def test_a_unified_table_is_dropped(tables: Tables, statement: str, name: str) -> None:
+    """By any spelling that a query of it may use."""
+    tables.gateway.rows(statement.format(name))
     assert tables.left() == {"plain"}
 
 
