@@ -156,7 +156,8 @@ class ChaosStack:
     def _prepare_catalog(self) -> None:
         prepare_catalog(settings.catalog_config(self.directory), settings.SCHEMA)
         text = settings.new_text(self.directory, self.proxied_servers)
-        text += "limits:\n  duckdb_threads: 1\ntokens:\n  secret: chaos-of-two-gateways\n"
+        text += "limits:\n  duckdb_threads: 1\n  statement_seconds_max: 60\n"
+        text += "tokens:\n  secret: chaos-of-two-gateways\n"
         self.config_file.write_text(text, encoding="utf-8")
 
     def _config(self, bootstrap_servers: str) -> Config:
