@@ -59,7 +59,7 @@ class _LazyGroup(click.Group):
         return found
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command; what it imports only then may be missing, too."""
+        """Runs the command; what it imports only when run may be missing, too."""
         try:
             with ending.kept_from_click():
                 return super().invoke(ctx)
@@ -67,7 +67,7 @@ class _LazyGroup(click.Group):
             _say_what_to_install(str(ctx.invoked_subcommand), error)
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
-        """Reads the command line, and writes what `--help` gives."""
+        """Reads the command line, and writes the text of `--help`."""
         with ending.kept_from_click():
             return super().make_context(*arguments, **options)
 

@@ -5,7 +5,7 @@
     2    used wrongly
     3    `seamline local status`: nothing answers
     130  canceled by Ctrl-C
-    141  whoever read its output has gone; it says nothing
+    141  the reader of its output has gone; it says nothing
 
 No failure ends in a traceback. With `SEAMLINE_TRACEBACK` set, one that has no name shows where it
 came from.
@@ -35,7 +35,7 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class ReaderGoneError(Exception):
-    """Whoever read the output has gone."""
+    """The reader of the output has gone."""
 
 
 class CanceledError(Exception):
@@ -44,7 +44,7 @@ class CanceledError(Exception):
 
 @contextlib.contextmanager
 def kept_from_click() -> Iterator[None]:
-    """Gives what Click would end in its own way a name that it does not know."""
+    """Gives exceptions that Click would handle in its own way a name that it does not know."""
     try:
         yield
     except BrokenPipeError as error:
@@ -54,7 +54,7 @@ def kept_from_click() -> Iterator[None]:
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code of a command that something was raised in, once that was said.
+    """The exit code of a command that raised something, after reporting that.
 
     Raises:
         SystemExit: the one that was raised.
@@ -81,7 +81,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def _canceled() -> int:
-    """What still ends in the background need not be waited for: another Ctrl-C is the last one."""
+    """What is still ending in the background need not be waited for: another Ctrl-C ends it all."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     click.echo("canceled", err=True)
@@ -107,7 +107,7 @@ def _is_full(error: BaseException) -> bool:
 
 
 def _drop_output() -> None:
-    """What could not be written is not tried again while the process ends."""
+    """Output that could not be written is not tried again while the process ends."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -88,7 +88,7 @@ class SeamlineError(Exception):
         return f"{self.code.name}: {self.message}{where}{hint}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles whole, so that a failure in a Spark worker arrives with its name."""
+        """Pickles all of it, so that a failure in a Spark worker arrives with its name."""
         return _rebuild, (self.to_json(),)
 
     def to_json(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from seamline.planners.logical import LogicalPlan, Scan
 
 BYTES_PER_TAIL_RECORD = 300
-"""Taken for a record of the log until it has been read."""
+"""The assumed size of a record of the log that has not been read yet."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Estimate:
         cold_rows: Rows of the files planned.
         cold_bytes: Bytes of those files.
         hot_rows: Offsets of the tails, each table's counted once however often it is scanned.
-        hot_rows_cached: Those of them that the gateway has in its cache.
+        hot_rows_cached: How many of these the gateway has in its cache.
         hot_fits_cache: Whether every tail that is not whole in the cache would fit there.
     """
 

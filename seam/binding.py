@@ -54,7 +54,7 @@ class TopicBinding:
         """The binding of a table, None when the table is a plain one.
 
         Raises:
-            SeamlineError: INVALID_TABLE_DEFINITION for a value that nobody could mean; a table of
+            SeamlineError: INVALID_TABLE_DEFINITION for a value that has no meaning; a table of
                 another mode, or read under another isolation, would be read wrongly.
         """
         own = {

@@ -28,7 +28,7 @@ TAG = "seamline-boundary"
 
 _VERSION = 1
 REWRITE = "replace"
-"""Operation of a commit that arranges rows in other files and changes none."""
+"""Operation of a commit that rewrites rows into other files and changes none."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Boundary:
         schema_id: Schema the rows of this commit were decoded with.
         format: How they were decoded; empty when no rows were.
         on_error: What became of the bad ones among them.
-        decoded_from: From where on all rows have been decoded so, per partition.
+        decoded_from: The offset from which on all rows have been decoded so, per partition.
         epochs: Leader epoch each partition had when `next` was chosen, where the log tells it: a
             log that has lost records below `next` and grown again has a later one there.
         base_id: The snapshot the batch of this commit started from; None for the first.
@@ -177,10 +177,10 @@ def boundary_of(state: TableState, snapshot_id: int | None) -> Boundary:
 
 
 def renewed(state: TableState) -> Boundary | None:
-    """The boundary as a commit on top of the head says it; None when the head carries its own.
+    """The boundary that a commit on top of the head repeats; None when the head carries its own.
 
-    What stands between a head without one and its boundary is anybody's, and may expire: then the
-    line no longer leads there.
+    The commits between a head without one and its boundary are anybody's, and may expire: then
+    ancestry no longer leads there.
 
     Raises:
         SeamlineError: BOUNDARY_MISSING, BOUNDARY_INVALID.

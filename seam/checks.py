@@ -1,12 +1,12 @@
 """Every check that a log or a table is the one that is meant, and still holds what was seen of it.
 
-Everything that reads goes by names and offsets, and both may mean something else a moment later: a
+Every read goes by names and offsets, and both may mean something else a moment later: a
 topic or a table is created again under its name, retention trims the start of a log, an unclean
 election loses its end and other records take their place, a table is rolled back. Planners,
 readers, followers, the pipeline and virtual snapshots ask here, and nowhere else.
 
-A check gives the error that what it found is, or None. Whoever asks raises it with `require`, or
-says what it means to his reader: that a token has expired, that a session's history has changed.
+A check returns the error that it found, or None. Its caller raises that with `require`, or says
+what it means to the reader: that a token has expired, that a session's history has changed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def require(*found: SeamlineError | None) -> None:
 
 
 def history_changed(found: SeamlineError | None) -> SeamlineError | None:
-    """What was found, as it is to somebody who has read before."""
+    """What was found, as an error for a client that has read before."""
     return found and SeamlineError(HISTORY_CHANGED, found.message, details=found.details)
 
 
@@ -59,7 +59,7 @@ def recreated(topic: str, topic_id: str, expected_id: str) -> SeamlineError | No
 
 
 def trimmed(bounds: LogBounds, starts: Mapping[int, int]) -> SeamlineError | None:
-    """Whether a log no longer holds the offsets from some starts on.
+    """Whether a log no longer holds the offsets from the given starts on.
 
     Args:
         bounds: What the log holds.
@@ -97,7 +97,7 @@ def shortened(
 
     Args:
         topic: Name of the topic.
-        found: The ends; of a partition that is not among them, nothing is left.
+        found: The ends; a partition that is not among them has nothing left.
         ends: The earlier ones.
     """
     for partition, end in ends.items():
@@ -123,14 +123,14 @@ def doubtful(
 ) -> tuple[OffsetRange, ...]:
     """Ends below which other records may lie by now, as empty ranges to ask the log about.
 
-    An unclean election loses the end of a log, and offsets alone do not tell when it has grown
-    again. A leader's epoch does, and where it is another one the log knows where each of them
-    ended. What has been trimmed away cannot be told any more, and passes.
+    An unclean election loses the end of a log, and once it has grown again offsets alone do not
+    show that. A leader's epoch does: where it has changed, the log knows where each epoch ended.
+    What has been trimmed away can no longer be checked, and passes.
 
     Args:
         bounds: What the log holds now.
         ends: Exclusive ends of what was seen, per partition.
-        epochs: The leader epochs of then, where known.
+        epochs: The leader epochs at that time, where known.
     """
     return tuple(
         OffsetRange(partition, end, end)
@@ -158,15 +158,15 @@ def dropped(state: TableState, table_uuid: str) -> SeamlineError | None:
 
 
 def moved_back(boundary: Mapping[int, int], earlier: Mapping[int, int]) -> bool:
-    """Whether a boundary lies before an earlier one of its table anywhere."""
+    """Whether a boundary lies before an earlier one of its table in any partition."""
     return any(boundary.get(partition, 0) < offset for partition, offset in earlier.items())
 
 
 def rolled_back(state: TableState, seam: Seam, earlier: Seam) -> SeamlineError | None:
-    """Whether a seam stands on another line of snapshots than an earlier one of its table.
+    """Whether a seam is on another line of snapshots than an earlier one of its table.
 
     Where a part of the line has expired, what others changed on it must be what it was: whether a
-    later change stands on an earlier one, or replaced it, can no longer be told.
+    later change builds on an earlier one, or replaced it, can no longer be known.
     """
     if earlier.snapshot_id is None or seam.snapshot_id == earlier.snapshot_id:
         return None
@@ -204,7 +204,7 @@ class LogRead:
         isolation: What it was read under.
         ranges: What was read.
         end: Exclusive ends the log was found to have before, per partition.
-        end_epochs: Leader epochs of then, where known.
+        end_epochs: Leader epochs at that time, where known.
     """
 
     topic: str
@@ -233,7 +233,7 @@ class LogRead:
 
 
 def spoiled(bounds: LogBounds, read: LogRead) -> SeamlineError | None:
-    """Whether a read proves nothing, by what the log holds after it; `doubtful` is asked beside.
+    """Whether a read proves nothing, by what the log holds after it; `doubtful` is asked besides.
 
     The topic is still the same, so it was the same all the time. The log still starts no later than
     the read did, so nothing was trimmed away under it. Its end is what it was or has grown.

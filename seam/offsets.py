@@ -43,7 +43,7 @@ class Offsets(Mapping[int, int]):
         return Offsets({**self._by_partition, **changes})
 
     def raised(self, others: Mapping[int, int]) -> Offsets:
-        """Of each partition the greater one; those of either are there."""
+        """The greater offset of each partition that either has."""
         return self.replace({p: max(o, self.get(p, 0)) for p, o in others.items()})
 
     def to_json(self) -> dict[str, int]:

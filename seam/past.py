@@ -23,7 +23,7 @@ def version_of(state: TableState, version: TableVersion | None) -> tuple[int | N
     """The snapshot a version means, and its schema: None for the present one.
 
     Raises:
-        SeamlineError: TABLE_NOT_FOUND when there is none, or none any more.
+        SeamlineError: TABLE_NOT_FOUND when there is none, or no longer one.
     """
     if version is None:
         return state.current_snapshot_id, None
@@ -72,7 +72,7 @@ def snapshot_at(state: TableState, moment: datetime.datetime) -> int:
     """The snapshot that was the head of the table at a moment.
 
     Raises:
-        SeamlineError: TABLE_NOT_FOUND when none that is known is as old.
+        SeamlineError: TABLE_NOT_FOUND when no known one is that old.
     """
     moment_ms = milliseconds(moment)
     earlier = [s for at_ms, s in state.snapshot_log if at_ms <= moment_ms]
@@ -94,7 +94,7 @@ def travel(
     cluster: str,
     as_of: str,
 ) -> Seam:
-    """Pins a table to a past moment: the snapshot of then, and the log up to then.
+    """Pins a table to a past moment: its snapshot at that time, and the log up to that time.
 
     Args:
         state: The table's metadata now.
@@ -103,7 +103,7 @@ def travel(
         ends_then: Per partition the first offset that does not belong to the moment.
         bounds: What the log holds now.
         cluster: Name of the cluster in the configuration.
-        as_of: The moment, as the statement says it.
+        as_of: The moment, as the statement gives it.
 
     Raises:
         SeamlineError: LOG_TRIMMED when neither the log nor a later snapshot holds what came

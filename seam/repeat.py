@@ -22,10 +22,10 @@ from seamline.seam.table import TableState
 
 
 def of_table(seams: Sequence[Seam], state: TableState) -> tuple[Seam, ...]:
-    """The seams of a table among some: by the table's id, whatever it was called then.
+    """Those of the seams that are of a table: by the table's id, whatever it was called then.
 
-    Those that have its name and another id are of a table that was dropped: they are given last, so
-    that a check says so.
+    Those with its name and another id are of a table that was dropped: they come last, so that a
+    check says so.
     """
     name = [part.lower() for part in state.name]
     of_id = [seam for seam in seams if seam.table_uuid == state.uuid]
@@ -35,12 +35,12 @@ def of_table(seams: Sequence[Seam], state: TableState) -> tuple[Seam, ...]:
 
 
 def of_topic(seams: Sequence[Seam], name: tuple[str, ...]) -> tuple[Seam, ...]:
-    """The seams of a topic without a table among some."""
+    """Those of the seams that are of a topic without a table."""
     return tuple(seam for seam in seams if not seam.table_uuid and seam.table == name)
 
 
 def repeat_cold(state: TableState, earlier: Seam) -> Seam:
-    """Pins a table to its snapshot of then.
+    """Pins a table to the snapshot that it had then.
 
     Raises:
         SeamlineError: HISTORY_CHANGED, TOKEN_EXPIRED.
@@ -54,7 +54,7 @@ def repeat_cold(state: TableState, earlier: Seam) -> Seam:
 
 
 def repeat_topic(name: tuple[str, ...], earlier: Seam, bounds: LogBounds, *, cluster: str) -> Seam:
-    """Pins a topic without a table to its offsets of then.
+    """Pins a topic without a table to the offsets that it had then.
 
     Raises:
         SeamlineError: HISTORY_CHANGED, TOKEN_EXPIRED.
@@ -79,7 +79,7 @@ def repeat(
 
     Args:
         state: The table's metadata now.
-        earlier: The seam of then.
+        earlier: The seam to repeat.
         sides: Snapshots that may serve, best first: the seam's own if it is kept, then later
             ones, which hold its rows and more.
         bounds: What the log holds now.
@@ -116,7 +116,7 @@ def repeat(
 
 
 def _decoded_otherwise(side: ColdSide, earlier: Seam) -> bool:
-    """Whether a snapshot may hold other rows for a tail than that had when it was read."""
+    """Whether a snapshot may hold other rows for a tail than the tail had when it was read."""
     held = side.boundary
     tiered = {
         r.partition: r.start for r in earlier.hot_ranges if r.start < held.next.get(r.partition, 0)
@@ -144,7 +144,7 @@ def seam_up_to(
     schema_id: int,
     as_of: str = "",
 ) -> Seam:
-    """The seam that ends where it is told to, whatever the snapshot holds past that."""
+    """The seam that ends at the given end, whatever the snapshot holds past that."""
     held = side.boundary.next
     everything = Offsets({**dict.fromkeys(held, 0), **end})  # of a partition added since, nothing
     past = any(offset > everything[partition] for partition, offset in held.items())
@@ -170,7 +170,7 @@ def seam_up_to(
 
 
 def check_same_history(state: TableState, earlier: Seam, bounds: LogBounds) -> None:
-    """Table and topic must be the ones an earlier seam is of; of a snapshot alone, the table.
+    """Table and topic must be the ones an earlier seam is of; for a snapshot alone, the table.
 
     Raises:
         SeamlineError: HISTORY_CHANGED.

@@ -5,8 +5,8 @@ of [table start, boundary[p]) and the hot read takes [boundary[p], end[p]); toge
 record below `end` once. One seam per table per statement, for both engines.
 
 It is one value in all its uses. What a statement reads, what its token repeats, what a session
-must not fall behind, what a virtual snapshot holds, what a receipt tells and what Spark's executors
-are given is a seam, or the part of it that is kept there.
+must not fall behind, what a virtual snapshot holds, what a receipt shows and what Spark's executors
+are given is a seam, or the part of it that is needed there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SeamKey: TypeAlias = tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seam:
-    """The exact cut of one table in one statement.
+    """What one statement reads of one table, exactly.
 
     Attributes:
         table: Full name of the table, catalog first.
@@ -40,14 +40,14 @@ class Seam:
         boundary: `B`: first offset not in the snapshot, per partition of the log or the table.
         end: `E`: exclusive end of the statement's reading, at least `boundary`.
         pending: Offsets past `end` that open transactions hold back.
-        cold_end: When set, cold rows at or past these offsets do not belong to the cut: a later
-            snapshot stands in for the one the cut was made with.
+        cold_end: When set, cold rows at or past these offsets do not belong to the seam: a later
+            snapshot stands in for the one the seam was made with.
         skipped: Bad records the snapshot leaves out under the policy `skip`.
         epochs: Leader epochs the log had at `boundary`, where known.
         end_epochs: Those it had at `end`.
         foreign_change_id: See `Boundary.foreign_change_id`, at the snapshot.
         sequence_number: How late the snapshot was committed, among those of the table.
-        as_of: What the statement asks of this table's past, as it says it; empty for the present.
+        as_of: The moment of this table's past that the statement names, as written; empty for now.
     """
 
     table: tuple[str, ...]
@@ -78,7 +78,7 @@ class Seam:
 
     @property
     def key(self) -> SeamKey:
-        """Tells it from the other seams of a statement: a table has one a moment asked for."""
+        """Unique among a statement's seams: a table has one for each moment asked for."""
         return (self.identity, *(part.lower() for part in self.table), self.as_of)
 
     @property
@@ -102,17 +102,17 @@ class Seam:
         return f"{name} as of {self.as_of}" if self.as_of else name
 
     def to_json(self) -> dict[str, Any]:
-        """All of it; offsets by partitions as texts, the only keys JSON has."""
+        """All of it; partitions are decimal strings, the only keys JSON has."""
         return {
             field.name: _to_json(getattr(self, field.name)) for field in dataclasses.fields(self)
         }
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Seam:
-        """The inverse of `to_json`; fields of other names are left alone.
+        """The inverse of `to_json`; unknown fields are ignored.
 
         Raises:
-            KeyError, ValueError: when it is none.
+            KeyError, ValueError: when it is not a seam.
         """
         names = {field.name for field in dataclasses.fields(cls)}
         given = {name: value for name, value in body.items() if name in names}

@@ -17,9 +17,9 @@ from seamline.seam.seam import Seam
 def merge(seams: Iterable[Seam]) -> tuple[Seam, ...]:
     """One seam of each table and log, in an order that depends on nothing else.
 
-    Logs of one table that are not the same topic stay apart: that it was created again is for
-    whoever reads to be told. A read of the snapshot alone says nothing of the log, and takes
-    nothing away of what is known.
+    Logs of one table that are not the same topic stay apart: the next reader must learn that the
+    topic was created again. A read of the snapshot alone says nothing of the log, and takes
+    nothing away from what is known.
     """
     furthest: dict[tuple[str, str], Seam] = {}
     for seam in seams:
@@ -47,7 +47,7 @@ def _further(one: Seam, other: Seam) -> Seam:
 
 
 def _age(seam: Seam) -> tuple[object, ...]:
-    """Orders the snapshots of a table; all of it, so that the later of two is always the same."""
+    """Orders a table's snapshots, by all of this, so that the later of two is always the same."""
     return (
         seam.sequence_number,
         sum(seam.boundary.values()),

@@ -91,7 +91,7 @@ class TableState:
         """The schema a snapshot was written with.
 
         Raises:
-            SeamlineError: SNAPSHOT_GONE, the table does not keep the snapshot.
+            SeamlineError: SNAPSHOT_GONE when the table no longer has the snapshot.
         """
         snapshot = self.snapshots.get(snapshot_id)
         if snapshot is None:

@@ -23,7 +23,7 @@ class Batch:
         snapshot_id: The snapshot whose boundary it starts at.
         schema_id: Schema its rows are decoded with.
         ranges: What it reads; partitions without new offsets are absent.
-        boundary: What its commit says.
+        boundary: The boundary that its commit writes.
         base_epochs: Leader epochs the log had when the boundary it starts at was chosen.
     """
 
@@ -89,7 +89,7 @@ def next_batch(
         binding: The topic behind it.
         before: The boundary at its current snapshot.
         bounds: What the log holds, under the boundary's isolation.
-        records_max: Offsets it covers at most, shared over partitions by what each has waiting.
+        records_max: Offsets it covers at most, shared among partitions by what each has waiting.
 
     Raises:
         SeamlineError: TOPIC_RECREATED, LOG_TRIMMED, LOG_TRUNCATED.
@@ -167,7 +167,7 @@ def misplaced(after: TableState, batch: Batch, bounds: LogBounds) -> SeamlineErr
 
 
 def _boundary_before(state: TableState, snapshot: Snapshot) -> Boundary | None:
-    """The boundary a commit stands on; None when what carried it has expired since."""
+    """The boundary below a commit; None when what carried it has expired since."""
     found = kept_side(state, snapshot.parent_id)
     return found.boundary if found is not None else None
 
@@ -175,8 +175,8 @@ def _boundary_before(state: TableState, snapshot: Snapshot) -> Boundary | None:
 def _discontinued(state: TableState, previous: Boundary, landed: Boundary) -> SeamlineError | None:
     """Whether a batch does not continue what it landed on.
 
-    Only progress without rows, whose offsets no row of the batch tells from its own, lets it land
-    on another boundary than the one it started from.
+    A batch lands on another boundary than the one it started from only after progress without
+    rows, since no row then shows that the offsets were passed already.
     """
     if moved_back(previous.next, landed.start):
         return SeamlineError(

@@ -1,4 +1,4 @@
-"""Which types turn into which without being asked, as in Trino.
+"""Which types convert to which implicitly, as in Trino.
 
 Every implicit conversion that a statement relies on becomes an explicit cast in its tree, so that
 neither engine applies rules of its own.

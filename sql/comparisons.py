@@ -38,7 +38,7 @@ def widens(source: Type, target: Type) -> bool:
 
 
 def comparison(column: str, type_: Type, operator: str, value: Value) -> Predicate | None:
-    """What `column operator value` says of a column of that type; None when nothing exact."""
+    """What `column operator value` says of a column of that type; None if nothing exact."""
     found = _nearest(value, type_)
     if found is None:
         return None
@@ -57,7 +57,7 @@ def comparison(column: str, type_: Type, operator: str, value: Value) -> Predica
 
 
 def membership(column: str, type_: Type, values: Iterable[Value]) -> Predicate | None:
-    """What `column IN (values)` says of a column of that type; None when nothing exact."""
+    """What `column IN (values)` says of a column of that type; None if nothing exact."""
     kept = []
     for value in values:
         found = _nearest(value, type_)

@@ -1,6 +1,6 @@
 """Decimal arithmetic by Trino's rules, exact on both engines.
 
-Neither engine divides decimals so: DuckDB makes them doubles, Spark rounds twice. So quotients are
+Neither engine divides by them: DuckDB makes decimals doubles, Spark rounds twice. So quotients are
 computed from whole numbers. A value of scale s is taken as that many units of 10^-s; the quotient's
 units are a long division of those, its remainder rounds half away from zero. Numbers of 38 digits
 are as much as an engine holds: what needs more is NUMERIC_OVERFLOW, never something near it.
@@ -17,7 +17,7 @@ from seamline.sql.templates import DUCKDB, Template, bound, field_of, row_of
 from seamline.sql.types import MAX_DECIMAL_PRECISION, Decimal, Type
 
 _HALF = 19
-"""As many digits as one division in Spark gives, and half of what a number has."""
+"""As many digits as one division in Spark gives, and half of what a number can have."""
 _LONG = 18
 """Digits that surely fit into a bigint."""
 

@@ -28,7 +28,7 @@ from seamline.errors import (
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 
 FROM_ZERO = "$from_zero"
-"""What stands around a subscript that a translated statement counts from 0."""
+"""What is put around a subscript that a translated statement counts from 0."""
 
 
 class _PlacedPlaceholders:
@@ -146,7 +146,7 @@ def _placing(parser: type[Any]) -> type[Any]:
 
 
 def number_placeholders(tree: exp.Expr) -> int:
-    """Gives each `?` its number in the text; how many there are."""
+    """Gives each `?` its number in the text; returns how many there are."""
     found = [node for node in tree.find_all(exp.Placeholder) if not node.this]
     numbers = {start: i for i, start in enumerate(sorted({node.meta["start"] for node in found}))}
     for node in found:
@@ -155,7 +155,7 @@ def number_placeholders(tree: exp.Expr) -> int:
 
 
 def _named_by_number(tree: exp.Expr) -> None:
-    """Gives each `?` a name, so that it keeps its number through a text of another order."""
+    """Gives each `?` a name, so that it keeps its number in text of another order."""
     for node in tree.find_all(exp.Placeholder):
         if node.this:
             raise mixed_placeholders()

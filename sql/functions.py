@@ -50,7 +50,7 @@ class Overload:
 
     @property
     def signature(self) -> str:
-        """The signature for people."""
+        """The signature as people read it."""
         parameters = ", ".join(self.parameters) + ("…" if self.variadic else "")
         returns = self.returns if isinstance(self.returns, str) else "…"
         return f"{self.name}({parameters}) → {returns}"

@@ -134,7 +134,7 @@ def _cast(text: str, type_: str) -> exp.Expr:
 def from_json(body: Any) -> Any:
     """A parameter as JSON carries it, as a Python value.
 
-    JSON's own types stand for themselves; anything else is `{"type": "decimal", "value": "1.50"}`
+    JSON's own types are themselves; anything else is `{"type": "decimal", "value": "1.50"}`
     with a type of date, timestamp, timestamp with time zone, decimal, varbinary (base64) or uuid.
 
     Raises:

@@ -136,7 +136,7 @@ def parse(sql: str, *, dialect: str | None = None) -> Statement:
 
 
 def check_text(text: str, code: ErrorCode) -> None:
-    """No engine takes the character 0, or half of a pair that UTF-8 cannot write.
+    """No engine takes the character 0, or half of a surrogate pair, which UTF-8 cannot write.
 
     Raises:
         SeamlineError: `code`.
@@ -206,7 +206,7 @@ def _location(token: Token) -> Location:
 def _translated(sql: str, dialect: str) -> Query:
     """A query of another dialect in ours.
 
-    Nodes know no place: the text they were read from is not the one that was sent.
+    Nodes have no location: the text they were read from is not the one that was sent.
     """
     text, count = translate(sql, dialect)
     try:

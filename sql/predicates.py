@@ -99,7 +99,7 @@ def conjuncts(predicate: Predicate | None) -> Iterator[Predicate]:
 
 
 def columns(predicate: Predicate | None) -> frozenset[str]:
-    """The columns it speaks of."""
+    """The columns it mentions."""
     match predicate:
         case None:
             return frozenset()

@@ -108,9 +108,9 @@ def _opaque(generator: Any, node: _Opaque) -> str:
 
 
 def opaque(column: str) -> str:
-    """A column as DuckDB does not recognise it, so that it is handed no filters; nothing is copied.
+    """A column in a form that DuckDB does not recognise, so it gets no filters; nothing is copied.
 
-    DuckDB hands on not only a query's own filters, but also those that joins make while they run.
+    DuckDB pushes down not only a query's own filters, but also those that joins make at run time.
     """
     return f"struct_extract(struct_pack(v := {column}), 'v')"
 
@@ -173,7 +173,7 @@ def to_duckdb(tree: exp.Expr, relations: Mapping[str, str] | None = None) -> str
 def _guard_limits(tree: exp.Expr) -> exp.Expr:
     """Hides the columns of what a LIMIT chooses from the joins around it.
 
-    DuckDB hands what a join looks for on to the rows below the LIMIT, so others are chosen.
+    DuckDB pushes what a join looks for below the LIMIT, which then chooses other rows.
     """
     limited = [node for node in tree.find_all(exp.Query) if _is_joined_and_limited(node)]
     for node in limited:

@@ -1,6 +1,6 @@
-"""What Spark is told otherwise: a bound tree in a form in which Spark gives the same answer.
+"""What Spark is told differently: a bound tree in a form in which Spark gives the same answer.
 
-Only where its own answer would be another one, or none: nulls in IN with a subquery, a grand total
+Only where its own answer would be another, or an error: nulls in IN with a subquery, a grand total
 of no rows, functions over windows without an order, LIKE without ESCAPE, FILTER with OVER.
 """
 
@@ -62,7 +62,7 @@ _WRITTEN_OUT = frozenset({"$literal", "$constant", "$value", "$negate", "$array"
 
 
 def _is_computed(node: exp.Expr) -> bool:
-    """Whether Spark may not have it in VALUES, where it takes what cannot fail and needs no row."""
+    """Whether it cannot go into VALUES, where Spark takes what cannot fail and needs no row."""
     if not isinstance(node, Call):
         return True
     spec = node.spec

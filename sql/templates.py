@@ -3,8 +3,8 @@
 In a template `{0}` is the first argument, `{args}` all of them, `{type}` the result's type in that
 engine; `{distinct}`, `{over}` and `{nulls}` mark the places of what an aggregate may have.
 
-A template may mention an argument more often than once. One that is itself a computation is then
-computed once, under a name, so that calls inside of calls are no more text than there are calls.
+A template may mention an argument more than once. One that is itself a computation is then
+computed once, under a name, so that the text grows with the number of nested calls and no faster.
 «…» is around what may be computed so, where that is not everything, as in an aggregate.
 """
 
@@ -43,7 +43,7 @@ def rendered(
         arguments: Their types.
         returns: The result's type.
         engine: `duckdb` or `spark`.
-        plain: Which arguments may stand there again and again: columns and literals.
+        plain: Which arguments may be repeated: columns and literals.
         distinct: DISTINCT of an aggregate, with a space behind.
         over: FILTER and OVER of an aggregate or window function, with a space in front.
         nulls: IGNORE NULLS or RESPECT NULLS, with a space in front.
@@ -74,7 +74,7 @@ def rendered(
 
 
 def _parts(template: Template) -> tuple[str, Template, str]:
-    """What stands before, in and after «…»; without these, everything is in them."""
+    """What is before, in and after «…»; without these, everything counts as in them."""
     if callable(template) or "«" not in template:
         return "", template, ""
     before, _, rest = template.partition("«")
@@ -114,5 +114,5 @@ def row_of(engine: str, fields: Mapping[str, str]) -> str:
 
 
 def field_of(engine: str, name: str, field: str) -> str:
-    """One of them; DuckDB would take a dot in HAVING for that of a column."""
+    """One of them; DuckDB would take a dot in HAVING for a column's."""
     return f"{name}['{field}']" if engine == DUCKDB else f"{name}.{field}"

@@ -1,8 +1,8 @@
 """Upper and lower case, letter by letter, alike on both engines.
 
-Each letter has one other at most, whatever stands around it (Unicode's simple mapping, Trino's,
-too): `ß` has none, `Σ` is `σ` at the end of a word as well. Spark maps by context and to several
-letters, and knows letters that DuckDB does not know; DuckDB makes `ß` a capital of its own.
+Each letter has at most one counterpart, whatever is around it (Unicode's simple mapping, which is
+Trino's, too): `ß` has none, `Σ` is `σ` at the end of a word as well. Spark maps by context and to
+several letters, and knows letters that DuckDB does not; DuckDB makes `ß` a capital of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 _NEWER = (
     "\u019b\u0264\u1c89\u1c8a\ua7cb-\ua7cd\ua7da-\ua7dc\U00010d50-\U00010d65\U00010d70-\U00010d85"
 )
-"""Letters with another one only in Spark's Unicode."""
+"""Letters with a counterpart only in Spark's Unicode."""
 _TO_SEVERAL = (
     "\u00df\u0149\u01f0\u0390\u03b0\u0587\u1e96-\u1e9a\u1f50\u1f52\u1f54\u1f56\u1f80-\u1faf"
     "\u1fb2-\u1fb4\u1fb6\u1fb7\u1fbc\u1fc2-\u1fc4\u1fc6\u1fc7\u1fcc\u1fd2\u1fd3\u1fd6\u1fd7"
@@ -37,7 +37,7 @@ _LOWER = {"\u03a3": "\u03c3", "\u0130": "i"}
 
 
 def _by_pieces(function: str, letters: str, mapping: Mapping[str, str]) -> str:
-    """Spark's function, but not for these letters: each has its other in the mapping, or none."""
+    """Spark's function, but not for these letters: the mapping has their counterparts, if any."""
     own = f"translate(piece, '{''.join(mapping)}', '{''.join(mapping.values())}')"
     return (
         f"(CASE WHEN {{0}} RLIKE '[{letters}]' THEN array_join(transform("

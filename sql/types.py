@@ -23,7 +23,7 @@ NO_FIELD_ID = -1
 
 
 class Type:
-    """A type. Values of subclasses are frozen and compare by structure."""
+    """A type. Instances of subclasses are frozen and compare by structure."""
 
     __slots__ = ()
 

@@ -74,7 +74,7 @@ def write_json(cursor: Cursor, sink: IO[str]) -> None:
 
 
 def write_parquet(cursor: Cursor, path: pathlib.Path) -> int:
-    """A Parquet file; gives the number of rows.
+    """A Parquet file; returns the number of rows.
 
     Raises:
         InterfaceError: MISSING_EXTRA without pyarrow, INVALID_ARGUMENT when the file cannot be

@@ -22,7 +22,7 @@ class Connection:
         schema: Schema of names that leave it out.
         engine: Engine of statements that do not ask for one.
         last_token: What the connection has read so far; later statements never fall behind it.
-            Set it to None to start over, or to another connection's to go on from there; to keep
+            Set it to None to start over, or to another connection's to continue from there; to keep
             what it has read as well, give the other's to `execute(…, after=…)`.
     """
 
@@ -70,7 +70,7 @@ class Connection:
         """Required by the DB-API; reads need none."""
 
     def rollback(self) -> None:
-        """Required by the DB-API; reads have nothing to take back."""
+        """Required by the DB-API; reads have nothing to undo."""
 
     def close(self) -> None:
         """Closes the connection; its cursors cannot be used afterwards."""

@@ -31,7 +31,7 @@ class Cursor:
     """A DB-API cursor.
 
     Attributes:
-        arraysize: Rows `fetchmany` gives unless told otherwise.
+        arraysize: Rows `fetchmany` returns by default.
         description: Per column (name, type, None, None, None, None, None); None before a result.
         rowcount: Rows of the result, -1 while not all are known.
     """

@@ -31,7 +31,7 @@ class InterfaceError(Error):
 
 
 class DatabaseError(Error):
-    """The gateway said no."""
+    """The gateway refused."""
 
 
 class DataError(DatabaseError):
@@ -47,7 +47,7 @@ class IntegrityError(DatabaseError):
 
 
 class InternalError(DatabaseError):
-    """A fault of the gateway."""
+    """A bug in the gateway."""
 
 
 class ProgrammingError(DatabaseError):

@@ -18,7 +18,7 @@ def to_json(parameters: Sequence[Any] | Mapping[str, Any] | None) -> Any:
     """A list or a dict of JSON values.
 
     Raises:
-        ProgrammingError: INVALID_PARAMETERS for a value that has no form.
+        ProgrammingError: INVALID_PARAMETERS for a value that JSON cannot carry.
     """
     if parameters is None:
         return []
@@ -28,7 +28,7 @@ def to_json(parameters: Sequence[Any] | Mapping[str, Any] | None) -> Any:
 
 
 def value_to_json(value: Any) -> Any:
-    """One value; what JSON has no word for is an object with its type."""
+    """One value; one that JSON has no type for becomes an object that names its type."""
     match value:
         case None | bool() | int() | str():
             return value

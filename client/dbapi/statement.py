@@ -1,7 +1,7 @@
 """A statement on the gateway: submitted, waited for, canceled, its chunks fetched, released.
 
-Submitting answers soon, finished or not, since until it has answered nobody knows what to cancel.
-A cancel that comes before that, from Ctrl-C or from another thread, is kept and sent then.
+The answer to submitting comes soon, finished or not: before it, nobody knows what to cancel. A
+cancel that comes earlier, from Ctrl-C or from another thread, is remembered and sent then.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RemoteStatement:
     """One statement. It may be canceled from any thread.
 
     Attributes:
-        manifest: What the gateway said of it last; empty before its first answer.
+        manifest: The gateway's last description of it; empty before its first answer.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -95,9 +95,9 @@ class RemoteStatement:
             yield rows
 
     def release(self) -> None:
-        """Tells the gateway that a result of which it keeps more than we hold is done with."""
+        """Tells the gateway that a result of which it still has chunks is no longer wanted."""
         if self.statement_id and self.manifest.get("chunks", {}).get("count", 0) > 1:
-            with contextlib.suppress(Error):  # a gateway that is away has nothing to let go
+            with contextlib.suppress(Error):  # a gateway that is gone has nothing to release
                 self._transport.json("DELETE", self._path)
 
     def _inline(self, form: str) -> Any:

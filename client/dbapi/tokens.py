@@ -1,8 +1,8 @@
 """Tokens of a client: what a connection has read, and what somebody has written.
 
-Only a gateway can merge what tokens say, since it signs them. So a connection that several threads
-use keeps the tokens of all reads that ran at once, and sends them all: the token of the next read
-then stands for every one that was sent with it, and takes their place.
+Only a gateway can merge tokens, since it signs them. So a connection that several threads use
+keeps the tokens of all reads that ran at once, and sends them all: the token of the next read then
+stands for every one that was sent with it, and takes their place.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 _SEPARATOR = ","
-"""Between tokens in one text, as gateways take them; it is in none of them."""
+"""Separates tokens in one string, as gateways take them; no token contains it."""
 
 
 class SeenTokens:
@@ -30,7 +30,7 @@ class SeenTokens:
 
     @property
     def text(self) -> str | None:
-        """All of them in one text; None before the first read."""
+        """All of them in one string; None before the first read."""
         return _SEPARATOR.join(self._tokens) or None
 
     def restart(self, text: str | None) -> None:
@@ -41,7 +41,7 @@ class SeenTokens:
     def replace(self, sent: Sequence[str], *tokens: str) -> None:
         """Takes the token of a read in the place of those that were sent with it.
 
-        Without one they are only let go: the session cannot go on from there.
+        Without one they are only dropped: the session cannot continue from there.
         """
         with self._lock:
             others = (known for known in self._tokens if known not in sent)

@@ -29,8 +29,8 @@ def json_converter(type_: str) -> Converter:
 def arrow_converter(type_: str) -> Callable[[pa.Array], list[Any]]:
     """How a column of Arrow's becomes a list of Python's values of that type.
 
-    Moments are made of their number here: Arrow would look the time zone up for each of them, and
-    a million of them would spend most of their time on that.
+    Timestamps are made from their number here: Arrow would look the time zone up for each of them,
+    and a million of them would spend most of their time on that.
     """
     convert = _nested(type_, _ARROW_LEAVES)
 
@@ -42,7 +42,7 @@ def arrow_converter(type_: str) -> Callable[[pa.Array], list[Any]]:
 
 
 def _with_moments_as_numbers(type_: pa.DataType) -> pa.DataType:
-    """An Arrow type, microseconds in the place of what is a moment anywhere in it."""
+    """An Arrow type with microseconds in the place of any timestamp in it."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(type_) and type_.tz is not None and type_.unit == "us":
@@ -72,7 +72,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def _moment(value: int | datetime.datetime) -> datetime.datetime:
-    """Of microseconds since the epoch; Arrow's other units come as moments already."""
+    """From microseconds since the epoch; Arrow's other units come as datetimes already."""
     if isinstance(value, int):
         return _EPOCH + datetime.timedelta(0, 0, value)
     return value.astimezone(datetime.UTC)

@@ -4,7 +4,7 @@
     builder.getOrCreate().sql("SELECT count(*) FROM live.default.bids")
 
 Works with Spark 3.5 and later. The catalog reads; a statement sees every record that was
-acknowledged before it began, and sees one cut of each table however often it names it.
+acknowledged before it began, and sees one seam of each table however often it names it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def configuration(
         "uri": root,
         # a cached table would hide what has arrived since
         "cache-enabled": "false",
-        # the gateway knows by the session that comes with a table what belongs to one statement
+        # by the session that comes with a table, the gateway knows what belongs to one statement
         "rest.auth.type": "oauth2",
         "oauth2-server-uri": f"{root}/v1/oauth/tokens",
         "token-refresh-enabled": "false",
@@ -63,7 +63,7 @@ def configuration(
     own.update(properties or {})
     prefix = f"spark.sql.catalog.{name}"
     return {
-        # else `${env:…}` in a view that somebody else wrote reads the environment of who asks
+        # else `${env:…}` in a view that somebody else wrote reads the environment of its user
         "spark.sql.variable.substitute": "false",
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         **{f"{prefix}.{key}": value for key, value in own.items()},
@@ -78,7 +78,7 @@ def packages(spark_version: str, scala: str | None = None) -> str:
         scala: Such as `2.13`; None is the one that version is usually built with.
 
     Raises:
-        ValueError: when that version is too old or no version.
+        ValueError: when that version is too old or not a version.
     """
     line = spark_line(spark_version)
     if line < SPARK_MIN:
@@ -92,7 +92,7 @@ def spark_line(spark_version: str) -> tuple[int, int]:
     """Major and minor number of a version.
 
     Raises:
-        ValueError: when it is no version.
+        ValueError: when it is not a version.
     """
     match = re.match(r"(\d+)\.(\d+)", spark_version)
     if match is None:

@@ -81,7 +81,7 @@ def key_bytes(value: Value, key_format: str) -> bytes | None:
 
 
 _ONE_WAY_IN_JSON = re.compile(r"[ !#-%(-.0-;?-\[\]-~]*")
-"""Texts that everybody writes alike; other characters some writers of JSON escape, and some do not.
+"""Strings that every writer of JSON writes alike; other characters are escaped by some only.
 
 They are ASCII without control characters, quotes, `\\`, `/`, `&`, `<`, `=` and `>`.
 """

@@ -1,4 +1,4 @@
-"""Filters of the query, as far as they speak of one scan alone, are handed to that scan.
+"""Filters of the query, as far as they concern one scan alone, are handed to that scan.
 
 The query keeps them. WHERE and the conditions of inner joins apply to every source, but to a
 source whose rows an outer join may replace by nulls only when no null can pass; the condition of
@@ -125,7 +125,7 @@ def rejects_nulls(predicate: Predicate) -> bool:
 
 
 def to_predicate(node: exp.Expr, columns: Mapping[str, Field]) -> Predicate | None:
-    """The predicate an expression over one scan amounts to, None when it is none of the language.
+    """The predicate an expression over one scan amounts to, None when the language has none.
 
     Args:
         node: A boolean expression.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def implicit_cast(node: exp.Expr, source: Type, target: Type) -> exp.Expr:
-    """The value as another type, where that needs no asking."""
+    """The value as another type, where that needs no explicit cast."""
     if source == target:
         return node
     return explicit_cast(node, source, target, safe=False)

@@ -237,7 +237,7 @@ def _check_count(name: str, node: Call) -> None:
 
 
 _COUNTS = {"lag": (1, 0), "lead": (1, 0), "nth_value": (1, 1), "ntile": (0, 1)}
-"""Where a window function has the number it counts by, and the least that may be."""
+"""Which argument of a window function is the number it counts by, and the least it may be."""
 
 
 def _average(node: Call, type_: Decimal) -> Call:

@@ -28,7 +28,7 @@ def constant_of(template: str, type_: Type, value: Any) -> exp.Expr:
 def _literal_text(text: str, type_: Type, value: Any) -> exp.Expr:
     """A literal whose type each engine is told."""
     template = f"CAST('{text}' AS {{type}})"
-    # a cast of a text to a moment fails where Spark gives up a subquery's place for its value
+    # a cast from text to a date or time fails where Spark puts a value in a subquery's place
     is_moment = type_ == types.DATE or isinstance(type_, Timestamp)
     spark = f"{{type}} '{text}'" if is_moment else template
     return call(CallSpec(constructor("$literal", template, spark), (), type_, value), [])
@@ -143,7 +143,7 @@ def interval_of(node: exp.Interval) -> tuple[int, str]:
 
 
 def as_value(node: exp.Expr, type_: Type) -> exp.Expr:
-    """A constant as what no engine takes for the place of a column; anything else as it is."""
+    """A constant in a form that no engine takes for a column's position; anything else as it is."""
     if type_ == types.UNKNOWN or node.find(exp.Column, exp.Query, exp.Window) is not None:
         return node
     cast = "CAST({0} AS {type})"

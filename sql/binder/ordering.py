@@ -117,7 +117,7 @@ def _bind_items(
 
 
 def _first_like(place: int, output: Sequence[Output], projections: Sequence[exp.Expr]) -> int:
-    """The first result of the same name that is computed alike; there is no choosing then."""
+    """The first result of the same name that is computed alike: it is the same one."""
     for earlier in range(place if projections else 0):
         same_name = output[earlier].name.lower() == output[place].name.lower()
         if same_name and projections[earlier] == projections[place]:
@@ -126,7 +126,7 @@ def _first_like(place: int, output: Sequence[Output], projections: Sequence[exp.
 
 
 def _varies(node: exp.Expr) -> bool:
-    """Whether it may differ from row to row; engines take a constant for a place."""
+    """Whether it may differ from row to row; engines take a constant for a position."""
     return node.find(_Result, exp.Column, exp.Query, exp.Window) is not None
 
 

@@ -19,7 +19,7 @@ from seamline.sql.binder.shapes import names_of
 from seamline.sql.binder.typer import Typer
 
 NODES_MAX = 100_000
-"""Of all results that have an alias; one can use another, and that one a third."""
+"""Nodes of all results with an alias; one can use another, and that one a third."""
 
 
 def bind_results(
@@ -30,7 +30,7 @@ def bind_results(
     A name that no source has may be the alias of an earlier result.
 
     Raises:
-        SeamlineError: STATEMENT_TOO_LARGE when results that use each other grow out of hand.
+        SeamlineError: STATEMENT_TOO_LARGE when results that use each other grow too large.
     """
     output: list[Output] = []
     results: list[exp.Expr] = []

@@ -29,7 +29,7 @@ from seamline.sql.types import Type
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Output:
-    """A column of a result: name, '' for one that nothing can call, and type."""
+    """A column of a result: name, '' for one that nothing can refer to, and type."""
 
     name: str
     type: Type
@@ -215,7 +215,7 @@ def _text(names: Sequence[exp.Identifier]) -> str:
 
 
 def location_of(node: exp.Expr) -> Location | None:
-    """Where in the statement a node stands."""
+    """Where in the statement a node is."""
     identifier = (
         node if isinstance(node, exp.Identifier | exp.Literal) else node.find(exp.Identifier)
     )
@@ -226,7 +226,7 @@ def location_of(node: exp.Expr) -> Location | None:
 
 
 def unsupported(node: exp.Expr) -> SeamlineError:
-    """The error for a node that nothing is known of."""
+    """The error for a node of an unknown kind."""
     if isinstance(node, exp.Placeholder):
         return SeamlineError(INVALID_PARAMETERS, "a placeholder has no value")
     return SeamlineError(
