@@ -21,9 +21,9 @@ class Cache(Generic[K, V]):
     """Values by key. Safe to share between threads.
 
     Args:
-        weight_max: What all values together may weigh; a heavier one is kept by itself.
+        weight_max: What all values together may weigh; a heavier one is cached alone.
         weight: The weight of a value; 1 unless given, so that values are counted.
-        ttl_s: Seconds for which a value is given out after it was put; None for ever.
+        ttl_s: Seconds for which a value is returned after it was put; None for ever.
         clock: Seconds that only grow.
     """
 
@@ -51,7 +51,7 @@ class Cache(Generic[K, V]):
             return self._values.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Keeps a value under a key, in the place of an earlier one."""
+        """Caches a value under a key, in the place of an earlier one."""
         with self._lock:
             self._values[key] = value
 
@@ -59,7 +59,7 @@ class Cache(Generic[K, V]):
         """The value under a key, made when there is none.
 
         Raises:
-            Exception: what `make` raises; nothing is kept then.
+            Exception: what `make` raises; nothing is cached then.
         """
         found = self.get(key)
         if found is None:
@@ -68,6 +68,6 @@ class Cache(Generic[K, V]):
         return found
 
     def pop(self, key: K) -> V | None:
-        """Takes a value out, None when there is none."""
+        """Removes a value and returns it, None when there is none."""
         with self._lock:
             return self._values.pop(key, None)

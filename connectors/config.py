@@ -1,6 +1,6 @@
 """How catalogs and clusters are reached, and what a group of settings is.
 
-Values only: nothing here connects, so whoever only reads the configuration loads no client.
+Values only: nothing here connects, so reading the configuration loads no client.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from seamline.connectors.iceberg.places import place_of
 Text = Annotated[str, Field(min_length=1)]
 
 _NEEDED = {"sql": ("uri", "warehouse"), "rest": ("uri",)}
-"""What a catalog of a type cannot do without."""
+"""The settings that each type of catalog needs."""
 
 
 class Settings(BaseModel):
@@ -55,7 +55,7 @@ def _understood(location: str) -> str:
 
 
 def _listed(locations: object) -> object:
-    """Takes a text, as variables and flags are, with commas in between."""
+    """Takes a string too, as variables and flags are, with commas in between."""
     return tuple(locations.split(",")) if isinstance(locations, str) else locations
 
 
@@ -79,10 +79,10 @@ class CatalogConfig(Settings):
     spark: Mapping[str, str] = {}
     """Further properties of the same catalog in Spark, without their prefix."""
     locations: Locations = ()
-    """Where tables may lie beside the warehouse."""
+    """Where tables may lie besides the warehouse."""
     data_locations: Locations = ()
-    """Where files of any of its tables may lie beside under the table itself: files that were added
-    where they lay, or are written elsewhere."""
+    """Where files of its tables may lie in addition to the table's own location: files that were
+    added where they lay, or are written elsewhere."""
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
@@ -93,7 +93,7 @@ class CatalogConfig(Settings):
 
     @property
     def address(self) -> dict[str, str]:
-        """What is said of where it is, in the words of PyIceberg and of Spark."""
+        """The properties that say where it is, common to PyIceberg and Spark."""
         both = {"uri": self.uri, "warehouse": self.warehouse}
         return {name: value for name, value in both.items() if value}
 

@@ -38,13 +38,13 @@ def check_not_cut(
     epochs: Mapping[int, int],
     deadline: Deadline,
 ) -> None:
-    """The log must still hold what it held below some ends; costs nothing while leaders stay.
+    """The log must still hold what it held below some ends; costs nothing while no leader changes.
 
     Args:
         log: The cluster.
         bounds: What the log holds now.
         ends: Exclusive ends of what was seen, per partition.
-        epochs: The leader epochs of then, where known.
+        epochs: The leader epochs at that time, where known.
         deadline: The statement's.
 
     Raises:

@@ -1,8 +1,8 @@
 """Files on this machine: who reads them, locks between processes, and names for failed writes.
 
-What we keep for ourselves is for its owner's eyes: results, tails, spilled rows and logs hold what
-access to a table was needed for. Its folders are closed, whatever lies in them and whoever wrote
-it. Data that is others' to read, such as a warehouse, follows the user's own umask.
+What we keep for ourselves is for its owner's eyes only: results, tails, spilled rows and logs hold
+what one needs access to a table to see. Its folders are closed, whatever is in them and whoever
+wrote it. Data that others may read, such as a warehouse, follows the user's own umask.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def make_folder(path: pathlib.Path) -> None:
-    """Makes a folder, and those above that are missing, for its owner alone.
+    """Makes a folder, and missing ones above it, for its owner alone.
 
-    One that is there, which a user may have named, is left as it is.
+    An existing one, which a user may have named, is left as it is.
 
     Raises:
         OSError: when it cannot be made.
@@ -33,7 +33,7 @@ def make_folder(path: pathlib.Path) -> None:
 
 
 def private_folder(path: pathlib.Path) -> None:
-    """Makes a folder with a name of ours for its owner alone, and closes one that is there.
+    """Makes a folder with a name of ours for its owner alone, and closes an existing one.
 
     Raises:
         OSError: when it cannot be made.
@@ -45,7 +45,7 @@ def private_folder(path: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def private_files() -> Iterator[None]:
-    """Files that this process, and what it starts, makes in the block are for their owner alone.
+    """Files that this process, or one it starts, makes in the block are for their owner alone.
 
     For commands that do one thing: it holds in all threads.
     """
@@ -58,7 +58,7 @@ def private_files() -> Iterator[None]:
 
 @contextlib.contextmanager
 def exclusive(path: pathlib.Path, waiting: Callable[[], None]) -> Iterator[int]:
-    """Holds the lock of that file; it ends with the block, and with the process.
+    """Holds the lock of that file; it is released with the block, or when the process ends.
 
     Args:
         path: The lock's file; made when missing, never removed.
@@ -80,7 +80,7 @@ def exclusive(path: pathlib.Path, waiting: Callable[[], None]) -> Iterator[int]:
 def named_write_errors(
     directory: pathlib.Path, otherwise: ErrorCode, *, hint: str
 ) -> Iterator[None]:
-    """Gives failures to write under a directory their name.
+    """Names failures to write under a directory.
 
     Raises:
         SeamlineError: DISK_FULL, else the code and hint given.
@@ -95,10 +95,10 @@ def named_write_errors(
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether something could not be written for want of room."""
+    """Whether something could not be written for lack of space."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 
 def disk_full(directory: pathlib.Path, detail: str = "") -> SeamlineError:
-    """The error for a disk without room; the detail continues its message."""
+    """The error for a full disk; the detail continues its message."""
     return SeamlineError(DISK_FULL, f"no space left on the disk of {directory}{detail}")

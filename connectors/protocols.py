@@ -21,7 +21,7 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 """Names and values of the headers of one record."""
 
 NOT_TEXT = "\ufffd"
-"""Stands in the name of a header for bytes that are not UTF-8, as Kafka's Java client has it."""
+"""Replaces bytes that are not UTF-8 in the name of a header, as in Kafka's Java client."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Deadline(Protocol):
     """When a statement must have ended, and whether somebody canceled it."""
 
     def check(self) -> None:
-        """Raises DEADLINE_EXCEEDED or CANCELED when the time or the patience is over."""
+        """Raises DEADLINE_EXCEEDED when the time is over, CANCELED when somebody canceled."""
 
     def remaining_s(self) -> float:
         """Seconds left; never negative."""
@@ -65,10 +65,10 @@ class Deadline(Protocol):
     def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
         """Calls `stop` when the deadline has passed or the statement was canceled.
 
-        It is called until it is taken back, from another thread, and must return soon.
+        It is called, from another thread, until it is unregistered, and must return soon.
 
         Returns:
-            A function that takes the registration back.
+            A function that unregisters it.
         """
 
 
@@ -95,7 +95,7 @@ class HotLog(Protocol):
     """A Kafka cluster, or anything that keeps records by topic, partition and offset."""
 
     def topics(self, deadline: Deadline) -> list[str]:
-        """Names of the topics that are not the log's own, sorted.
+        """Names of the topics that are not internal to the log, sorted.
 
         Raises:
             SeamlineError: KAFKA_UNAVAILABLE.
@@ -117,7 +117,7 @@ class HotLog(Protocol):
 
         Args:
             topic: Name of the topic.
-            topic_id: Its id: the offsets of another topic of that name would mean nothing.
+            topic_id: Its id, as the offsets of another topic of that name would mean nothing.
             ends: The partitions asked about, and what answers for one without such a record.
             timestamp_ms: The moment.
             deadline: The statement's.
@@ -145,14 +145,13 @@ class HotLog(Protocol):
             ranges: What to read, at most one of each partition.
             isolation: `read_committed` or `read_uncommitted`.
             deadline: The statement's.
-            epochs: Leader epoch under which the record below a range's start was seen; a log
-                that was cut below that start since is told by it. An empty range with one is only
-                checked.
+            epochs: Leader epoch under which the record below a range's start was seen: it shows
+                whether the log was truncated there since. An empty range with one is only checked.
             max_records: Stops after so many.
 
         Raises:
             SeamlineError: LOG_TRIMMED when a start is no longer kept; LOG_TRUNCATED when the log
-                was cut below a start, or ends before a range does; KAFKA_UNAVAILABLE.
+                was truncated below a start, or ends before a range does; KAFKA_UNAVAILABLE.
         """
 
 
@@ -164,7 +163,7 @@ class Polled:
         batches: The records, each batch of one partition.
         positions: Per partition that got further, the first offset not read yet: whatever the
             isolation shows below it has been given, markers and gaps passed over.
-        epochs: Leader epochs of the newest records, where the log tells them.
+        epochs: Leader epochs of the newest records, where the log gives them.
     """
 
     batches: tuple[RawBatch, ...]
@@ -173,10 +172,10 @@ class Polled:
 
 
 class Subscription(Protocol):
-    """A reading of a topic without an end. For one thread at a time."""
+    """An endless reading of a topic. For one thread at a time."""
 
     def poll(self, wait_s: float) -> Polled:
-        """What has come since the last call, waiting for the first of it at most so long.
+        """What has come since the last call, waiting at most that long for the first of it.
 
         Raises:
             SeamlineError: LOG_TRIMMED when a position is no longer kept, LOG_TRUNCATED,
@@ -195,7 +194,7 @@ class FollowableLog(HotLog, Protocol):
     ) -> Subscription:
         """A subscription to the partitions named, from those offsets on.
 
-        It goes by the topic's name: whether it is still the same topic must be checked beside it.
+        It goes by the topic's name: whether that is still the same topic must be checked besides.
         `epochs` are as for `HotLog.read`.
         """
 
@@ -209,7 +208,7 @@ class ColdTable(Protocol):
 
     @property
     def file_access(self) -> Any:
-        """What opens its files where an engine cannot: PyIceberg's `FileIO`; None for neither."""
+        """What opens its files where an engine cannot: PyIceberg's `FileIO`; None if none does."""
 
     def plan(self, snapshot_id: int | None, request: ScanRequest) -> ColdPlan:
         """The files to read. Pruning may keep too many, never too few.
@@ -226,7 +225,7 @@ class ColdTable(Protocol):
         """
 
     def require_fit_for_spark(self, snapshot_id: int | None) -> None:
-        """Spark follows the table's metadata by itself, and so must be able to trust it.
+        """Raises unless Spark, which follows the table's metadata by itself, can trust it.
 
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED, PROPERTY_NOT_ALLOWED, SNAPSHOT_GONE,
@@ -244,7 +243,7 @@ class ColdTable(Protocol):
     ) -> Offsets:
         """Per partition the first offset in a range whose record time lies between two moments.
 
-        Both belong to what lies between. A partition without such a row in its range is absent.
+        Both moments included. A partition without such a row in its range is absent.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE, STORAGE_UNAVAILABLE, COLD_FILE_MISSING.
@@ -302,7 +301,7 @@ class TailFile:
 
     Attributes:
         path: Where it lies, on this machine.
-        start: First offset to be read of it.
+        start: First offset to be read from it.
         end_exclusive: Exclusive end of what is to be read.
         whole: Whether these are all its rows.
     """
@@ -361,7 +360,7 @@ class EngineScan:
     predicate: Predicate | None = None
 
     def own_name(self, what: str) -> str:
-        """A name for something of the scan's; no name in the query begins with the scan's id."""
+        """A name for something of the scan; no name in the query begins with the scan's id."""
         return f"{self.scan_id}_{what}"
 
 
@@ -431,4 +430,4 @@ class TierTable(Protocol):
         """Protects the newest snapshot with a boundary of its own from expiry."""
 
     def take_back(self, snapshot_id: int, to: int) -> None:
-        """Moves the head of the table back from a snapshot to its parent, if it is still there."""
+        """Moves the head of the table from a snapshot back to its parent, if it is still there."""

@@ -1,13 +1,13 @@
-"""What runs in the background: started, reported and tried again in one way.
+"""What runs in the background: started, reported and tried again in the same way.
 
     Loop      a step that is run again and again, until its owner ends it
-    start     work done once, apart from whoever asked for it; `later` does so after a while, and
-              whoever asks `interruptibly` waits for it
+    start     work done once, in a thread of its own; `later` does so after a while, and
+              `interruptibly` waits for it
     attempt   a part of such work, whose failure must not keep the rest from being done
 
-Whatever is raised there, by us or by anybody's code below, loses nothing else. It gets a name, is
-logged and counted, and a loop goes on after a pause that doubles with every failure in a row; a
-step that works ends the row. Metrics and health are made of what is kept here.
+Whatever is raised there, by us or by any code below, affects nothing else. It gets a name, is
+logged and counted, and a loop continues after a pause that doubles with every failure in a row; a
+step that works ends the row. Metrics and health are computed from what is recorded here.
 """
 
 from __future__ import annotations
@@ -65,16 +65,16 @@ class Loop:
         name: What metrics and logs call it; loops of one kind share it.
         step: One round.
         backoff: Pauses after failures.
-        after_failure: Decides otherwise, and may tell somebody.
-        at_end: Done in the same thread when there is to be no other round.
+        after_failure: Chooses the pause instead, and may report the failure.
+        at_end: Done in the same thread after the last round.
         delay_s: Seconds before the first round.
-        is_told: Whether `after_failure` tells whoever should know, so that the log need not.
+        is_told: Whether `after_failure` reports failures, so that the log need not.
 
     Attributes:
         error: Why the last step failed; None once one has worked.
         failures_in_a_row: How many have since one worked.
         last_success_at: When a step last worked, in seconds since the epoch; None before.
-        has_finished: Whether it has ended as it was meant to.
+        has_finished: Whether it has ended as intended.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Loop:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether it is still running."""
         return self._thread.is_alive()
 
     @property
@@ -115,7 +115,7 @@ class Loop:
         return time.monotonic() - self._well_at
 
     def stop(self) -> None:
-        """Lets the step in hand end, and no other begin."""
+        """Lets the current step end, and no other begin."""
         self._stopping.set()
 
     def join(self, seconds: float | None = None) -> None:
@@ -159,7 +159,7 @@ class Loop:
 
 
 def start(name: str, work: Callable[[], object]) -> None:
-    """Does work once, in a thread of its own that is waited for by nobody."""
+    """Does work once, in a thread of its own that nobody waits for."""
     thread = threading.Thread(
         target=attempt, args=(name, work), name=f"seamline-{name}", daemon=True
     )
@@ -170,7 +170,7 @@ def later(seconds: float, name: str, work: Callable[[], object]) -> Callable[[],
     """Does work once, after a while.
 
     Returns:
-        A function that takes it back.
+        A function that cancels it.
     """
     timer = threading.Timer(seconds, attempt, (name, work))
     timer.daemon = True
@@ -203,7 +203,7 @@ def interruptibly(name: str, work: Callable[[], T]) -> T:
 
 
 def attempt(name: str, work: Callable[[], object]) -> bool:
-    """Does work here and now; whether it was done."""
+    """Does work here and now; returns whether it succeeded."""
     try:
         work()
     except KeyboardInterrupt:  # which only the main thread gets, where it is no failure
@@ -228,13 +228,13 @@ def loops() -> list[Loop]:
 
 
 def failures() -> Mapping[tuple[str, str], int]:
-    """How often work has failed in this process, by its name and the error's."""
+    """How often work has failed in this process, by its name and the error's name."""
     with _lock:
         return dict(_failures)
 
 
 def quiet_seconds() -> Mapping[str, float]:
-    """Seconds since a loop of each name last worked: of the one that has been quiet for longest."""
+    """Seconds since a loop of each name last worked: of the one that has been quiet the longest."""
     quiet: dict[str, float] = {}
     for loop in loops():
         quiet[loop.name] = max(loop.quiet_s, quiet.get(loop.name, 0.0))
@@ -242,7 +242,7 @@ def quiet_seconds() -> Mapping[str, float]:
 
 
 def named(error: BaseException) -> SeamlineError:
-    """The error of ours for anything that is raised."""
+    """Our error for anything that is raised."""
     if isinstance(error, SeamlineError):
         return error
     if is_full(error):
@@ -267,7 +267,7 @@ def _report(
         _failures[name, found.code.name] += 1
     is_known = before is not None and (before.code, before.message) == (found.code, found.message)
     is_verbose = found.code is INTERNAL_ERROR and _LOG.isEnabledFor(logging.INFO)
-    with contextlib.suppress(Exception):  # nor may a log that cannot be written end anything
+    with contextlib.suppress(Exception):  # nor may a log that cannot be written stop anything
         if is_known:
             _LOG.info("%s failed again: %s", name, found.code.name)
         else:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Sources(Protocol):
-    """What statements are read from: `Connections`, or anything that answers like it."""
+    """What statements read from: `Connections`, or anything that answers like it."""
 
     @property
     def config(self) -> Config:

@@ -60,7 +60,7 @@ class Gateway:
 
     Args:
         config: The configuration.
-        clock: Seconds since the epoch, for what is given to other engines.
+        clock: Seconds since the epoch, for what other engines are given.
     """
 
     def __init__(self, config: Config, clock: Callable[[], float] = time.time) -> None:
@@ -108,7 +108,7 @@ class Gateway:
         self._parts.callback(Loop("sweeper", self._sweep, delay_s=_SWEEP_S).stop)
 
     def app(self) -> flask.Flask:
-        """The HTTP application over it."""
+        """Its HTTP application."""
         return create_app(self.config, self.service, self.seams, self.iceberg, self.metrics_text)
 
     def metrics_text(self) -> str:

@@ -1,4 +1,4 @@
-"""DuckDB as an engine: every statement has an instance that reads the files of its plan only."""
+"""DuckDB as an engine: every statement has an instance that reads only the files of its plan."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def _named_errors(deadline: Deadline) -> Iterator[None]:
 
 
 def named_error(error: Exception) -> SeamlineError:
-    """The error of ours for one of DuckDB's."""
+    """Our error for one of DuckDB's."""
     first_line = str(error).strip().split("\n", maxsplit=1)[0]
     message = re.sub(r"^(\w+ )+(Error|Exception): ", "", first_line)
     match = _OURS.match(message)
@@ -217,10 +217,10 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("No files found", COLD_FILE_MISSING),
     ("No such file", COLD_FILE_MISSING),
     ("Cannot open file", COLD_FILE_MISSING),
-    # every file that is read is on the list of those that may be, by which a missing one is refused
+    # every file that is read is on the list of allowed paths, which refuses a missing one
     ("disabled by configuration", COLD_FILE_MISSING),
     ("value is out of range", NUMERIC_OVERFLOW),
-    ("Could not cast value", NUMERIC_OVERFLOW),  # a number; a text cannot be converted
+    ("Could not cast value", NUMERIC_OVERFLOW),  # a number; a string cannot be converted
     ("More than one row returned by a subquery", SUBQUERY_MULTIPLE_ROWS),
     ("No magic bytes", COLD_FILE_INVALID),
     ("Failed to read", COLD_FILE_INVALID),

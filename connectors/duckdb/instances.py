@@ -1,10 +1,10 @@
 """Locked-down instances of DuckDB: made ahead, kept for the next statement over the same files.
 
 An instance reads the files it was locked to and nothing else, cannot load extensions, and its
-configuration cannot be changed any more. It runs one statement at a time. Making and ending one
+configuration can no longer be changed. It runs one statement at a time. Making and closing one
 costs some milliseconds of a core, so one is made while nobody waits, and one that ran its statement
-to the end is kept: statements mostly come back to the files they read before. What stopped half-way
-is never used again.
+to the end is kept: statements mostly return to the files they read before. One that stopped
+half-way is never used again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Instance:
         self._registered.append(name)
 
     def lock(self, files: Files) -> None:
-        """From here on it reads these files and nothing else."""
+        """Restricts it to these files from here on."""
         listed = ", ".join(text(path) for path in sorted(files))
         self.connection.execute(f"SET allowed_paths = [{listed}]")
         self.connection.execute("SET enable_external_access = false")
@@ -73,7 +73,7 @@ class Instance:
             self._in_use = True
 
     def end(self) -> bool:
-        """Ends its use, and forgets what was registered; whether it was left in peace."""
+        """Ends its use, and forgets what was registered; returns whether it was not interrupted."""
         with self._lock:
             self._in_use = False
         for name in self._registered:
@@ -82,16 +82,16 @@ class Instance:
         return not self._interrupted
 
     def close(self) -> None:
-        """Ends it."""
+        """Closes it."""
         with contextlib.suppress(duckdb.Error):
             self.connection.close()
 
 
 class Instances:
-    """Makes, keeps and ends instances. Safe to share between threads.
+    """Makes, keeps and closes instances. Safe to share between threads.
 
     Args:
-        config: DuckDB's configuration of each.
+        config: DuckDB's configuration for each.
     """
 
     def __init__(self, config: Mapping[str, str]) -> None:
@@ -119,7 +119,7 @@ class Instances:
         return Instance(connection)
 
     def give_back(self, instance: Instance, *, finished: bool) -> None:
-        """Keeps an instance whose statement ran to its end, or ends it.
+        """Keeps an instance whose statement ran to its end, else closes it.
 
         Args:
             instance: The instance.

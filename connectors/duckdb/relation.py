@@ -27,15 +27,15 @@ from seamline.sql.render import opaque
 from seamline.sql.types import Array, Field, Map, Row, Type, quoted
 
 ROWS, DELETES = "rows", "deletes"
-"""What a scan's tables are called, after its id: its rows that are in memory, its deleted rows."""
+"""Suffixes of the names of a scan's tables: its rows that are in memory, its deleted rows."""
 _FILE, _NOTHING = "file", "nothing"
 
 
 def relation_sql(scan: EngineScan, tail_files: Sequence[TailFile] = ()) -> str:
     """A SELECT of the scan's columns under their lower-case names.
 
-    It stands within the user's own statement. So whatever it names is the scan's, or in its files:
-    a common table expression of the same name would else be read in its place.
+    It is put into the user's own statement. So whatever it names is the scan's, or in its files:
+    otherwise a common table expression of the same name would be read in its place.
 
     Args:
         scan: The scan, its files inspected, its tables registered.
@@ -101,7 +101,7 @@ def _files_sql(scan: EngineScan, files: Sequence[DataFile]) -> str:
 
 
 def _unused(name: str, file: DataFile) -> str:
-    """The name, longer by as much as keeps it apart from the file's columns, old ones included."""
+    """The name, lengthened until no column of the file, old ones included, has it."""
     assert file.physical is not None
     taken = {column.lower() for column in file.physical.names}
     while name in taken:
@@ -110,7 +110,7 @@ def _unused(name: str, file: DataFile) -> str:
 
 
 def _below(scan: EngineScan, stored: Mapping[int | None, pa.Field]) -> str:
-    """Rows at or past the cut do not belong to it: a later snapshot stands in for the cut's own."""
+    """Rows at or past `cold_end` are left out: a later snapshot stands in for the seam's own."""
     assert scan.cold_end is not None
     ids = {field.name: field.field_id for field in scan.stored}
     found = [stored.get(ids.get(name)) for name in (names.PARTITION, names.OFFSET)]
@@ -226,7 +226,7 @@ def _nothing(scan: EngineScan) -> str:
 
 
 def _hidden(name: str) -> str:
-    """A column of an Arrow table, for DuckDB to filter itself.
+    """A column of an Arrow table, which DuckDB is to filter itself.
 
     Arrow cannot apply every filter that DuckDB would hand it (a join's bloom filter), orders NaN
     otherwise, needs a library for a list of instants that is not installed, and is slower unless
@@ -238,7 +238,7 @@ def _hidden(name: str) -> str:
 def _looked_up(scan: EngineScan) -> str:
     """The filter that Arrow is handed: values of a column that few rows have.
 
-    It finds them before DuckDB makes its own form of every text of the other columns.
+    It finds them before DuckDB converts every string of the other columns.
     """
     of_type = {column.name: column.type for column in scan.columns}
     rows = quoted(scan.own_name(ROWS))
@@ -262,7 +262,7 @@ def _values(part: Comparison | In) -> tuple[Value, ...]:
 
 
 def _tail_files_sql(scan: EngineScan, files: Sequence[TailFile]) -> Iterator[str]:
-    """The whole files together, and each of which only a part is wanted by itself."""
+    """Whole files are read together, each file of which only a part is wanted by itself."""
     chosen = ", ".join(
         f"CAST({quoted(c.name)} AS {types.to_duckdb(c.type)}) AS {quoted(c.name.lower())}"
         for c in scan.columns

@@ -1,8 +1,8 @@
 """Files that DuckDB does not open by itself: handed to it by the table's own file access.
 
 Whatever PyIceberg is configured for (S3, GCS, Azure, HDFS, with whatever credentials) can be read
-so, with no extension of DuckDB's own. The file system knows the files of one statement and no
-other, which makes it a lock of its own beside DuckDB's list of allowed paths.
+this way, without DuckDB's own extensions. The file system knows the files of one statement and no
+others, which makes it a second lock beside DuckDB's list of allowed paths.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class _StatementFiles(AbstractFileSystem):
         return self._location(path) in self._opened_by
 
     def glob(self, path: str, **_: Any) -> list[str]:
-        """The file itself: no pattern ever gets here."""
+        """The file itself: no pattern ever comes here."""
         return [path] if self.exists(path) else []
 
     def modified(self, path: str) -> Any:

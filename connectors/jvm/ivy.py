@@ -26,7 +26,7 @@ Report = Callable[[str], None]
 
 _PATTERN = "[artifact]-[revision].[ext]"
 _FOUND_PER_REPORT = 10
-# Without these a Java that gets no answer waits for ever.
+# Without these, Java waits for ever when it gets no answer.
 _NETWORK = (
     "-Dsun.net.client.defaultConnectTimeout=15000",
     "-Dsun.net.client.defaultReadTimeout=60000",

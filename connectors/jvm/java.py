@@ -25,7 +25,7 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that was asked for its version.
+    """A Java installation whose version is known.
 
     Attributes:
         path: The executable.

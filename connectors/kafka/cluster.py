@@ -37,8 +37,8 @@ _QUEUE_KILOBYTES_MAX = 2048
 _FOLLOW_WAIT_MS = 50
 _READ_WAIT_MS = 1
 """How long the broker may hold a fetch at the end of the log, answering nothing else meanwhile on
-that connection. Whoever reads what is there leaves such a fetch behind, as the client fetches ahead
-of what is taken; the next reader of the pool would wait for it."""
+that connection. A read of what is there leaves such a fetch behind, as the client fetches ahead of
+what is taken; the next user of the pooled consumer would wait for it."""
 
 
 class Cluster:
@@ -79,8 +79,8 @@ class Cluster:
     def other(self, admin: AdminClient, deadline: Deadline) -> AdminClient | None:
         """An admin client that asks another broker than a first one does; None if there is none.
 
-        A client asks the broker that it was told is the controller. With KRaft that is any of them,
-        each time another one; where all name the same, as with ZooKeeper, that one decides.
+        A client asks the broker that it was told is the controller. With KRaft that may be any of
+        them, each time another; where all name the same one, as with ZooKeeper, that one decides.
 
         Raises:
             SeamlineError: KAFKA_UNAVAILABLE.
@@ -99,7 +99,7 @@ class Cluster:
         return None
 
     def look_again(self) -> None:
-        """The brokers may be others by now: the other one to ask is chosen anew."""
+        """The brokers may have changed: the second one to ask is chosen anew."""
         self._other = None
 
     @contextlib.contextmanager
@@ -159,7 +159,7 @@ class Cluster:
 
 
 def _brokers(client: AdminClient, deadline: Deadline) -> ClusterMetadata:
-    """What the cluster says of its brokers; asked in short looks, so that a statement can end."""
+    """What the cluster says of its brokers; asked with short time-outs, so a statement can end."""
     until = time.monotonic() + _LOOKING_S
     while True:
         deadline.check()
@@ -192,12 +192,12 @@ _PASSING = {
 
 
 def passes(error: KafkaError) -> bool:
-    """Whether a consumer goes on by itself after it; a deadline must bound the wait."""
+    """Whether a consumer recovers from it by itself; a deadline must bound the wait."""
     return error.retriable() or (not error.fatal() and error.code() in _PASSING)
 
 
 def named_error(error: KafkaError | KafkaException | Exception, what: str) -> SeamlineError:
-    """The error of ours for one of Kafka's.
+    """Our error for one of Kafka's.
 
     Args:
         error: What the client raised or reported.
@@ -212,7 +212,7 @@ def named_error(error: KafkaError | KafkaException | Exception, what: str) -> Se
     if cause.code() in _UNKNOWN_TOPIC:
         code = TOPIC_NOT_FOUND
     elif cause.code() in _OUT_OF_RANGE:
-        # a log that was cut is reported as an offset without a place; only the text tells
+        # a truncated log is reported as an offset out of place; only the text shows it
         code = LOG_TRUNCATED if "truncation" in cause.str() else LOG_TRIMMED
     elif cause.code() in _TRUNCATED:
         code = LOG_TRUNCATED

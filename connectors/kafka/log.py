@@ -1,8 +1,8 @@
 """Kafka as a `HotLog`: bounds in a few small requests, and exact reads of ranges of offsets.
 
-Bounds are read ends first. A topic's incarnation is told by its id, which is read after the ends:
-if the topic is recreated in between, the id is the new one and no longer matches the table's. It is
-believed when two brokers tell it, as one may lag behind those that gave the ends.
+Bounds are read ends first. A topic's id identifies its incarnation and is read after the ends: if
+the topic is recreated in between, the id is the new one and no longer matches the table's. It is
+believed when two brokers agree on it, as one may lag behind those that gave the ends.
 Reads end by position. A message at or past the end, or the end of the partition as the isolation
 shows it, closes a range; control markers, aborted and compacted records never count.
 """
@@ -135,7 +135,7 @@ class KafkaLog:
                 self._refresh_leaders,
             )
         except SeamlineError as error:
-            if error.code is TOPIC_NOT_FOUND:  # of a topic with fewer partitions, it may be
+            if error.code is TOPIC_NOT_FOUND:  # perhaps of a topic with fewer partitions
                 self._check_same(topic, topic_id, deadline)
             raise
         self._check_same(topic, topic_id, deadline)
@@ -224,7 +224,7 @@ class KafkaLog:
         return futures
 
     def _describe(self, topics: Sequence[str], deadline: Deadline) -> dict[str, Any]:
-        """What brokers agree the topics are."""
+        """The topics as the brokers agree on them."""
         return dict(
             retried(lambda: agreed(self._views(topics, deadline)), deadline, self._refresh_leaders)
         )

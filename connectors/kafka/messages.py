@@ -34,9 +34,9 @@ def raw_batch(partitions: Any, offsets: Sequence[int], messages: Sequence[Messag
 def _headers(messages: Sequence[Message]) -> list[Headers | None]:
     """Headers of each message.
 
-    The client makes text of names, and raises where they are not UTF-8: the names are lost then,
-    and asked again it would give a list that is not whole. So each is asked once only, and what
-    comes after one that raises is taken from the same iterator.
+    The client decodes names, and raises where they are not UTF-8: the names are lost then, and if
+    asked again it would give an incomplete list. So each is asked only once, and what comes after
+    one that raises is taken from the same iterator.
     """
     found: list[Headers | None] = []
     rest = map(Message.headers, messages)

@@ -18,7 +18,7 @@ _STARTING = {
     KafkaError._STATE,  # noqa: SLF001 - librdkafka's names for local errors
     KafkaError._PREV_IN_PROGRESS,  # noqa: SLF001
 }
-"""Answers to a seek while the client still ends what it fetched of the partition before."""
+"""Answers to a seek while the client is still ending an earlier fetch of the partition."""
 _STARTING_S = 10.0
 _RETRY_S = 0.002
 
@@ -26,9 +26,9 @@ _RETRY_S = 0.002
 def assign(
     consumer: Consumer, topic: str, starts: Mapping[int, int], epochs: Mapping[int, int]
 ) -> None:
-    """Starts reading; nothing is delivered of a partition whose log was cut below its start.
+    """Starts reading; nothing is delivered of a partition whose log was truncated below its start.
 
-    What was cut shows as an error of the partition when the consumer is polled.
+    The truncation shows as an error of the partition when the consumer is polled.
 
     Args:
         consumer: A consumer with nothing assigned.

@@ -52,7 +52,7 @@ def epochs_of(answers: Answers, topic: str) -> Offsets:
 
 
 def seconds(deadline: Deadline) -> float:
-    """Time for one request: what the deadline leaves, within reason."""
+    """Seconds for one request: what the deadline leaves, within limits."""
     deadline.check()
     return max(0.1, min(_REQUEST_S_MAX, deadline.remaining_s()))
 
@@ -103,8 +103,8 @@ def retried(
     Args:
         request: Asks.
         deadline: Bounds the time.
-        refresh: Learns the leaders anew. The client keeps what it knows of them for minutes, and
-            goes on asking with an epoch of before the broker's restart unless it is told to look.
+        refresh: Learns the leaders anew. The client caches what it knows of them for minutes, and
+            keeps asking with an epoch from before the broker's restart unless it is told to look.
     """
     until = time.monotonic() + seconds(deadline)
     while True:

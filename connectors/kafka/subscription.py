@@ -21,7 +21,7 @@ from seamline.connectors.kafka.positions import assign
 from seamline.connectors.protocols import Polled, RawBatch
 
 MESSAGES_MAX = 10_000
-"""As many as one poll gives: a large batch decodes faster, a small one is shared out sooner."""
+"""The most that one poll gives: a large batch decodes faster, a small one is shared sooner."""
 
 _NOTHING = Polled((), {})
 

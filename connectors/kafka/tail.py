@@ -1,4 +1,4 @@
-"""A tail: exact ranges of a topic, decoded; read from the log, or put together from segments."""
+"""A tail: exact ranges of a topic, decoded; read from the log, or assembled from segments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seamline.seam.records import DecoderSpec
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TailOrigin:
-    """How a tail was come by, for receipts.
+    """Where a tail came from, for receipts.
 
     Attributes:
         segments: Segments held here that were used.
@@ -43,7 +43,7 @@ class Tail:
         size_bytes: Bytes of their values.
         skipped: Bad records left out under the policy `skip`.
         files: Files that hold further rows, with all columns.
-        origin: How it was come by.
+        origin: Where it came from.
         release: Frees what it keeps alive; rows and files must not be used afterwards.
     """
 

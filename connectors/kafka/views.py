@@ -1,8 +1,8 @@
-"""What brokers say a topic is: its id and its partitions, told alike by two of them.
+"""What brokers say a topic is: its id and its partitions, on which two of them must agree.
 
-Offsets come from the leaders of a topic, its id from any broker. One that has not heard yet that a
-topic was created again tells the old id beside the offsets of the new log, which would then be
-taken for the old one. So where a cluster has several brokers two are asked, again until they agree.
+Offsets come from the leaders of a topic, its id from any broker. One that has not yet heard that a
+topic was created again gives the old id with the offsets of the new log, which would then be taken
+for the old one. So where a cluster has several brokers, two are asked until they agree.
 """
 
 from __future__ import annotations

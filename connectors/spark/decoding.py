@@ -1,7 +1,7 @@
 """What Spark's Python workers run: records as Spark's Kafka source gives them, to rows.
 
-Imports no more than that takes: on a cluster every new worker pays for it. Where Spark is started
-by us, `connectors/spark/daemon.py` has paid already.
+It imports no more than that takes: on a cluster every new worker pays for it. Where we start
+Spark, `connectors/spark/daemon.py` has already paid.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from seamline.errors import TAIL_TOO_LARGE, SeamlineError
 from seamline.sql import render
 
 _RETRIES = 6
-"""Some two seconds: long enough for a connection to be made anew, not for a server to be."""
+"""About two seconds: long enough for a connection to be made anew, not for a server."""
 
 
 class SparkEngine:
@@ -88,7 +88,7 @@ class SparkEngine:
                 raise
 
     def close(self) -> None:
-        """Lets the server go, if it is ours."""
+        """Releases the server, if it is ours."""
         self._close()
 
     def _prepare(self, session: Any, query: EngineQuery, *, any_time: bool = False) -> str:
@@ -151,7 +151,7 @@ def _lower_case(frame: Any) -> Any:
 def _batches(
     session: Any, frame: Any, again: Callable[[], Any], query: EngineQuery, deadline: Deadline
 ) -> Iterator[pa.RecordBatch]:
-    """The result; computed again where a tail has times that Spark's own reader cannot say."""
+    """The result; computed again where a tail has times that Spark's reader cannot represent."""
     with named_errors(deadline):
         given = False
         try:
@@ -178,7 +178,7 @@ def _computed(
 
 
 class _Interruption:
-    """Ends what a session runs: Spark is asked to, and hung up on when that does not help.
+    """Ends what a session runs: Spark is asked to, and disconnected when that does not help.
 
     Every call returns at once, whatever state the server is in.
     """
@@ -204,7 +204,7 @@ class _Interruption:
             supervision.start("spark-interrupt", self._ask)
 
     def _ask(self) -> None:
-        """What fails is asked again, and hung up on in the end."""
+        """A request that fails is repeated; in the end the connection is closed."""
         try:
             self._session.interruptTag(self._tag)
         finally:

@@ -38,7 +38,7 @@ _CONDITIONS: Mapping[str, ErrorCode] = {
     "CAST_INVALID_INPUT": INVALID_CAST,
     "SCALAR_SUBQUERY_TOO_MANY_ROWS": SUBQUERY_MULTIPLE_ROWS,
     "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY": NOT_SUPPORTED,
-    # every name is one that we gave: it is a subquery's that reads a query further out
+    # we gave every name ourselves: so it is in a subquery that reads a query further out
     "UNRESOLVED_COLUMN": NOT_SUPPORTED,
     "KAFKA_DATA_LOSS": LOG_TRIMMED,
 }
@@ -67,7 +67,7 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
 
 @contextlib.contextmanager
 def named_errors(deadline: Deadline) -> Iterator[None]:
-    """Gives what fails inside a name of ours: the deadline's own, if it is over, else Spark's."""
+    """Names what fails inside: after the deadline, if that has passed, else after Spark's error."""
     try:
         yield
     except SeamlineError:
@@ -80,7 +80,7 @@ def named_errors(deadline: Deadline) -> Iterator[None]:
 
 
 def named_error(error: Exception) -> SeamlineError:
-    """The error of ours for one of Spark's, whatever class it comes as."""
+    """Our error for one of Spark's, whatever class it comes as."""
     text = str(error)
     condition = _condition(error)
     code = _CONDITIONS.get(condition.split(".")[0])
@@ -105,9 +105,9 @@ def named_error(error: Exception) -> SeamlineError:
 
 
 def _cause(text: str) -> str:
-    """What was raised, without the way to it: of Python's trace the last line, of Java's the first.
+    """What was raised, without the trace: the last line of Python's, the first of Java's.
 
-    Java's says after it what else was raised, each on a line of its own.
+    After it, Java's has further exceptions, each on a line of its own.
     """
     before, trace, after = text.partition("Traceback (most recent call last):")
     if trace:

@@ -1,7 +1,7 @@
 """Maintenance of a table on Spark: compaction, manifests, and expiry that keeps the boundary.
 
-Expiry never loses the boundary: the head gets it and the tag first, so that neither the newest
-boundary nor a commit between it and the head can expire.
+Expiry never loses the boundary: the head is given it, and the tag, first, so that neither the
+newest boundary nor a commit between it and the head can expire.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def maintain(
 
     Raises:
         SeamlineError: named after the cause; COMMIT_CONFLICT when other commits kept winning. What
-            was done until then stands.
+            was done by then remains.
     """
     name = quoted_name((catalog.name, *identifier))
     found = catalog.load(identifier)
@@ -104,7 +104,7 @@ def maintain(
 
 
 def protect_boundary(catalog: IcebergCatalog, identifier: tuple[str, ...]) -> None:
-    """Lets the head of a unified table carry its boundary, and tags it; leaves a plain table alone.
+    """Makes the head of a unified table carry its boundary, and tags it; ignores a plain table.
 
     Raises:
         SeamlineError: COMMIT_CONFLICT when another commit was faster.

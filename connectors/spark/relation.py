@@ -57,7 +57,7 @@ def _column_sql(column: Field, stored: Mapping[int, Field]) -> str:
         return f"{_default(column)} AS {name}"
     value = _converted(_quote(found.name), found.type, column.type)
     if _is_filtered_otherwise(found):
-        # keeps filters from the files, without a copy where there is such an expression
+        # hides filters from the files, without copying where an expression for that exists
         is_floating = column.type in types.FLOATS
         value = f"nanvl({value}, {value})" if is_floating else f"element_at(array({value}), 1)"
     return f"{value} AS {name}"
@@ -66,7 +66,7 @@ def _column_sql(column: Field, stored: Mapping[int, Field]) -> str:
 def _is_filtered_otherwise(field: Field) -> bool:
     """Whether Iceberg's readers would leave out rows of the answer.
 
-    They take a column that a file does not have for nulls, where it, or one inside it, reads as a
+    They take a column that a file lacks for nulls, although it, or one inside it, reads as a
     default; and they leave NaN, the greatest number here, out of a column's statistics.
     """
     inside = field.type.fields if isinstance(field.type, Row) else ()

@@ -2,8 +2,8 @@
 
 The server runs under a small keeper process that holds one end of a pipe. When the owner closes
 the pipe, or dies however suddenly, the keeper ends the server's whole process group. The server
-listens on loopback only, and answers nobody who does not know its token: that is made here, and
-handed over by a file that is gone when the server runs.
+listens on loopback only, and answers only clients that know its token, which is made here and
+handed over in a file that is gone once the server runs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ConnectServer:
         self._token = secrets.token_urlsafe(32)
 
     def url(self) -> str:
-        """The server's address, its token included; starts it when it does not run.
+        """The server's address, its token included; starts the server if it is not running.
 
         Raises:
             SeamlineError: SPARK_UNAVAILABLE when it does not come up, JAVA_NOT_FOUND,
@@ -65,7 +65,7 @@ class ConnectServer:
 
     @property
     def log_path(self) -> pathlib.Path:
-        """Where the server writes what it has to say."""
+        """The server's log."""
         return self._settings.scratch / "connect.log"
 
     @property
@@ -100,7 +100,7 @@ class ConnectServer:
             time.sleep(0.1)
 
     def _command(self, folder: pathlib.Path) -> list[str]:
-        """The server's command; what it is not to show is in files of the folder."""
+        """The server's command; what that must not show is in files of the folder."""
         conf = {
             **self._settings.static_conf(),
             "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -135,7 +135,7 @@ def _keep(command: list[str]) -> int:
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def end_with_owner() -> None:
-        with contextlib.suppress(OSError):  # a pipe that breaks is as good as one that is closed
+        with contextlib.suppress(OSError):  # a broken pipe is as good as a closed one
             while os.read(sys.stdin.fileno(), 4096):
                 pass
         with contextlib.suppress(ProcessLookupError):

@@ -1,6 +1,6 @@
-"""Spark Connect sessions of our own: none is the process's, and none is waited for when it ends.
+"""Spark Connect sessions of our own: they share nothing in the process, and end without waiting.
 
-PySpark keeps one pool of threads for what all sessions of a process have to tell their servers, and
+PySpark keeps one pool of threads for what all sessions of a process send to their servers, and
 every session that is closed or collected ends that pool, under a lock, waiting for what is in it. A
 session that ended would hold up the others, or find itself among those it waits for. The sessions
 made here close only their own channel.
@@ -17,11 +17,11 @@ from seamline.connectors import supervision
 from seamline.connectors.spark.settings import SESSION
 
 PATIENT = 30
-"""Half a minute, in which a server that was started again is found again."""
+"""Half a minute, in which a restarted server is found again."""
 HANG_UP_S = 30.0
 """How long a server is asked politely before its connection is closed."""
 _LATE_AFTER_S = (0.1, 0.5, 2.0)
-"""When jobs are looked for that began too late to be canceled with their statement."""
+"""When to look for jobs that began too late to be canceled with their statement."""
 
 
 def connect(url: str, attempts: int = PATIENT) -> Any:
@@ -29,7 +29,7 @@ def connect(url: str, attempts: int = PATIENT) -> Any:
 
     Args:
         url: The server's address, `sc://host:port`.
-        attempts: How often a call is tried again on a server that is gone, its own end included;
+        attempts: How often a call is tried again on a server that is gone, its release included;
             from the sixth on, a second apart.
     """
     from pyspark.sql.connect.client.core import DefaultChannelBuilder
@@ -39,7 +39,7 @@ def connect(url: str, attempts: int = PATIENT) -> Any:
     class Channel(DefaultChannelBuilder):
         @property
         def endpoint(self) -> str:
-            """Where a server of ours listens: whoever has the other loopback gets no token."""
+            """Where our server listens: another program on the other loopback gets no token."""
             is_ours = self.token is not None and not self.use_ssl and self.host == "localhost"
             return f"127.0.0.1:{self._port}" if is_ours else super().endpoint
 
@@ -74,7 +74,7 @@ def connect(url: str, attempts: int = PATIENT) -> Any:
 
 
 def open_session(url: str, attempts: int = PATIENT) -> Any:
-    """A session with our settings, whatever those of its server are; see `connect`."""
+    """A session with our settings, whatever its server's are; see `connect`."""
     session = connect(url, attempts)
     try:
         for key, value in SESSION.items():
@@ -92,7 +92,7 @@ def let_go(session: Any, *, is_interrupted: bool = False) -> None:
 
     Args:
         session: The session.
-        is_interrupted: Whether what it ran last was; jobs of that may still begin.
+        is_interrupted: Whether its last operation was interrupted; jobs of that may still begin.
     """
     give_up = supervision.later(HANG_UP_S, "spark-release", session.client.close)
 

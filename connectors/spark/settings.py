@@ -26,8 +26,8 @@ SESSION: Mapping[str, str] = {
     "spark.sql.variable.substitute": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
-    # both lose what a correlated subquery takes from outside when they move it below a UNION, which
-    # every table with a tail is
+    # both lose the outer columns of a correlated subquery when they move it below a UNION, and
+    # every table with a tail is one
     "spark.sql.optimizer.excludedRules": (
         "org.apache.spark.sql.catalyst.optimizer.CombineUnions,"
         "org.apache.spark.sql.catalyst.optimizer.PushProjectionThroughUnion"
@@ -47,7 +47,7 @@ class SparkSettings:
         jars: Jar files it needs; none when they are resolved as packages or a cluster has them.
         conf: Further settings; they win.
         directory: Where it may have a folder of its own.
-        withheld: Values that no variable of its environment may have: secrets it has no use for.
+        withheld: Values that no variable of its environment may have: secrets it does not need.
     """
 
     master: str
@@ -100,7 +100,7 @@ class SparkSettings:
 def environment(withheld: Collection[str] = ()) -> dict[str, str]:
     """Environment of a Spark started here: this interpreter for its Python workers.
 
-    Settings of ours are none of its business.
+    Our own settings are left out.
 
     Args:
         withheld: Values that no variable may have.
@@ -121,7 +121,7 @@ _SAME_IN_SPARK = (
     "s3.", "client.", "gcs.", "adls.", "rest.", "header.",
     "token", "credential", "scope", "oauth2-server-uri", "audience", "resource",
 )  # fmt: skip
-"""How those of PyIceberg's properties begin that mean the same to Iceberg in Java."""
+"""Prefixes of PyIceberg's properties that mean the same to Iceberg in Java."""
 
 
 def catalog_conf(catalog: CatalogConfig) -> dict[str, str]:

@@ -1,9 +1,9 @@
 """`format("seamline")`: a unified table as a Spark data source whose executors read both tiers.
 
-For tails too large for a gateway, and for streams. The gateway places the seam and nothing else;
+For tails too large for a gateway, and for streams. The gateway pins the seam and nothing else;
 executors read the snapshot's files as the gateway's DuckDB does, and the log with the one decoder.
 A stream's offset is how far each partition has been read, so a batch is the same records whether
-they are hot or cold by the time it runs, or runs again: it goes from cold into hot and stays
+they are hot or cold by the time it runs, or runs again: it passes from cold to hot and stays
 exactly once. Rows that did not come from the log have no offset: batches hold them, streams do not.
 """
 
@@ -120,7 +120,7 @@ class _StreamReader(DataSourceStreamReader):
         """Nothing was started."""
 
     def _offset(self, table: Table, end: Offsets, epochs: Offsets) -> dict[str, Any]:
-        """How far a stream is: the ends of what it has read, and the leader epochs there."""
+        """How far a stream has read: the ends of that, and the leader epochs there."""
         return {
             "end": end.to_json(),
             "epochs": epochs.to_json(),

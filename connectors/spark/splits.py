@@ -1,6 +1,6 @@
-"""A table and its seam as the gateway places them, cut into parts that Spark's executors read.
+"""A table and its seam as the gateway pins them, split into parts that Spark's executors read.
 
-The gateway tells where the snapshot's metadata and the log lie, from which offset to which, and how
+The gateway says where the snapshot's metadata and the log are, from which offset to which, and how
 records are decoded. Parts have a bounded size, and are read as the gateway itself would read them.
 """
 
@@ -47,7 +47,7 @@ from seamline.sql.types import Field
 
 SPLIT_BYTES = 128 << 20
 SPLIT_OFFSETS = 250_000
-"""Their rows are in memory until the log was found to be the same one still."""
+"""Their rows stay in memory until the log has been found to be the same one still."""
 
 _REQUEST_S = 60.0
 
@@ -60,7 +60,7 @@ class Options:
         url: Address of the gateway (`url`).
         access_token: Its bearer token (`accessToken`).
         table: Name of the table (`table`).
-        token: A token of a receipt, to read that cut again (`token`); batches only.
+        token: A token of a receipt, to read that seam again (`token`); batches only.
         kafka: librdkafka properties of the executors (`kafka.…`); the brokers' addresses come from
             the gateway unless they are among them.
         storage: PyIceberg properties of the storage (`iceberg.…`).
@@ -107,7 +107,7 @@ class Table:
         metadata_location: The file that holds its metadata.
         bootstrap_servers: Where its topic's cluster is; None when there is no topic.
         options: The options of the read.
-        data_locations: Where its files may lie beside under its own location.
+        data_locations: Where its files may lie in addition to its own location.
     """
 
     seam: Seam
@@ -118,7 +118,7 @@ class Table:
 
     @classmethod
     def place(cls, options: Options) -> Table:
-        """Asks the gateway where the seam lies now, or where the token says."""
+        """Asks the gateway for the seam: the present one, or the token's."""
         request = urllib.request.Request(  # noqa: S310 - the address is the user's own
             f"{options.url}/api/v1/seams",
             data=json.dumps({"table": options.table, "token": options.token or None}).encode(),
@@ -178,7 +178,7 @@ class Table:
             ranges: The offsets.
             epochs: Leader epochs of the records below the ranges' starts, where known.
             end: Ends the log was found to have.
-            end_epochs: Leader epochs of then, where known.
+            end_epochs: Leader epochs at that time, where known.
         """
         if self.bootstrap_servers is None:
             return []
@@ -204,7 +204,7 @@ class Table:
         """The files of the snapshot, in parts of a bounded size.
 
         Args:
-            window: Per partition the offsets wanted, rows of no partition left out; None for all.
+            window: Per partition the offsets wanted, rows of no partition excluded; None for all.
         """
         seam = self.seam
         if seam.snapshot_id is None or (window is not None and not window):

@@ -1,4 +1,4 @@
-"""Settings handed to spark-submit by files: what stands on a command line, everybody here reads.
+"""Settings handed to spark-submit in files: everybody on a machine can read command lines.
 
 Two files in a folder that only we can enter: Spark's properties, and the options of its Java, which
 Spark itself would put on the command line. Spark reads them while it starts, and never again.
@@ -25,7 +25,7 @@ _SUBMIT_VARIABLE = "PYSPARK_SUBMIT_ARGS"
 
 
 def options(conf: Mapping[str, str], folder: pathlib.Path) -> list[str]:
-    """The options with which spark-submit takes the settings; those it has by itself stay.
+    """The options with which spark-submit takes the settings; its own defaults stay.
 
     Args:
         conf: Spark's settings.
@@ -54,7 +54,7 @@ def start_in_process(settings: SparkSettings) -> Any:
 
 
 def start_interruptibly(settings: SparkSettings) -> Any:
-    """The same, without a handler of Spark's for Ctrl-C; that gives the start up, and its Java."""
+    """The same, without Spark's handler for Ctrl-C, which then gives up the start and its Java."""
     before = _children()
     try:
         return supervision.interruptibly("spark-start", lambda: start_in_process(settings))
@@ -66,7 +66,7 @@ def start_interruptibly(settings: SparkSettings) -> Any:
 
 
 def _children() -> set[int]:
-    """Processes that this one has started; none where the system does not tell."""
+    """Processes that this one has started; none where the system does not say."""
     found: set[int] = set()
     for path in pathlib.Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
@@ -76,7 +76,7 @@ def _children() -> set[int]:
 
 @contextlib.contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """The environment of what is started in the block; what that is not to have is back later."""
+    """The environment of what is started in the block; what it must not have is restored later."""
     hidden = {n: v for n, v in os.environ.items() if n not in wanted or n == _SUBMIT_VARIABLE}
     for name in hidden:
         del os.environ[name]

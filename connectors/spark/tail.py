@@ -2,8 +2,8 @@
 
 Used by tiering and by statements whose tail is too large for the gateway. Spark's Kafka source
 reads from start offsets up to, not including, end offsets, and fails when any of them is no longer
-there. It also fails at a record whose time Spark cannot say, whatever is selected; such ranges the
-workers read themselves, with the gateway's client.
+there. It also fails at a record whose time Spark cannot represent, whatever is selected; the
+workers read such ranges themselves, with the gateway's client.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from seamline.seam.records import DecoderSpec
 from seamline.sql.types import Field, to_spark
 
 RECORD = ("partition", "offset", "timestamp", "key", "value", "to_json(headers) AS headers")
-"""What workers are sent of a record.
+"""What is sent to workers of each record.
 
-No nested column: Spark measures a batch after every row of it, and walks over all rows before to
-measure a list. A batch of 20,000 records without headers takes 200 million steps so.
+No nested column: Spark measures a batch after each of its rows, and walks over all earlier rows to
+measure a list. A batch of 20,000 records without headers would take 200 million steps.
 """
 _SECURITY_PREFIX = "kafka."
 
@@ -53,7 +53,7 @@ def decoded_tail(
         spec: How records are decoded.
         batch_id: Value of `_kafka_batch`, when the rows are being tiered.
         min_partitions: Splits ranges further so that at least as many tasks share them.
-        any_time: Whether records may have times that Spark cannot say; see `has_odd_time`.
+        any_time: Whether records may have times that Spark cannot represent; see `has_odd_time`.
     """
     schema = spark_schema(spec.columns)
     if any_time:
@@ -82,18 +82,18 @@ def decoded_tail(
 
 
 def has_odd_time(error: BaseException) -> bool:
-    """Whether Spark's Kafka source has failed at a record whose time Spark cannot say."""
+    """Whether Spark's Kafka source has failed at a record whose time it cannot represent."""
     text = str(error)
     return "long overflow" in text and "millisToMicros" in text
 
 
 def spark_schema(columns: Sequence[Field]) -> str:
-    """The columns as a schema in Spark's words."""
+    """The columns as a schema in Spark's own notation."""
     return ", ".join(f"`{c.name.replace('`', '``')}` {to_spark(c.type)}" for c in columns)
 
 
 def _parts(ranges: Sequence[OffsetRange], count_min: int) -> list[OffsetRange]:
-    """The ranges, cut so that there are about as many as are wanted at least."""
+    """The ranges, split so that there are about as many as are wanted at least."""
     size = max(1, sum(map(len, ranges)) // max(1, count_min))
     return [
         OffsetRange(r.partition, start, min(start + size, r.end_exclusive))

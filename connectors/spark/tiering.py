@@ -5,9 +5,9 @@ are none, unless another batch from the same boundary has landed since the snaps
 started from; then Iceberg's serializable validation refuses the commit. Foreign appends,
 compaction and deletes pass.
 
-Where a foreign file may hold such rows already (it has greater ids, or no statistics of them), an
-overwrite would take them away. The batch is then written to a branch, and `main` is moved to it
-only if it still is where the batch started: any other commit makes it start again.
+Where a foreign file may already hold such rows (it has greater ids, or no statistics of them), an
+overwrite would remove them. The batch is then written to a branch, and `main` is moved to it only
+if it is still where the batch started: any other commit makes it start again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from seamline.sql.predicates import Comparison
 
 _PROBE_RECORDS = 500
 _BRANCH_MS = 24 * 60 * 60 * 1000
-"""For how long a branch is kept that a killed batch leaves behind."""
+"""How long a branch that a killed batch leaves behind is kept."""
 
 
 _Result = TypeVar("_Result")
@@ -56,7 +56,7 @@ class SparkTierTable:
         log: The cluster its topic is in.
         cluster: The same cluster, as Spark reaches it.
         tasks_min: Tasks that share a batch at least.
-        opened: The table where somebody has just loaded it; the first `load` gives it.
+        opened: The table, if it has just been loaded; the first `load` returns it.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class SparkTierTable:
     def _write_aside(self, rows: Any, batch: Batch, boundary: Boundary) -> None:
         """Writes the batch to a branch of its own and moves `main` there.
 
-        As an overwrite of nothing: an append could be cherry-picked into the table once more.
+        It is an overwrite of nothing: an append could be cherry-picked into the table once more.
         """
         functions = functions_for(self._spark)
         branch = f"seamline_batch_{uuid.uuid4().hex}"
@@ -180,7 +180,7 @@ class SparkTierTable:
         )
 
     def keep(self, snapshot_id: int) -> None:
-        """See `TierTable.keep`. Whoever moves the tag meanwhile moves it further: as good."""
+        """See `TierTable.keep`. Another who moves the tag meanwhile moves it further: as good."""
         first = self._last or self._table()
         tables = itertools.chain([first], iter(self._table, None))
 
@@ -242,7 +242,7 @@ class SparkTierTable:
 
 
 def _whatever_times(work: Callable[[bool], _Result]) -> _Result:
-    """Does what reads a batch; once more, and slower, where it holds times that Spark cannot say.
+    """Does work that reads a batch; again, and slower, if Spark cannot represent a time in it.
 
     Args:
         work: Takes whether there are such times.

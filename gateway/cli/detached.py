@@ -1,7 +1,7 @@
-"""A gateway that outlives the command that started it, and is found again to be stopped.
+"""A gateway that outlives the command that started it, and can be found again and stopped.
 
-The command returns when the gateway answers, or with what kept it from starting. Which process it
-is stands in the gateway's state directory.
+The command returns when the gateway answers, or with what kept it from starting. The gateway's
+state directory records which process it is.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Detached:
     Attributes:
         address: Where it answers.
         process: The process.
-        log: What it says.
+        log: The file that its output goes to.
     """
 
     address: str
@@ -42,10 +42,10 @@ class Detached:
 
 
 def start(work: Work, directory: pathlib.Path) -> Detached | None:
-    """Goes on in a child with a session of its own.
+    """Continues in a child process with a session of its own.
 
     Args:
-        work: What the child does; calls what it is given with the address once that answers.
+        work: What the child does; it calls its argument with the address once that answers.
         directory: The gateway's state directory.
 
     Returns:
@@ -112,5 +112,5 @@ def _wait(pid: int, told: int, directory: pathlib.Path) -> Detached:
 
 
 def _tell(tell: int, answer: dict[str, Any]) -> None:
-    with contextlib.suppress(BrokenPipeError):  # said before, and nobody listens any more
+    with contextlib.suppress(BrokenPipeError):  # said already, and nobody is listening any more
         os.write(tell, json.dumps(answer).encode() + b"\n")

@@ -174,7 +174,7 @@ def _say(line: str) -> None:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Reports on stderr: one line that is written over on a terminal, else a line each."""
+    """Reports on stderr: one line that is overwritten on a terminal, else a line each."""
     if not sys.stderr.isatty():
         yield _say
         return

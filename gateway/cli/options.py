@@ -1,7 +1,7 @@
 """Options that the gateway's commands share.
 
-A module of commands declares them and imports what they do when they are called: whoever asks for
-help, or for one of them, does not wait for the libraries of all.
+A module of commands declares them, and imports what they need when they are called: `--help`, or
+one of them, does not wait for the libraries of all.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Duration(click.ParamType[float]):
-    """A time such as 500ms, 30s, 5m; gives seconds."""
+    """A time such as 500ms, 30s, 5m; converted to seconds."""
 
     name = "duration"
 
@@ -65,7 +65,7 @@ def load_config(
 
     Args:
         config_file: The file named, if any.
-        settings: `path=value` texts.
+        settings: `path=value` strings.
         flags: Further values; `http__port` sets `http.port`, None sets nothing.
 
     Raises:
@@ -88,7 +88,7 @@ def load_config(
 
 
 def table_of(text: str, connections: Connections) -> TableName:
-    """The table that a text on the command line names, as listings write it.
+    """The table that an argument of the command line names, as listings write it.
 
     Raises:
         SeamlineError: INVALID_ARGUMENT when it names none of a catalog; CATALOG_NOT_FOUND, ….

@@ -54,5 +54,5 @@ def serve(
 
 
 def greet(address: str) -> None:
-    """Says where the gateway answers."""
+    """Prints where the gateway answers."""
     click.echo(f"Seamline gateway on {address} (Ctrl-C stops it)", err=True)

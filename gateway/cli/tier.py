@@ -98,7 +98,7 @@ def tier(
         connections.close()
     if once and application.is_stopping:
         raise click.Abort
-    if once and failures:  # each was told as it came
+    if once and failures:  # each was reported as it came
         click.get_current_context().exit(1)
 
 
@@ -116,7 +116,7 @@ def stop_on_signals(application: TieringApplication) -> None:
 
 
 def show_step(progress: Progress, step: Step | SeamlineError, seconds: float) -> None:
-    """One line a step; idle looks say nothing."""
+    """One line a step; nothing for a look at an idle table."""
     from seamline.seam.tiering import Outcome
 
     if isinstance(step, SeamlineError):

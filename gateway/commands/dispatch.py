@@ -163,7 +163,7 @@ class Commands:
         try:
             created = tables.create(self._connections, definition, deadline)
         except SeamlineError as error:
-            # what exists must be of the kind: a plain table would never show the topic's records
+            # what exists must be a unified table: a plain one would never show the topic's records
             existing = error.code is TABLE_EXISTS and statement.if_not_exists
             if not existing or not tables.is_unified(self._connections, name):
                 raise

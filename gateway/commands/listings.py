@@ -1,8 +1,8 @@
 """What there is: the schemas and tables of a catalog or a cluster, as SHOW and others list them.
 
-Whatever is listed here is listed under the name that `names.resolve` reads as it. A listing always
-lists: what cannot be read of one entry, or of one schema, is said there and keeps no other from
-being listed.
+Everything is listed under a name that `names.resolve` reads as the same thing. A listing never
+fails as a whole: what cannot be read of one entry, or of one schema, is said there and keeps no
+other from being listed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Listed:
 
     @property
     def display(self) -> str:
-        """What it is called where there is one name for all."""
+        """Its name where one name is to say everything."""
         if self.name is not None:
             return self.name.display
         parts = (self.source, self.schema) if self.schema is not None else (self.source,)
@@ -63,8 +63,8 @@ class Waiting:
     """A unified table and what waits for it in its topic.
 
     Attributes:
-        table: The table, or what of its kind cannot be listed.
-        offsets: How many have not been tiered; None when that cannot be told.
+        table: The table, or an entry for tables that cannot be listed.
+        offsets: How many have not been tiered; None when that is unknown.
         error: Why not.
     """
 
@@ -74,7 +74,7 @@ class Waiting:
 
 
 def catalogs(sources: Sources) -> list[str]:
-    """Catalogs, and clusters, which are called like catalogs."""
+    """Catalogs, and clusters, which are named like catalogs."""
     return sorted([*sources.config.catalogs, *sources.config.clusters])
 
 
@@ -152,7 +152,7 @@ def _waiting(
     gone: dict[str, SeamlineError],
     deadline: Deadline,
 ) -> Waiting:
-    """Clusters that do not answer are asked once, and noted in `gone`."""
+    """A cluster that does not answer is asked only once, and noted in `gone`."""
 
     def offsets() -> int:
         boundary = boundary_of(state, state.current_snapshot_id)
@@ -169,7 +169,7 @@ def _waiting(
 
 
 def _tried(work: Callable[[], T]) -> tuple[T | None, SeamlineError | None]:
-    """What work gives, or why it does not, whatever is raised."""
+    """What work returns, or why it fails, whatever is raised."""
     try:
         return work(), None
     except KeyboardInterrupt:

@@ -48,14 +48,14 @@ from seamline.sql.types import Field
 
 SAMPLE_RECORDS = 1000
 TOPIC_S_MAX = 3.0
-"""How long a topic that is not known is asked for again: brokers learn late of one just made."""
+"""How long to ask again for an unknown topic: brokers learn late of one that was just made."""
 _TOPIC_AGAIN_S = 0.05
 KEY_FORMATS = ("string", "json", "int32", "int64", "bytes")
 _TABLE_PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
     "write.parquet.compression-codec": "zstd",
-    # kept also in a table so wide that writers leave statistics of its last columns out
+    # kept also in a table so wide that writers leave out the statistics of its last columns
     **{f"write.metadata.metrics.column.{name}": "full" for name in columns.POSITION_NAMES},
 }
 
@@ -65,7 +65,7 @@ class TableDefinition:
     """What a unified table is to be.
 
     Attributes:
-        name: Where in which catalog.
+        name: Its name and catalog.
         topic: Name of the topic.
         cluster: Name of the cluster in the configuration.
         columns: The columns of the records; None means that they are inferred.
@@ -126,7 +126,7 @@ class Created:
     Attributes:
         table: The table.
         inferred: What was inferred when columns were not given.
-        notes: What the newest records say against its columns, each with what would fit.
+        notes: Where the newest records do not fit its columns, each with what would fit.
     """
 
     table: IcebergTable
@@ -233,7 +233,7 @@ def _notes(
 
 
 def _bounds(log: HotLog, definition: TableDefinition, deadline: Deadline) -> LogBounds:
-    """What the log holds of a topic, which may have been made a moment ago."""
+    """What the log holds of a topic that may have been made a moment ago."""
     until = time.monotonic() + TOPIC_S_MAX
     while True:
         try:
@@ -247,7 +247,7 @@ def _bounds(log: HotLog, definition: TableDefinition, deadline: Deadline) -> Log
 
 
 def _require_free(connections: Connections, name: TableName) -> None:
-    """A name is taken when a statement reads a table by it, or would if that could be read.
+    """A name is taken when a statement reads a table by it, or would if the table could be read.
 
     Raises:
         SeamlineError: TABLE_EXISTS; CATALOG_UNAVAILABLE, CATALOG_ACCESS_DENIED.
@@ -367,7 +367,7 @@ def drop(connections: Connections, name: TableName, *, purge: bool = False) -> N
 
 
 def require_unified(connections: Connections, name: TableName) -> TableState:
-    """Leaves alone what was not made here: a plain table belongs to whoever made it.
+    """Refuses what was not made here: a plain table belongs to whoever made it.
 
     Returns:
         The table, found by its name as statements find it.
@@ -386,7 +386,7 @@ def require_unified(connections: Connections, name: TableName) -> TableState:
 
 
 def describe(state: TableState, bounds: LogBounds | None) -> dict[str, Any]:
-    """What there is to know of a table, JSON-ready, and how far it has been tiered."""
+    """What there is to know about a table, JSON-ready, and how far it has been tiered."""
     binding = TopicBinding.from_properties(state.properties)
     body: dict[str, Any] = {
         "table": state.display_name,

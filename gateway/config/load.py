@@ -1,6 +1,6 @@
-"""The configuration as it was told: by a flag, else a variable, else the file, else the default.
+"""The configuration: each value from a flag, else a variable, else the file, else the default.
 
-Unknown keys are errors, and all that is wrong is said at once, each with its path and who said it.
+Unknown keys are errors, and all problems are reported at once, each with its path and its source.
 Secrets print as `******`; the file can take them from elsewhere (see `references`). `seamline
 config show` prints each value and where it came from.
 """
@@ -37,10 +37,10 @@ _PROBLEMS = {
     "string_type": "must be a text",
     "tuple_type": "must be a list",
 }
-"""What Pydantic says in Python's words; all else is said in its own."""
+"""Pydantic's messages that speak of Python; all others are shown as they are."""
 _SUBJECT = re.compile("^(Input|String|Value) (?=should)")
 _UNFILLED = "default_factory_not_called"
-"""Of a default that depends on a wrong value: no problem of its own."""
+"""The error of a default that depends on a wrong value: no problem of its own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def describe(loaded: Loaded) -> Iterator[tuple[str, str, str]]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Told:
-    """What has been told so far, by whom, and what of it was taken from elsewhere."""
+    """The values given so far, their sources, and which of them were taken from elsewhere."""
 
     tree: dict[str, Any]
     sources: dict[str, str]
@@ -122,14 +122,14 @@ class _Told:
 
     @classmethod
     def by_file(cls, file: pathlib.Path, environment: Mapping[str, str]) -> _Told:
-        """What the file tells."""
+        """The values of the file."""
         tree, referred = references.resolve(yaml_file.read(file), environment)
         sources = {path: str(file) for path, _, _ in _leaves(tree)}
         sources.update({path: f"{file}, {names}" for path, names in referred.items()})
         return cls(tree, {"": str(file), **sources}, set(referred))
 
     def set(self, path: str, value: str, source: str) -> None:
-        """Puts a value over what was told before."""
+        """Overrides an earlier value."""
         *groups, last = _keys(path)
         node = self.tree
         for key in groups:
@@ -156,7 +156,7 @@ class _Told:
         return f"{path} {text} ({self._source(path)})"
 
     def _source(self, path: str) -> str:
-        """Who told the value, else a part of it, else the group that it is missing in."""
+        """The source of the value, else of a part of it, else of the group that lacks it."""
         parts = [told for told in self.sources if f"{told}.".startswith(f"{path}.")]
         return self.sources[min(parts)] if parts else self._source(path.rpartition(".")[0])
 
@@ -165,7 +165,7 @@ class _Told:
 
 
 def _leaves(value: Any, path: str = "", name: str = "") -> Iterator[tuple[str, str, Any]]:
-    """(path, its last name, value); the name of a property has dots of its own."""
+    """(path, its last name, value); the name of a property may contain dots."""
     if isinstance(value, list | tuple) and value:
         value = dict(enumerate(value))
     if not isinstance(value, Mapping):
@@ -183,7 +183,7 @@ def _path_of_variable(name: str) -> str | None:
 
 
 def _keys(path: str) -> list[str]:
-    """The keys that a dotted path leads by; the name of a property has dots of its own."""
+    """The keys of a dotted path; the name of a property may contain dots."""
     keys = path.split(".")
     for depth in range(1, len(keys)):
         if _declared(keys[:depth]).get("additionalProperties") == {"type": "string"}:

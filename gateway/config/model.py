@@ -1,8 +1,7 @@
-"""The gateway's configuration: one frozen tree of typed values, and all that is said of each.
+"""The gateway's configuration: one frozen tree of typed values, with a description of each.
 
-What stands here is what is checked, what is the default and what the reference page prints. Units
-are in the names. Every value can be written as a text, as variables and flags are: sizes as 256MiB,
-times as 10m.
+The checks, the defaults and the text of the reference page are all here. Units are in the names.
+Every value can be written as a string, as variables and flags are: sizes as 256MiB, times as 10m.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from seamline.connectors.config import CatalogConfig, ClusterConfig, Settings, T
 
 
 def _in_units(**units: int) -> BeforeValidator:
-    """Takes a number with a unit, too."""
+    """Also takes a number with a unit."""
 
     def multiplied(value: object) -> object:
         match = re.fullmatch(r"(\d[\d_]*) *([A-Za-z]+)", str(value))
@@ -63,7 +62,7 @@ class HttpConfig(Settings):
     request_bytes_max: Bytes = 1 << 20
     """Largest request body."""
     drain_seconds_max: Seconds = 60
-    """When SIGTERM ends the gateway, how long statements that it has accepted may still run and be
+    """After SIGTERM, how long the statements that the gateway has accepted may still run and be
     fetched; new ones are refused meanwhile."""
 
 
@@ -77,7 +76,7 @@ class AccessToken(Settings):
 
 
 class AuthConfig(Settings):
-    """Who may use the gateway; without tokens anybody who reaches it."""
+    """Who may use the gateway; without tokens, anybody who can reach it."""
 
     tokens: tuple[AccessToken, ...] = ()
     """The bearer tokens it takes."""
@@ -99,7 +98,7 @@ class LimitsConfig(Settings):
     result_bytes: Bytes = 4 << 30
     """Size of one result."""
     result_seconds: PositiveSeconds = 600
-    """How long a finished result nobody fetches is kept."""
+    """How long a finished result that nobody fetches is kept."""
     duckdb_threads: Annotated[NonNegativeInt, Field(le=4096)] = 0
     """Threads of one statement in DuckDB; 0 means all cores."""
     duckdb_cold_bytes_max: Bytes = 4 << 30
@@ -112,14 +111,14 @@ class TailConfig(Settings):
     """The tails kept here so that statements need not read them from Kafka again."""
 
     follow: bool = True
-    """Whether tables are followed; without, every statement reads its tail itself."""
+    """Whether tables are followed; otherwise every statement reads its tail itself."""
     memory_bytes: Bytes = 512 << 20
     """Memory for decoded rows, of all tables together; a part of it is left to what is being read,
     merged and written."""
     disk_bytes: Bytes = 10 << 30
     """Files of what does not stay in memory, of all tables together."""
     idle_seconds: PositiveSeconds = 600
-    """A table that no statement reads for so long is not followed any more."""
+    """A table that no statement reads for this long is no longer followed."""
 
 
 class SparkConfig(Settings):
@@ -155,7 +154,7 @@ class IcebergConfig(Settings):
     """Where the files of tails are put, as the engines reach it; by default under
     `state_directory`, which is right only where the engines share this machine's disk and user."""
     hold_seconds: Seconds = 5
-    """How long a statement that asks for a table again gets the same cut."""
+    """How long a statement that asks for a table again gets the same seam."""
     lease_seconds: PositiveSeconds = 3600
     """How long a virtual snapshot can be read after it was last given out."""
     tail_offsets_max: PositiveInt = 20_000_000
@@ -166,7 +165,7 @@ class IcebergConfig(Settings):
 
 
 def _named(entries: Any) -> Any:
-    """Tells each entry its name, which is its key."""
+    """Gives each entry its name, which is its key."""
     if not isinstance(entries, Mapping):
         return entries
     for key, entry in entries.items():

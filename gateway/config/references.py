@@ -1,9 +1,9 @@
-"""Values of the configuration file that stand elsewhere: `${env:NAME}` and `${file:PATH}`.
+"""Values of the configuration file that are kept elsewhere: `${env:NAME}` and `${file:PATH}`.
 
-Passwords do not belong in a file that is shared, printed and kept. Wherever a value stands, in a
-list of users or among a client's properties, the file can say where it is to be taken from, alone
-or within a text (`postgresql://gateway:${env:PASSWORD}@host/db`). What was taken is a secret and is
-never shown.
+Passwords do not belong in a file that is shared, printed and kept. In place of any value, in a list
+of users or among a client's properties, the file can say where to take it from, alone or within a
+string (`postgresql://gateway:${env:PASSWORD}@host/db`). What is taken is a secret and is never
+shown.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _REFERENCE = re.compile(r"\$\{(?P<kind>env|file):(?P<name>[^}]*)\}")
 
 
 def resolve(tree: Any, environment: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
-    """The tree with the referred values in the references' place.
+    """The tree with the values in the place of the references to them.
 
     Args:
         tree: What was read from the file.
         environment: Variables.
 
     Returns:
-        The tree, and by dotted path the references of every value that had any.
+        The tree, and by dotted path the references in every value that had any.
 
     Raises:
-        SeamlineError: INVALID_CONFIG, naming the path, when what is referred to is not there.
+        SeamlineError: INVALID_CONFIG, naming the path, when what is referred to does not exist.
     """
     found: dict[str, str] = {}
     return _resolve(tree, "", environment, found), found

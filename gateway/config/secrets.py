@@ -1,4 +1,4 @@
-"""What of a configuration is secret, and how values are shown without it."""
+"""Which parts of a configuration are secret, and how values are shown without them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _PARTS = (
     re.compile(r"(?<=://)(?P<kept>[^/@\s:]*:)[^@\s]+(?=@)"),
     re.compile(r"(?P<kept>\b(?:\w*(?:password|secret|token|key|sig))=)[^&;\s]+", re.IGNORECASE),
 )
-"""What is secret inside of an address: the password of its user, and parameters."""
+"""What is secret in an address: the password of its user, and parameters."""
 
 
 def is_secret(name: str) -> bool:
-    """Whether what a setting or a property of that name holds is secret."""
+    """Whether the value of a setting or property of that name is secret."""
     return _NAME.search(name) is not None
 
 
 def masked(text: str) -> str:
-    """The text without the secrets that stand within it."""
+    """The string without the secrets in it."""
     for part in _PARTS:
         text = part.sub(rf"\g<kept>{HIDDEN}", text)
     return text

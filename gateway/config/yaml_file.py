@@ -1,6 +1,6 @@
-"""The configuration's file: a tree of groups, lists and texts, or refused in one line.
+"""The configuration's file: a tree of groups, lists and strings, or refused in one line.
 
-Aliases may make a small file a tree without an end, or one that no memory holds; neither is taken.
+Aliases can make a small file an endless tree, or one that fits no memory; neither is accepted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OPEN = -1
 
 
 class _Texts(yaml.SafeLoader):
-    """YAML whose values are texts as they are written, like those of variables and flags."""
+    """YAML whose values are strings as they are written, like those of variables and flags."""
 
 
 _KEPT = {"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"}
@@ -53,10 +53,10 @@ def read(file: pathlib.Path) -> dict[str, Any]:
 
 
 def _size(tree: Any, known: dict[int, int]) -> int:
-    """How many values a tree stands for, each alias counted as what it repeats.
+    """How many values a tree has, each alias counted as what it repeats.
 
     Raises:
-        ValueError: when one repeats what it is in.
+        ValueError: when an alias repeats what contains it.
     """
     if not isinstance(tree, dict | list):
         return 1

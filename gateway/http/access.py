@@ -1,7 +1,7 @@
-"""Who is asking: bearer tokens, compared in constant time against their kept hashes.
+"""Who is asking: bearer tokens, compared in constant time with their stored hashes.
 
-Without configured tokens the gateway is open, and then it listens on loopback only and answers only
-requests that were meant for loopback, so that no page in a browser can reach it by another name.
+Without configured tokens the gateway is open; it then listens on loopback only and answers only
+requests addressed to loopback, so that no page in a browser can reach it by another name.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from seamline.version import VERSION
 
 _LOG = logging.getLogger("seamline.http")
 _WAITS_MAX = 500
-"""Requests that wait for statements at once; the rest of the connections is for others."""
+"""Requests that wait for statements at once; the other connections are for other requests."""
 _STATUS_CODES: dict[int, ErrorCode] = {
     404: NOT_FOUND,
     405: METHOD_NOT_ALLOWED,
@@ -121,7 +121,7 @@ def _add_probes(app: flask.Flask, service: Service, metrics_text: Callable[[], s
 
     @app.get("/readyz")
     def ready() -> flask.Response:
-        # Says nothing of Kafka and catalogs: when one is away, it is so for every gateway, and a
+        # Says nothing of Kafka and catalogs: when one is down, it is so for every gateway, and a
         # named error helps more than no gateway at all.
         if not service.accepts_statements:
             raise SeamlineError(SHUTTING_DOWN, "the gateway is stopping")

@@ -1,4 +1,4 @@
-"""Where a table's seam lies, for readers that read both tiers themselves: Spark's executors.
+"""A table's seam, for readers that read both tiers themselves: Spark's executors.
 
     POST /api/v1/seams    {"table": "bids", "token": null}
 

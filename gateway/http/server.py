@@ -1,7 +1,7 @@
 """Serving over gunicorn: one worker of many threads, its clients made after the fork.
 
-SIGTERM drains: the worker goes on serving while statements that were accepted end and are fetched,
-and refuses new ones. SIGINT, which is Ctrl-C, ends at once.
+SIGTERM drains: the worker keeps serving while accepted statements end and are fetched, and refuses
+new ones. SIGINT, which is Ctrl-C, ends it at once.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _YOUNG_MAX = 50_000
 _FAILURE_BYTES_MAX = 1 << 16
 _CONNECTIONS = 1000
 _SILENT_S_MAX = 30
-"""Longest that a client may neither send nor take a byte in the midst of a request or an answer."""
+"""How long a client may neither send nor take a byte in the middle of a request or an answer."""
 GRACE_S = _ANSWERS_S + _CLOSE_S
-"""After draining: for requests in hand to be answered, and for everything to be let go."""
+"""After draining: for open requests to be answered, and for everything to be released."""
 
 
 class DrainingWorker(ThreadWorker):  # type: ignore[misc]
-    """A worker with a thread for each request that is not done, which drains before it stops.
+    """A worker with a thread for each open request, which drains before it stops.
 
     What is worked on at once is bounded by `turns`, not by threads: one that waits for a client or
     for a statement must not be one that others need.
@@ -61,7 +61,7 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
         return concurrent.futures.ThreadPoolExecutor(self.cfg.worker_connections)
 
     def handle(self, conn: Any) -> Any:
-        """Serves a request; a client that is silent in the midst of it is hung up on."""
+        """Serves a request; a client that falls silent in the middle of it is disconnected."""
         silent = struct.pack("ll", _SILENT_S_MAX, 0)
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             conn.sock.setsockopt(socket.SOL_SOCKET, option, silent)
@@ -89,7 +89,7 @@ class _Log(Logger):  # type: ignore[misc]
             super().error(msg, *arguments, **options)
 
     def exception(self, msg: str, *arguments: Any, **options: Any) -> None:
-        """Logs an exception; a client that was silent for too long is none."""
+        """Logs an exception; that a client was silent for too long is none."""
         if not isinstance(sys.exc_info()[1], BlockingIOError):
             super().exception(msg, *arguments, **options)
 
@@ -184,12 +184,12 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
 
 
 def settle_memory() -> None:
-    """Suits the memory of the rest of the process to followers.
+    """Sets up garbage collection and memory for followers.
 
-    Ten thousand messages at a time come and go by their counts. To the garbage collector they
-    look like what stays: it would walk all that the process holds every few polls. And what was
-    decoded comes and goes by megabytes, which Arrow's own allocators keep where the system's gives
-    it back; `ARROW_DEFAULT_MEMORY_POOL` decides when it is set.
+    Ten thousand messages at a time are freed by reference counts. To the garbage collector they
+    look like objects that stay: every few polls it would walk everything the process holds. And
+    decoded rows come and go by megabytes, which Arrow's own allocators keep but the system's
+    returns; `ARROW_DEFAULT_MEMORY_POOL` decides when it is set.
     """
     if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
         pa.set_memory_pool(pa.system_memory_pool())
@@ -216,7 +216,7 @@ def serve(config: Config, ready: Callable[[str], None]) -> None:
 
 @contextlib.contextmanager
 def _own_state(directory: pathlib.Path) -> Iterator[None]:
-    """Holds the state directory; the worker inherits that, and keeps it should this one be killed.
+    """Locks the state directory; the worker inherits the lock, and keeps it if this one is killed.
 
     Two gateways in one would remove each other's results and tails.
     """
@@ -235,7 +235,7 @@ def _own_state(directory: pathlib.Path) -> Iterator[None]:
 
 
 def named_state_errors(directory: pathlib.Path) -> contextlib.AbstractContextManager[None]:
-    """Gives failures to write to a state directory their name."""
+    """Names failures to write to a state directory."""
     hint = "Set state_directory to a directory this user may write to, with nobody else's files."
     return named_write_errors(directory, INVALID_CONFIG, hint=hint)
 

@@ -9,7 +9,7 @@
 
 States are PENDING, RUNNING, SUCCEEDED, FAILED, CANCELED and CLOSED. The manifest carries the
 columns, the chunks that are ready, the receipt and the token. A failed statement answers its
-submission with the error's HTTP status; asked for later, its manifest is a plain answer.
+submission with the error's HTTP status; when asked for later, its manifest is a plain answer.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
 
 
 def blueprint(service: Service, turns: Turns) -> flask.Blueprint:
-    """The routes, over a service; who waits for a statement gives up its turn."""
+    """The routes of a service; a request that waits for a statement gives up its turn."""
     routes = flask.Blueprint("statements", __name__, url_prefix="/api/v1/statements")
 
     @routes.post("")
@@ -110,7 +110,7 @@ def blueprint(service: Service, turns: Turns) -> flask.Blueprint:
 
 
 def manifest(statement: Statement, inline: str | None = None) -> dict[str, Any]:
-    """Everything about a statement but its rows; small first chunks are put in when asked for."""
+    """Everything about a statement but its rows; a small first chunk is included when asked for."""
     spool = statement.spool
     body: dict[str, Any] = {
         "statement_id": statement.statement_id,
@@ -141,7 +141,7 @@ def manifest(statement: Statement, inline: str | None = None) -> dict[str, Any]:
 
 
 def _inline(statement: Statement, format_: str) -> dict[str, Any] | None:
-    """The first chunk in the answer itself, which saves small results a second request."""
+    """The first chunk in the answer itself, which saves a second request for small results."""
     spool = statement.spool
     assert spool is not None
     data = spool.chunk(0, 0)

@@ -1,9 +1,9 @@
-"""Turns: requests are worked on a few at a time, and who only waits holds up nobody.
+"""Turns: requests are worked on a few at a time, and one that only waits holds up nobody.
 
-A request takes its turn once all of it has come, and has none while it waits for a statement; what
-it answers is sent after its turn. So clients that wait, or are slow, cost a thread and a connection
-each, and no more. Probes take no turn. When very many wait already, a request does not: it is
-answered at once with how things stand.
+A request takes its turn once all of it has arrived, and has none while it waits for a statement;
+its answer is sent after its turn. So clients that wait, or are slow, cost a thread and a connection
+each, and no more. Probes take no turn. When very many are waiting already, a request does not wait:
+it is answered at once with the present state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROBES = frozenset({"/healthz", "/readyz"})
 
 
 class Turns:
-    """Who works now. Safe to share between threads.
+    """The requests that are worked on. Safe to share between threads.
 
     Args:
         working_max: Requests that are worked on at once.
@@ -37,7 +37,7 @@ class Turns:
         """The application, each request of which takes its turn.
 
         Args:
-            application: Answers without waiting for whoever asked.
+            application: Answers without waiting for the client.
             body_bytes_max: Longest body it reads.
         """
 
@@ -52,10 +52,10 @@ class Turns:
 
     @contextlib.contextmanager
     def waiting(self, seconds: float) -> Iterator[float]:
-        """While it lasts, the turn is another's.
+        """While it lasts, another request may take the turn.
 
         Yields:
-            How many of the seconds there are to wait: none when too many wait already.
+            How many of the seconds to wait: 0 when too many are waiting already.
         """
         if seconds <= 0 or not self._waits.acquire(blocking=False):
             yield 0.0
@@ -81,7 +81,7 @@ class Turns:
 
 
 def _receive(environ: Any, bytes_max: int) -> None:
-    """Reads the body, at most a byte more than may be, for the application to find."""
+    """Reads the body, at most a byte more than allowed, for the application to notice."""
     length = environ.get("CONTENT_LENGTH") or ""
     if not length and not environ.get("wsgi.input_terminated"):
         return

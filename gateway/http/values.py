@@ -2,7 +2,7 @@
 
 bigint is a number; decimal, date, timestamp and uuid are strings; varbinary is base64; NaN and
 infinities are strings; rows and maps are objects, arrays are arrays. A map whose keys are not text
-has their JSON text as keys.
+has their JSON as keys.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A result as a statement takes it from an engine: first batch computed, released for sure."""
+"""A result as a statement takes it from an engine: first batch computed, always released."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from seamline.connectors.protocols import ResultStream
 class Batches:
     """The batches of a result, the first one already computed; closed when they end.
 
-    Until the first batch a stale fact only costs a retry. Whoever does not read to the end must
-    close.
+    Until the first batch a stale fact only costs a retry. A caller that does not read to the end
+    must close.
 
     Args:
         stream: The result.
@@ -36,7 +36,7 @@ class Batches:
         return batch
 
     def close(self) -> None:
-        """Releases what the result holds; again does nothing."""
+        """Releases what the result holds; calling it again does nothing."""
         if not self._closed:
             self._closed = True
             self._stream.close()

@@ -16,8 +16,8 @@ _AGAIN_S = 0.1
 class StatementDeadline:
     """Implements `Deadline`. Safe to share between threads.
 
-    What is registered with `on_end` is called again and again until it is taken back: a call may
-    come a moment before there is anything to stop.
+    What is registered with `on_end` is called repeatedly until it is unregistered: a call may come
+    a moment before there is anything to stop.
 
     Args:
         seconds: Time the statement has.
@@ -70,12 +70,12 @@ class StatementDeadline:
         return forget
 
     def cancel(self) -> None:
-        """Ends the statement at the next check, and stops what it waits for; waits for nothing."""
+        """Ends the statement at the next check, and stops what it waits for; returns at once."""
         self._canceled = True
         self._end()
 
     def close(self) -> None:
-        """Takes the timer back; the statement has ended."""
+        """Cancels the timer; the statement has ended."""
         self._take_back()
 
     def _end(self) -> None:

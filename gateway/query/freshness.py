@@ -1,11 +1,11 @@
 """How fresh an answer must be, as a statement asks for it.
 
     latest            every record acknowledged before the statement (the default)
-    bounded '500ms'   every record acknowledged until so long before the statement
+    bounded '500ms'   every record acknowledged until that long before the statement
     cached            whatever the gateway holds, without asking the log
 
-Weaker than `latest` only matters where a table is followed; the receipt says what moment an answer
-reflects. Whatever is asked, an answer is an exact cut.
+Anything weaker than `latest` only matters where a table is followed; the receipt says what moment
+an answer reflects. Whatever is asked for, an answer is of one exact seam.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CACHED = Freshness("cached", asks_log=False)
 
 
 def parse(text: str | None) -> Freshness:
-    """The freshness a text stands for; none means `latest`.
+    """The freshness that a string means; None means `latest`.
 
     Raises:
         SeamlineError: INVALID_REQUEST.

@@ -54,7 +54,7 @@ from seamline.seam.table import TableState
 from seamline.sql.qualify import TableReference
 
 _BOUND_ANEW = frozenset({READ_CONFLICT, TOPIC_NOT_FOUND, INVALID_CONFIG})
-"""What a table that was bound to another topic meanwhile may look like at first."""
+"""What a table that has been bound to another topic meanwhile may look like at first."""
 
 VirtualSeams = Callable[[str, int], Seam | None]
 """The seam behind a virtual snapshot, by the table's id and its own."""
@@ -67,7 +67,7 @@ class Gatherer:
         connections: Clusters and catalogs.
         tails: Knows how far tables are followed.
         virtual: Knows the virtual snapshots that statements may ask for by their ids.
-        loaded: Loads tables; one that remembers none yet when left out.
+        loaded: Loads tables; when left out, a new one that remembers none.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Gatherer:
             token: Seams to repeat; tables they do not name are pinned as they are now.
             after: What tables pinned as they are now must not fall behind.
             freshness: How fresh these must be.
-            now: The moment the statement was asked; this one when left out.
+            now: The moment the statement was submitted; the present when left out.
 
         Raises:
             SeamlineError: named after the cause; see `seam`.
@@ -164,7 +164,7 @@ class Gatherer:
     def _moments(
         self, scan: Scan, known: dict[tuple[object, int], Offsets], deadline: Deadline
     ) -> dict[int, Offsets]:
-        """The offsets of the moments that would cut a scan's tail."""
+        """The offsets of the moments that would narrow a scan's tail."""
         seam = scan.seam
         for moment in moments(scan):
             if (seam.key, moment) not in known:
@@ -201,7 +201,7 @@ class Gatherer:
         bounds = self._bounds(asked - {None}, floors, wanted.deadline)
         tables = self._loaded.now({target.name for target in targets})
         # a commit that landed after the log was asked may hold records of a topic that was created
-        # again since: asked once more, the log says which topic the table now stands on
+        # again since: asked once more, the log says which topic the table is now over
         moved = {
             topics[target]
             for target in targets
@@ -217,7 +217,7 @@ class Gatherer:
         return [pinned[_identity(target, tables)] for target in targets]
 
     def _with_virtual(self, target: Target, tables: Mapping[TableName, ColdTable]) -> Target:
-        """The target; one that asks for a virtual snapshot with the seam behind it."""
+        """The target; if it asks for a virtual snapshot, with the seam behind it."""
         table, wanted = tables.get(target.name), target.moment
         if table is None or not isinstance(wanted, int) or wanted in table.state.snapshots:
             return target
@@ -270,7 +270,7 @@ class Gatherer:
         floors: Mapping[Topic, Floor],
         freshness: Freshness,
     ) -> dict[Target, CachedEnds]:
-        """Ends that need not be asked of the log, for the tables of which enough is held here."""
+        """Ends that need not be asked of the log, for the tables of which enough is cached here."""
         found: dict[Target, CachedEnds] = {}
         for target in targets:
             topic = topics[target]

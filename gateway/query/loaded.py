@@ -1,8 +1,8 @@
 """Loads the tables behind a statement's names: as they are now, or as they were last seen.
 
-The log is asked before the table that decides is loaded, and which topic that is only the table
-says. For tables that were read before, their last state says it well enough, which spares a
-statement one of two requests to the catalog.
+The log is asked before the table that decides is loaded, but only the table says which topic that
+is. For tables that were read before, their last state says it well enough, which saves a statement
+one of two requests to the catalog.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LoadedTables:
         for name in _of_catalogs(wanted):
             if name.full not in loaded:
                 table = self._load(name)
-                # however a statement spells it, it is one table, at one moment
+                # one table at one moment, however a statement spells it
                 identity = (table.state.uuid, *(part.lower() for part in name.full))
                 loaded[name.full] = known.setdefault(identity, table)
             found[name] = loaded[name.full]
@@ -79,7 +79,7 @@ class LoadedTables:
         raise SeamlineError(missing.code, missing.message, hint=self._hint(name)) from missing
 
     def _hint(self, name: TableName) -> str | None:
-        """A schema that is called like a cluster hides that cluster's topics from short names."""
+        """A schema with the name of a cluster hides that cluster's topics from short names."""
         cluster = name.schema.lower()
         if cluster not in self._connections.config.clusters:
             return None

@@ -1,11 +1,11 @@
 """Where a past moment lies in the log of a table.
 
-It ends, in each partition, the longest run of records after the snapshot of then of which none is
-later than the moment. Times need not ascend: an early record among later ones belongs to them, and
-a record whose time has not come yet says nothing but that its producer's clock is wrong.
+In each partition it ends the longest run of records, after the snapshot of that time, none of which
+is later than the moment. Times need not ascend: an early record among later ones belongs to them,
+and a record whose time has not come yet shows only that its producer's clock is wrong.
 
-The log is asked where it still reaches back to that snapshot; of records it has lost, the newest
-snapshot, which holds the very same. So the cut is one place whatever retention and tiering do.
+The log is asked where it still reaches back to that snapshot; for records it has lost, the newest
+snapshot, which holds the very same. So the place is the same whatever retention and tiering do.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Later:
     Attributes:
         first_ms: The least time they have.
         last_ms: The greatest one: the time it is now.
-        decoder: Which records are rows at all; what the policy `skip` leaves out is nowhere.
+        decoder: Which records are rows at all; those that the policy `skip` leaves out are not.
     """
 
     first_ms: int
@@ -68,7 +68,7 @@ def ends_at(
         own: The snapshot of the moment.
         head: The newest one.
         bounds: What the log holds.
-        later: What belongs no more.
+        later: The records that no longer belong to it.
         deadline: The statement's.
 
     Raises:

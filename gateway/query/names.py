@@ -9,10 +9,10 @@ list is what the listed name stands for:
     catalog.schema.table   in that catalog; a cluster is a catalog with the one schema `default`,
                            whose tables are its topics
 
-A catalog, a cluster and a table that are not there as they are spelt are looked for in lower case.
+A catalog, cluster or table that does not exist as it is spelt is looked for in lower case.
 A suffix after `$` selects a variant of a table: `$cold`, `$hot`, or a table about the table.
-A schema of several levels is one part, with dots; a level that has dots itself is written in
-quotes inside of it.
+A schema of several levels is one part, with dots; a level that has dots itself is quoted inside
+it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TableName:
             (`information_schema`, table) in either.
         variant: One of `VARIANTS`, or empty.
         is_system: Whether it is a table of `information_schema`, and not of a namespace that
-            happens to be called so.
+            happens to have that name.
     """
 
     catalog: str
@@ -86,14 +86,14 @@ class TableName:
 
     @property
     def folded(self) -> tuple[str, ...]:
-        """All parts and the variant, in lower case where case does not count: not in topics."""
+        """All parts and the variant, in lower case where case does not matter: not in topics."""
         if self.cluster:
             return (*self.full, self.variant)
         return (*(part.lower() for part in self.full), self.variant)
 
     @property
     def display(self) -> str:
-        """The whole name, which `split` and `resolve` read as what this is."""
+        """The whole name, which `split` and `resolve` read as this one."""
         table = self.table + (f"${self.variant}" if self.variant else "")
         return text_of((self.catalog or self.cluster, self.schema, table))
 
@@ -123,11 +123,11 @@ def session(config: Config, catalog: str | None = None, schema: str | None = Non
 
 
 def resolve(parts: Sequence[str], session: Session, sources: Sources) -> TableName:
-    """What a name stands for; whether there is a table of that name, loading it tells.
+    """What a name stands for; whether there is such a table shows when it is loaded.
 
     Raises:
         SeamlineError: CATALOG_NOT_FOUND, SCHEMA_NOT_FOUND, TABLE_NOT_FOUND; CATALOG_UNAVAILABLE
-            when a first part may be a schema or a cluster, and the catalog does not say.
+            when the first part may be a schema or a cluster, and the catalog does not say.
     """
     *front, last = parts
     if len(front) > 2:
@@ -205,7 +205,7 @@ def _spelt(name: str, known: Container[str]) -> str | None:
 
 
 def text_of(parts: Sequence[str]) -> str:
-    """The parts with dots between them; a part with dots or quotes of its own stands in quotes."""
+    """The parts with dots between them; a part that contains dots or quotes is quoted."""
     return ".".join(
         '"' + part.replace('"', '""') + '"' if set('."') & set(part) or not part else part
         for part in parts
@@ -213,7 +213,7 @@ def text_of(parts: Sequence[str]) -> str:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """The inverse of `text_of`; what was not written by it is split at its dots."""
+    """The inverse of `text_of`; a name that it did not write is split at its dots."""
     if re.fullmatch(rf"{_PART}(?:\.{_PART})*", text) is None:
         return tuple(text.split("."))
     found = re.finditer(rf"(?:^|\.){_PART}", text)
@@ -221,7 +221,7 @@ def split(text: str) -> tuple[str, ...]:
 
 
 def schema_text(namespace: Sequence[str]) -> str:
-    """A namespace as the one part that it is in SQL; `information_schema` is always the other."""
+    """A namespace as one part in SQL; `information_schema` always means the system's."""
     text = text_of(namespace)
     return f'"{text}"' if text.lower() == INFORMATION_SCHEMA else text
 
@@ -232,7 +232,7 @@ def namespace_of(schema: str) -> tuple[str, ...]:
 
 
 def table_text(table: str) -> str:
-    """A table as it is called in SQL: `$cold` at the end of its own name is written `$$cold`."""
+    """A table's name in SQL: `$cold` at the end of its own name is written `$$cold`."""
     own = _VARIANT.fullmatch(table)
     return f"{own[1]}${own[2]}{own[3]}" if own is not None else table
 

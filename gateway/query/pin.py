@@ -1,6 +1,6 @@
 """One table pinned to its seam, from facts that were gathered: the log first, then the table.
 
-What decides is in `seam`; here the log is asked once more where its answer is older than the
+The decisions are in `seam`; here the log is asked once more where its answer is older than the
 table's last commit, or where another leader may have replaced what was seen.
 """
 
@@ -44,7 +44,7 @@ from seamline.sql.qualify import Relation, TableVersion
 from seamline.sql.types import Field
 
 _OF_THE_TABLE = frozenset({"cold", "snapshots", "files"})
-"""Variants of a table that its log has no part in."""
+"""Variants of a table that do not involve its log."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ class TablePinner:
         bounds: LogBounds,
         known: Known,
     ) -> Seam:
-        """The seam of now, or of the token."""
+        """The present seam, or the token's."""
         head = cold_side(state, state.current_snapshot_id)
         log, deadline = self._connections.log(binding.cluster), known.wanted.deadline
         earlier = target.virtual or remembered(target.name, known.tables, known.wanted.token)
@@ -237,7 +237,7 @@ class TablePinner:
         moment: datetime.datetime,
         wanted: Wanted,
     ) -> Seam:
-        """The seam of a past moment: the snapshot of then, and the log up to then."""
+        """The seam of a past moment: the snapshot of that time, and the log up to it."""
         state = table.state
         own = cold_side(state, past.snapshot_at(state, moment))
         head = cold_side(state, state.current_snapshot_id)
@@ -306,7 +306,7 @@ class TablePinner:
 
 
 def _under(isolation: str, bounds: LogBounds, log: HotLog, deadline: Deadline) -> LogBounds:
-    """What a log holds under the isolation a table is tiered with, whatever it is set to now."""
+    """What a log holds under the isolation a table was tiered with, whatever the setting is now."""
     if bounds.isolation == isolation:
         return bounds
     return log.bounds([bounds.topic], isolation, deadline)[bounds.topic]
@@ -320,7 +320,7 @@ def _seam_of_now(
     cluster: str,
     deadline: Deadline,
 ) -> Seam:
-    """The seam of now; asks the log again when its ends are older than the table's last commit."""
+    """The present seam; asks the log again if its ends are older than the table's last commit."""
     for newer in (False, True):
         if newer or head.boundary.isolation != bounds.isolation:
             bounds = log.bounds([bounds.topic], head.boundary.isolation, deadline)[bounds.topic]
@@ -348,7 +348,7 @@ def _check_remembered(log: HotLog, bounds: LogBounds, earlier: Seam, deadline: D
         raise
 
 
-# --- What a reference is of ----------------------------------------------------------------------
+# --- What a reference stands for -----------------------------------------------------------------
 
 
 def remembered(
@@ -375,7 +375,7 @@ def repeats(target: Target, tables: Mapping[TableName, ColdTable], wanted: Wante
 
 
 def topic_of(target: Target, tables: Mapping[TableName, ColdTable]) -> Topic | None:
-    """The topic that must be asked for a target, None when its log is of no interest."""
+    """The topic that must be asked for a target, None when its log does not matter."""
     name = target.name
     if name.cluster and not name.is_system:
         return Topic(name.cluster, name.path[-1], READ_COMMITTED)

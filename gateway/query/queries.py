@@ -2,7 +2,7 @@
 
 Planning is pure; this is where facts go in. When a fact goes stale before the first row is out (a
 file expired, the log trimmed past the boundary because it has just been tiered), everything is
-read afresh and planned again; a few times, then the error stands.
+read afresh and planned again, a few times; then the error is final.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ ATTEMPTS_MAX = 4
 _MAY_HAVE_GONE_STALE = frozenset(
     {COLD_FILE_MISSING, SNAPSHOT_GONE, LOG_TRIMMED, LOG_TRUNCATED, TOPIC_RECREATED, READ_CONFLICT}
 )
-"""A topic created again while it is read may look like any of the three of the log at first; asked
-once more, it has its right name."""
+"""A topic created again while it is read may look like any of the log's three at first; when asked
+once more, it gets the right name."""
 
 
 def may_have_gone_stale(error: SeamlineError) -> bool:
@@ -59,15 +59,15 @@ def may_have_gone_stale(error: SeamlineError) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QueryRequest:
-    """A query and what it is to be run with.
+    """A query and how it is to be run.
 
     Attributes:
         tree: Syntax tree, parameters filled in.
         session: What its names leave unsaid.
         engine: `auto`, `duckdb` or `spark`.
-        token: Seams to place again.
+        token: Seams to pin again.
         after: What it must not fall behind.
-        now: The moment it was asked.
+        now: The moment it was submitted.
         freshness: How fresh the rows must be.
         row_limit: Rows after which its result is cut off.
     """
@@ -119,7 +119,7 @@ class Queries:
         executor: Runs plans.
         limits: What is large.
         qualify: Binds statements.
-        snapshot_tags: Keep what Spark reads from expiring; nothing does when left out.
+        snapshot_tags: Keeps what Spark reads from expiring; when left out, nothing does.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Queries:
     def start(
         self, request: QueryRequest, deadline: Deadline, planned: Callable[[Planned], None]
     ) -> Running:
-        """Plans the query and starts it, again with fresh facts while these go stale.
+        """Plans the query and starts it; when facts go stale, again with fresh ones.
 
         Args:
             request: The query.
@@ -230,7 +230,7 @@ class Queries:
         """The same plan, at the same offsets, for Spark, when a tail could not be held here.
 
         Raises:
-            SeamlineError: the same one, when that is not what is wrong or not possible.
+            SeamlineError: the same one, when something else is wrong or that is not possible.
         """
         is_free = request.engine == AUTO and self._limits.spark
         if error.code is not TAIL_TOO_LARGE or plan.plan.route.engine == SPARK or not is_free:

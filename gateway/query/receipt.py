@@ -35,13 +35,13 @@ def receipt(
 
     Args:
         plan: The plan it ran by.
-        tails: What was read here of the log, by the key of the seam.
+        tails: What was read of the log here, by the key of the seam.
         freshness: How fresh the rows had to be.
         as_of: Every record committed before this moment is reflected.
         token: Repeats the read.
         session: Passed on as `after`, keeps later reads from falling behind this one.
         retries: How often the tables had to be pinned again before the first row.
-        held: What came of keeping snapshots from expiring, where that was tried.
+        held: Whether snapshots could be kept from expiring, where that was tried.
     """
     return {
         "engine": plan.route.engine,
@@ -60,7 +60,7 @@ def receipt(
 
 
 def pinned(table: PinnedTable, token: str, config: Config) -> dict[str, Any]:
-    """A pinned table for a reader of its own: its seam, where all lies, and how it is decoded."""
+    """A pinned table for an external reader: its seam, where it all is, and how to decode it."""
     seam, decoder = table.facts.seam, table.facts.decoder
     cluster = config.clusters[seam.cluster] if seam.topic else None
     catalog = config.catalogs[seam.table[0]] if table.cold else None
@@ -107,7 +107,7 @@ def _table(
 
 
 def _origin(tail: Tail) -> dict[str, Any]:
-    """How the tail was come by: segments held here, and what was read of the log beside them."""
+    """Where the tail came from: segments cached here, and what was read from the log besides."""
     origin = tail.origin
     return {
         "segments": origin.segments,

@@ -1,4 +1,4 @@
-"""A physical plan run: tails are got and handed, with the files, to the engine."""
+"""Runs a physical plan: gets the tails and hands them, with the files, to the engine."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Executor:
         engines: By name.
         tail_bytes_max: Bytes of records that one tail may hold here.
         tail_rows_max: A longer tail is read by Spark's executors.
-        spool: Makes a place for a result that is held back.
+        spool: Opens a spool for a result that is held back.
         followers: Follows tables; None follows none.
         read_tail: Reads a tail from the log.
     """
@@ -133,7 +133,7 @@ class Executor:
     ) -> ResultStream:
         """A result over tails that Spark's workers read; no row is given before these are checked.
 
-        Only when the last row is there have the workers read the log for sure.
+        Only when the last row is there have the workers certainly read the log.
         """
 
         def batches() -> Generator[pa.RecordBatch]:
@@ -179,7 +179,7 @@ class Executor:
 def _engine_query(
     plan: PhysicalPlan, tables: Mapping[str, ColdTable], tails: Mapping[SeamKey, Tail]
 ) -> EngineQuery:
-    """The plan in the words of engines; a tail that was not read is a source of it."""
+    """The plan as engines take it; a tail that was not read becomes a `TailSource`."""
     keys = {key: str(number) for number, key in enumerate(plan.tails)}
     output = plan.logical.query.output
     return EngineQuery(
@@ -221,7 +221,7 @@ def _engine_scan(
 
 
 def _in_memory(tails: Mapping[SeamKey, Tail]) -> dict[SeamKey, Tail]:
-    """The tails that can be shipped; of one that is partly on disk here, Spark reads the log."""
+    """The tails that can be shipped; one that is partly on disk here, Spark reads from the log."""
     for tail in tails.values():
         if tail.files:
             tail.release()

@@ -41,7 +41,7 @@ class Seams:
 
         Args:
             table: Its name, as SQL writes it.
-            principal: Who asks.
+            principal: The caller.
             catalog: Catalog of a name that leaves it out.
             schema: Schema of a name that leaves it out.
             token: Pins the seam that the token remembers.

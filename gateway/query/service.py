@@ -37,7 +37,7 @@ class Service:
     """One gateway's statements. Safe to share between threads.
 
     Args:
-        limits: How many statements, for how long.
+        limits: How many statements may run, and for how long.
         answer: Runs a statement to its result.
         metrics: Counts statements that ended.
     """
@@ -84,7 +84,7 @@ class Service:
         return statement
 
     def statement(self, statement_id: str, principal: str) -> Statement:
-        """A statement of that principal; one of somebody else's does not exist for him.
+        """A statement of that principal, for whom those of others do not exist.
 
         Raises:
             SeamlineError: STATEMENT_NOT_FOUND.
@@ -108,7 +108,7 @@ class Service:
         return not self._refusing.is_set()
 
     def drain(self, seconds_max: float) -> None:
-        """Refuses new statements, and waits until those accepted have ended and were fetched.
+        """Refuses new statements, and waits until those accepted have ended and been fetched.
 
         Args:
             seconds_max: How long it waits at most.

@@ -1,11 +1,11 @@
-"""Snapshot tags: what a long statement reads, kept from expiring while it does.
+"""Snapshot tags: they keep what a long statement reads from expiring meanwhile.
 
 A gateway has one tag on a snapshot, however many statements read it at once, and keeps it a little
-longer than they do, for the next one: so statements commit to a table once for each snapshot of it,
-not each, and do not compete with those who write it. A tag goes once no statement has used it for a
-while, in the commit that makes the next one where there is one. What a killed gateway leaves behind
-goes with the first expiry after its age. A snapshot that cannot be tagged is read all the same, and
-the receipt says so.
+longer than they need it, for the next one: so a table gets one commit for each of its snapshots,
+not for each statement, and statements do not compete with its writers. A tag is removed once no
+statement has used it for a while, by the commit that makes the next one if there is one. What a
+killed gateway leaves behind is removed by the first expiry after its age. A snapshot that cannot be
+tagged is read all the same, and the receipt says so.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from seamline.planners.route import SPARK
 
 TAG_PREFIX = "seamline-snapshot-"
 IDLE_S = 30.0
-"""How long a tag stays that no statement uses."""
+"""How long a tag that no statement uses stays."""
 _LIFE_S = 3600.0
-"""How long a tag lasts at least: with statements shorter than that it is seldom renewed."""
+"""The least time a tag lasts: for statements shorter than that it is seldom renewed."""
 _SPARE_S = 60.0
-"""How much longer than a statement may take its tag lasts: clocks differ."""
+"""How much longer a tag lasts than its statement may take: clocks differ."""
 _LOOK_S = 0.1
 _LOG = logging.getLogger("seamline.snapshot_tags")
 
@@ -41,7 +41,7 @@ Pin = tuple[tuple[str, ...], int]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Held:
-    """What came of holding one snapshot.
+    """The outcome of holding one snapshot.
 
     Attributes:
         tag: The tag; None when there is none.
@@ -57,8 +57,8 @@ class HeldSnapshots:
     """The snapshots that one statement holds.
 
     Attributes:
-        held: What came of each.
-        release: Gives them back.
+        held: The outcome of each.
+        release: Releases them.
     """
 
     held: Mapping[Pin, Held] = dataclasses.field(default_factory=dict)
@@ -66,15 +66,15 @@ class HeldSnapshots:
 
 
 class _Tag:
-    """One snapshot's tag, shared by statements; all times are of the monotonic clock.
+    """One snapshot's tag, shared by statements; all times are on the monotonic clock.
 
     Attributes:
-        busy: Held by who makes or renews it.
+        busy: Held by whoever makes or renews it.
         users: Statements that hold the snapshot, or are about to.
         name: Its name once it is made.
-        lasts_until: When it may go by itself.
+        lasts_until: When it may expire.
         idle_since: When the last user left.
-        problem: Why it could not be made the last time, and when that was.
+        problem: Why it could not be made last time, and when that was.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class SnapshotTags:
 
     Args:
         connections: Clusters and catalogs.
-        idle_s: How long a tag stays that no statement uses.
+        idle_s: How long a tag that no statement uses stays.
     """
 
     def __init__(self, connections: Connections, *, idle_s: float = IDLE_S) -> None:
@@ -101,10 +101,10 @@ class SnapshotTags:
         self._tags: dict[Pin, _Tag] = {}
 
     def take(self, plan: PhysicalPlan, deadline: Deadline) -> HeldSnapshots:
-        """Holds what Spark is to read; a read by DuckDB is short, and starts over instead.
+        """Holds what Spark is to read; a read by DuckDB is short and would start over instead.
 
         Raises:
-            SeamlineError: SNAPSHOT_GONE when a snapshot has expired already; nothing is held then.
+            SeamlineError: SNAPSHOT_GONE when a snapshot has already expired; nothing is held then.
         """
         if plan.route.engine != SPARK:
             return HeldSnapshots()
@@ -113,10 +113,10 @@ class SnapshotTags:
         return self.hold(sorted(pins), deadline)
 
     def hold(self, pins: Iterable[Pin], deadline: Deadline) -> HeldSnapshots:
-        """Holds snapshots, until they are given back or the deadline has long passed.
+        """Holds snapshots until they are released or the deadline has long passed.
 
         Raises:
-            SeamlineError: SNAPSHOT_GONE when one has expired already; nothing is held then.
+            SeamlineError: SNAPSHOT_GONE when one has already expired; nothing is held then.
         """
         held: dict[Pin, Held] = {}
         try:
@@ -161,7 +161,7 @@ class SnapshotTags:
             raise
 
     def _ensure(self, pin: Pin, tag: _Tag, asked_at: float, deadline: Deadline) -> Held:
-        """The tag, made, renewed or as it is; whoever waited for another's try has its outcome."""
+        """The tag: made, renewed or as it is; whoever waited for another's try has its outcome."""
         needed_until = time.monotonic() + deadline.remaining_s() + _SPARE_S
         if tag.name is not None and tag.lasts_until >= needed_until:
             return Held(tag.name)
@@ -203,7 +203,7 @@ class SnapshotTags:
                 del self._tags[pin]
 
     def _take_idle(self, name: tuple[str, ...]) -> list[str]:
-        """The names of a table's tags that nobody has used for a while; known here no longer."""
+        """The names of a table's tags that nobody has used for a while; they are forgotten here."""
         with self._lock:
             idle = [
                 pin

@@ -1,7 +1,7 @@
 """Results: spooled in chunks, so that a statement never waits for its reader.
 
 A chunk is a complete Arrow IPC stream of some megabytes. The first chunks stay in memory, the rest
-go to one file on disk; whoever fetches may do so at his own pace, several times, and in any order,
+go to one file on disk; a client may fetch them at its own pace, several times, and in any order,
 until the result is released.
 """
 
@@ -52,7 +52,7 @@ class SpoolDirectory:
         return ResultSpool(schema, path, size_bytes_max=self._size_bytes_max)
 
     def open_unnamed(self, schema: pa.Schema) -> ResultSpool:
-        """Where rows are held back before they are a result."""
+        """A place for rows that are held back before they become a result."""
         return self.open(schema, f"{secrets.token_urlsafe(18)}.held")
 
     def clear(self) -> None:
@@ -160,7 +160,7 @@ class ResultSpool:
             yield from read_chunk(data)
 
     def abort(self) -> None:
-        """Wakes whoever waits: the statement failed."""
+        """Wakes those that wait: the statement failed."""
         with self._changed:
             self._complete = True
             self._changed.notify_all()
@@ -172,7 +172,7 @@ class ResultSpool:
             self._chunks = []
             self._pending = []
             if self._file is not None:
-                with contextlib.suppress(OSError):  # what a full disk did not take is not wanted
+                with contextlib.suppress(OSError):  # what a full disk did not take is not needed
                     self._file.close()
                 self._path.unlink(missing_ok=True)
                 self._file = None

@@ -28,7 +28,7 @@ class State(enum.Enum):
 
 
 PATIENCE_S = 1.0
-"""How long a statement that is to end may take to do so by itself."""
+"""How long a statement that must end may take to do so by itself."""
 FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELED, State.CLOSED})
 
 
@@ -64,7 +64,7 @@ class StatementRequest:
 
 
 class Statement:
-    """One statement and everything that is known of it. Safe to read from any thread."""
+    """One statement and everything that is known about it. Safe to read from any thread."""
 
     def __init__(self, request: StatementRequest, principal: str, timeout_s: float) -> None:
         self.statement_id = secrets.token_urlsafe(18)
@@ -158,10 +158,10 @@ class Statement:
             self._changed.wait_for(lambda: self._spool is not None or self._state in FINAL, seconds)
 
     def is_wanted(self, quiet_s: float) -> bool:
-        """Whether it still has to end, or somebody may still come for rows of it.
+        """Whether it has not ended, or somebody may still fetch rows of it.
 
         Args:
-            quiet_s: Somebody who has not asked for that long will not come any more.
+            quiet_s: A client that has not asked for that long will not come back.
         """
         if self._state not in FINAL:
             return True
@@ -174,7 +174,7 @@ class Statement:
         self.handed_over = True
 
     def touch(self) -> None:
-        """Somebody still cares."""
+        """Notes that its client is still interested."""
         self.touched_at = time.monotonic()
 
     def _give_up(self) -> None:

@@ -1,10 +1,10 @@
 """Tokens: the seams of a statement, signed, so that its rows can be read again.
 
-A session passes on what it has seen, and a client what it has written, so that no later read falls
-behind either.
+A session passes on what it has seen, and a client what it has written, so that later reads do not
+fall behind either.
 
-A token is compact and versioned, belongs to the principal it was given to, and has an age. What is
-in it is not secret; what matters is that nobody can make one up.
+A token is compact and versioned, belongs to the principal it was given to, and expires. Its
+contents are not secret; what matters is that nobody can make one up.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VERSION = 2
 _SALT = "seamline-token"
 _WRITE_PREFIX = "w1."
 _SEPARATOR = ","
-"""Between tokens that are passed on as one text: it is in none of them."""
+"""Separates tokens that are passed on as one string: no token contains it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class After:
     """What a statement must not fall behind.
 
     Attributes:
-        seen: What sessions have read, each entry as one of them said it.
+        seen: What sessions have read, an entry from each of them.
         writes: What was written, and acknowledged.
     """
 
@@ -81,7 +81,7 @@ class TokenSigner:
         return str(token)
 
     def after(self, tokens: Sequence[str], principal: str) -> After:
-        """What tokens of a session, and write tokens, ask for together; a session may be old.
+        """What session tokens and write tokens ask for together; a session's may be of any age.
 
         Raises:
             SeamlineError: INVALID_TOKEN.
@@ -131,7 +131,7 @@ def encode(seam: Seam) -> list[Any]:
         seam.snapshot_id,
         seam.schema_id,
         seam.topic_id,
-        # by columns, and as differences that are mostly small: so a token stays compact
+        # by columns, and as differences, which are mostly small: so a token stays compact
         list(seam.end),
         [seam.boundary.get(p, 0) for p in seam.end],
         [end - seam.boundary.get(p, 0) for p, end in seam.end.items()],
@@ -147,7 +147,7 @@ def decode(entry: Any) -> Seam:
     """The inverse of `encode`, as far as a token keeps a seam.
 
     Raises:
-        ValueError, TypeError, AttributeError: when it is none.
+        ValueError, TypeError, AttributeError: when it is not one.
     """
     table, uuid, snapshot_id, schema_id, topic_id, *columns = entry[:-4]
     foreign_change_id, sequence, format_, on_error = entry[-4:]
@@ -169,7 +169,7 @@ def decode(entry: Any) -> Seam:
 
 
 def _write(token: str) -> Write:
-    """The write a client's token stands for. It is not signed: it can only make its owner wait."""
+    """The write that a client's token means. It is not signed: it can only make its owner wait."""
     try:
         text = token.removeprefix(_WRITE_PREFIX)
         body = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
@@ -191,7 +191,7 @@ def kept_secret(path: pathlib.Path) -> str:
     make_folder(path.parent)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     if not path.exists():
-        # whoever links first has made it; nobody ever sees half of it
+        # the first to link has made it; nobody ever sees half of it
         draft.touch(mode=0o600)
         draft.write_text(secrets.token_urlsafe(32), encoding="utf-8")
         with contextlib.suppress(FileExistsError):

@@ -22,7 +22,7 @@ class Floor:
     """How far a topic must be readable.
 
     Attributes:
-        seen: Seams over it that the session has read.
+        seen: Seams of it that the session has read.
         write: Exclusive ends of writes that must be readable, by partition.
     """
 
@@ -43,18 +43,18 @@ def wait_until_visible(
 ) -> LogBounds:
     """The bounds of a topic, taken once it is readable as far as it must be.
 
-    A session's earlier read was readable then, so it is waited for only as long as a change of
-    leaders takes; a write is waited for until the deadline.
+    What a session has read was readable then, so the wait for it lasts only as long as a change of
+    leaders takes; the wait for a write lasts until the deadline.
 
     Raises:
         SeamlineError: WRITE_NOT_VISIBLE when a write does not become readable; HISTORY_CHANGED
-            when the topic is another one, or lost what the session has read.
+            when the topic is another one, or has lost what the session has read.
     """
     waited_s = 0.0
     pause_s = _PAUSE_S_MIN
     while True:
         if any(seam.topic_id != bounds.topic_id for seam in floor.seen):
-            return bounds  # pinning the table tells what happened
+            return bounds  # pinning the table shows what happened
         problem = invisible(bounds, floor.end)
         if problem is None:
             return bounds

@@ -54,7 +54,7 @@ class Decoder:
         spec: What makes rows of the records.
 
     Raises:
-        SeamlineError: INVALID_TABLE_DEFINITION when the format is not known, or not for such
+        SeamlineError: INVALID_TABLE_DEFINITION when the format is not known, or does not fit the
             columns.
     """
 
@@ -106,7 +106,7 @@ class Decoder:
 
 
 def without(rows: pa.RecordBatch, bad: Mapping[int, str]) -> pa.RecordBatch:
-    """The rows but for the bad ones."""
+    """The rows without the bad ones."""
     keep = [index for index in range(rows.num_rows) if index not in bad]
     return rows.take(pa.array(keep, pa.int64()))
 
@@ -149,11 +149,11 @@ _HEADERS_TYPE = next(to_arrow(f.type) for f in names.METADATA_FIELDS if f.name =
 
 
 _TIME_MAX_MS = 253_402_300_799_999
-"""The end of the year 9999: no calendar of ours, and none of most readers', goes further."""
+"""The end of the year 9999: our calendar, and that of most readers, goes no further."""
 
 
 def _timestamps(timestamps_ms: Sequence[int]) -> pa.Array:
-    """Milliseconds to instants; null without a time (-1), and for one that no instant can be."""
+    """Milliseconds to instants; null without a time (-1), and for a time out of range."""
     times = pa.array(timestamps_ms, pa.int64())
     known = pc.and_(pc.greater_equal(times, 0), pc.less_equal(times, _TIME_MAX_MS))
     times = pc.if_else(known, times, None)
@@ -170,8 +170,8 @@ def _headers(headers: Sequence[Headers | None]) -> pa.Array:
 def _named(headers: Headers) -> list[dict[str, str | bytes | None]]:
     """The headers of a record; one without name and value where a name is not UTF-8.
 
-    Clients of Kafka differ here: one has replaced the bytes, the other gives none of the headers.
-    They differ in names with a zero byte, too, where librdkafka's end. What all can tell is alike.
+    Kafka's clients differ here: one replaces the bytes, the other gives none of the headers. They
+    differ in names with a zero byte, too, where librdkafka's end. This is what all can give alike.
     """
     names_and_values = [(name.partition("\0")[0], value) for name, value in headers]
     if any(NOT_TEXT in name for name, _ in names_and_values):

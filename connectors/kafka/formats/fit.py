@@ -1,7 +1,7 @@
-"""Whether columns fit the records of a sample, and which spelling would.
+"""Whether columns fit the records of a sample, and which types would.
 
-A column that does not fit makes a bad record of every value it meets, and epoch seconds are read
-as milliseconds without a word. Both can be seen before the first query: each leaf of a column is
+A column that does not fit makes a bad record of every value it meets, and epoch seconds are
+silently read as milliseconds. Both can be seen before the first query: each leaf of a column is
 decoded alone, by the decoder itself, and where it fails other types are tried on the whole sample.
 """
 
@@ -31,7 +31,7 @@ _OTHERS: tuple[Type, ...] = (
     types.TIMESTAMP_TZ,
     types.VARCHAR,
 )
-"""Tried from the narrowest on."""
+"""Tried in this order, the narrowest first."""
 _TIMESTAMPS = (types.TIMESTAMP, types.TIMESTAMP_TZ)
 _SECONDS = range(946_684_800, 4_102_444_800)
 """The years 2000 to 2099 in seconds; as milliseconds they would be five weeks of 1970."""
@@ -60,15 +60,15 @@ class _Leaf:
 
     @property
     def name(self) -> str:
-        """What queries call it."""
+        """How queries refer to it."""
         return ".".join(map(quote, self.path))
 
     def bad(self, values: Values, type_: Type) -> Mapping[int, str]:
-        """Why which records do not fit if it has that type."""
+        """Which records do not fit if it has that type, and why."""
         return JsonValues((self.column(type_),)).decode(values)[1]
 
     def numbers(self, values: Values) -> list[int]:
-        """The whole numbers that stand there."""
+        """The whole numbers in its place."""
         (array,), _ = JsonValues((self.column(types.BIGINT),)).decode(values)
         return list(_flat(array.to_pylist()))
 
@@ -102,7 +102,7 @@ def _bad(bad: Mapping[int, str], values: Values, on_error: str) -> str:
 
 
 def _seconds(leaf: _Leaf, values: Values) -> list[str]:
-    """Numbers that as milliseconds are early in 1970, and of our time as seconds."""
+    """Numbers that are early in 1970 as milliseconds, and in this century as seconds."""
     found = [number for number in leaf.numbers(values) if number in _SECONDS]
     if not found:
         return []
@@ -127,7 +127,7 @@ def _conversion(leaf: _Leaf, other: Type, values: Values) -> str | None:
         return f"from_unixtime({leaf.name}{f' / 1e{power}' if power else ''})"
     if types.VARCHAR not in (leaf.type, other):
         return None
-    safe = other == types.VARCHAR  # any text may come
+    safe = other == types.VARCHAR  # any string may come
     try:
         casts.overload(other, leaf.type, safe=safe)
     except SeamlineError:
@@ -141,7 +141,7 @@ def _leaves(column: Field) -> Iterator[_Leaf]:
 
 
 def _inside(type_: Type) -> Iterator[tuple[tuple[str, ...], Type, bool, Callable[[Type], Type]]]:
-    """Of each leaf its path, its type, whether it is alone, and what puts another in its place."""
+    """Each leaf's path, its type, whether it is alone, and what puts another type in its place."""
     match type_:
         case Row(fields):
             for field in fields:

@@ -1,8 +1,8 @@
 """Column types inferred from sample records of a topic.
 
 A guess by nature, so it is shown and only used when asked for. Whole numbers are bigint, other
-numbers double, texts that are all dates, instants or timestamps become these; a key that was never
-more than null is varchar, and said to be unknown; one that changes shape is an error.
+numbers double, strings that are all dates, instants or timestamps become these; a key that was
+always null is varchar, and reported as unknown; one that changes shape is an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FORMS = (
     (re.compile(_DAY + _TIME + _ZONE), types.TIMESTAMP_TZ),
     (re.compile(_DAY + _TIME), types.TIMESTAMP),
 )
-"""How texts look that are taken for times; what they must be is for the decoder to say."""
+"""What strings that are taken for times look like; whether they are valid the decoder decides."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Inferred:
     """What the sample says.
 
     Attributes:
-        columns: A column for each key, in the order keys first came.
+        columns: A column for each key, in the order in which keys first came.
         records: Records that were looked at.
         bad: Records that are not JSON objects.
         unknown: Keys, with dots between levels, that never had a value, and are varchar.
@@ -149,7 +149,7 @@ def _unknown(type_: Type, path: tuple[str, ...]) -> Iterator[str]:
 
 
 def _settle(type_: Type) -> Type:
-    """What was never seen with a value is text; an object that never had a key has no columns."""
+    """What never had a value is text; an object that never had a key has no columns."""
     match type_:
         case types.UNKNOWN:
             return types.VARCHAR

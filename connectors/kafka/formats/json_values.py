@@ -562,7 +562,7 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _finite(array: pa.Array) -> bool:
-    """Whether no floating value in it overflowed; such records are the exact path's."""
+    """Whether no floating value in it overflowed; such records go to the exact path."""
     if pa.types.is_floating(array.type):
         return bool(pc.all(pc.is_finite(array)).as_py() is not False)
     if pa.types.is_struct(array.type):
