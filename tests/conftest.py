@@ -7,12 +7,14 @@ import pathlib
 import shutil
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from support import offline
 from support.gateway import Gateway
 from support.java import SHORT_LIVED_JAVA
 from support.stack import Stack
+from xdist.scheduler import LoadFileScheduling
 
 os.environ.update(SHORT_LIVED_JAVA)
 
@@ -31,13 +33,24 @@ ONE_PASS = frozenset(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sorts tests on real parts; with several workers, one has those, the others whole modules."""
+    """Sorts tests on real parts into those of `make test` and the long proofs."""
     for item in items:
         on_real_parts = item.get_closest_marker("integration") or item.get_closest_marker("spark")
         if on_real_parts and item.path.stem not in ONE_PASS:
             item.add_marker(pytest.mark.prove)
-        group = "real parts" if on_real_parts else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+
+
+class OneStack(LoadFileScheduling):  # type: ignore[misc]
+    """Shares modules out between workers; one worker has all that need the stack."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = str(super()._split_scope(nodeid))
+        return "stack" if pathlib.PurePath(file).stem in ONE_PASS else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """`--dist loadgroup` is `OneStack`; other ways to share out are left as they are."""
+    return OneStack(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @pytest.fixture(scope="session")
