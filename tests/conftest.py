@@ -14,7 +14,7 @@ from support import offline
 from support.gateway import Gateway
 from support.java import SHORT_LIVED_JAVA
 from support.stack import Stack
-from xdist.scheduler import LoadFileScheduling
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 os.environ.update(SHORT_LIVED_JAVA)
 

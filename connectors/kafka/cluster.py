@@ -76,25 +76,32 @@ class Cluster:
                         self._admin = None
             raise
 
-    def other(self, admin: AdminClient, deadline: Deadline) -> AdminClient | None:
+    def other(self, admin: AdminClient, purpose: str, deadline: Deadline) -> AdminClient | None:
         """An admin client that asks another broker than a first one does; None if there is none.
 
         A client asks the broker that it was told is the controller. With KRaft that may be any of
         them, each time another; where all name the same one, as with ZooKeeper, that one decides.
+
+        Args:
+            admin: The first one.
+            purpose: What it is for; errors name it.
+            deadline: The statement's.
 
         Raises:
             SeamlineError: KAFKA_UNAVAILABLE.
         """
         known = self._other
         if known is None or known[0] is not admin:
-            known = self._other = (admin, self._other_than(admin, deadline))
+            known = self._other = (admin, self._other_than(admin, purpose, deadline))
         return known[1]
 
-    def _other_than(self, admin: AdminClient, deadline: Deadline) -> AdminClient | None:
-        first = _brokers(admin, deadline)
+    def _other_than(
+        self, admin: AdminClient, purpose: str, deadline: Deadline
+    ) -> AdminClient | None:
+        first = _brokers(admin, purpose, deadline)
         for _ in range(_LOOKS_MAX if len(first.brokers) > 1 else 0):
             other = AdminClient(self.config.client_properties())
-            if _brokers(other, deadline).controller_id != first.controller_id:
+            if _brokers(other, purpose, deadline).controller_id != first.controller_id:
                 return other
         return None
 
@@ -158,7 +165,7 @@ class Cluster:
         }
 
 
-def _brokers(client: AdminClient, deadline: Deadline) -> ClusterMetadata:
+def _brokers(client: AdminClient, purpose: str, deadline: Deadline) -> ClusterMetadata:
     """What the cluster says of its brokers; asked with short time-outs, so a statement can end."""
     until = time.monotonic() + _LOOKING_S
     while True:
@@ -167,7 +174,7 @@ def _brokers(client: AdminClient, deadline: Deadline) -> ClusterMetadata:
             return client.list_topics(timeout=max(0.1, min(_LOOK_S, deadline.remaining_s())))
         except KafkaException as error:
             if time.monotonic() > until:
-                raise named_error(error, "looking for brokers") from error
+                raise named_error(error, purpose) from error
 
 
 _UNKNOWN_TOPIC = {

@@ -232,7 +232,8 @@ class KafkaLog:
     def _views(self, topics: Sequence[str], deadline: Deadline) -> list[dict[str, Any]]:
         """What one broker says the topics are, and another one where there is one."""
         with self._cluster.asking() as admin:
-            other = self._cluster.other(admin, deadline)
+            purpose = f"topic {', '.join(topics)}"
+            other = self._cluster.other(admin, purpose, deadline)
             asked = [
                 client.describe_topics(
                     TopicCollection(list(topics)), request_timeout=seconds(deadline)

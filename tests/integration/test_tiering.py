@@ -171,7 +171,7 @@ def test_a_log_trimmed_past_the_boundary_is_no_batch(
     with pytest.raises(SeamlineError) as caught:
         stack.tier(name)
     assert caught.value.code is LOG_TRIMMED
-    assert "2 offsets were lost" in caught.value.message
+    assert "2 offsets are gone" in caught.value.message
     assert boundary(stack, name) == {0: 10}
     error = gateway.statement(f"SELECT * FROM {name}").error
     assert error is not None

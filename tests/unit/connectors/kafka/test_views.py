@@ -83,4 +83,4 @@ def test_no_other_broker_is_asked_where_one_decides(brokers: int) -> None:
     addresses = ",".join(f"{broker.host}:{broker.port}" for broker in known)
     cluster = Cluster(ClusterConfig(name="mock", bootstrap_servers=addresses))
     with contextlib.closing(cluster):
-        assert cluster.other(cluster.admin, no_deadline()) is None
+        assert cluster.other(cluster.admin, "a topic", no_deadline()) is None
