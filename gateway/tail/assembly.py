@@ -1,4 +1,4 @@
-"""A tail put together from segments that are cached and from what was read beside them."""
+"""A tail assembled from cached segments and from what was read besides them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seamline.sql.predicates import Predicate
 
 
 def in_memory(tail: Tail, spec: DecoderSpec, wanted: Sequence[str]) -> Tail:
-    """The same tail with the rows of its files in memory too, in no certain order."""
+    """The same tail with the rows of its files in memory too, in no particular order."""
     if not tail.files:
         return tail
     kept = kept_columns(spec, wanted)
@@ -60,13 +60,13 @@ def assemble(
     wanted: Sequence[str],
     predicate: Predicate | None,
 ) -> Tail:
-    """A tail of slices and of what was read from the log beside them.
+    """A tail of slices and of what was read from the log besides them.
 
-    Bad records were looked for in all slices, and those left out are counted in all; only then are
-    segments left out that the predicate rules out, so that neither depends on the query.
+    Bad records were looked for in all slices, and skipped ones are counted in all; only then are
+    segments that the predicate rules out left out, so that neither depends on the query.
 
     Args:
-        slices: Parts of segments; whoever has their references must keep them as long as the tail.
+        slices: Parts of segments; the caller must keep their references as long as the tail.
         rest: What else belongs to it.
         spec: How records were decoded.
         wanted: Columns to keep.

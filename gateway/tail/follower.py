@@ -39,7 +39,7 @@ READERS = 2
 
 LOOK_EVERY_S = 1.0
 STALLED_S = 3.0
-"""A wait without any progress for so long is given up."""
+"""A wait without any progress for this long is given up."""
 
 
 class State(enum.Enum):
@@ -67,8 +67,8 @@ class Follower:
     Attributes:
         table: What is followed.
         last_used: When a statement last used it, on the monotonic clock.
-        over: Whether it is of no use any more; then nothing is cached.
-        error: Why it is, when it failed.
+        over: Whether it is no longer of use; then nothing is cached.
+        error: Why it is over, when it failed.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Follower:
             deadline: The statement's.
 
         Raises:
-            SeamlineError: READ_CONFLICT when it may be another's, or what the log answers.
+            SeamlineError: READ_CONFLICT when it may be of another topic, or what the log answers.
         """
         with self._changed:
             spoilt = watch.for_statement(self.error)
@@ -179,7 +179,7 @@ class Follower:
 
     @contextlib.contextmanager
     def keeping(self, boundary: Offsets) -> Iterator[None]:
-        """While it lasts, nothing at or past that boundary is trimmed."""
+        """Within the block, nothing at or past that boundary is trimmed."""
         with self._changed:
             self.last_used = time.monotonic()
             key = self._retention.keep(boundary)
@@ -197,7 +197,7 @@ class Follower:
             return self._partitions.take(ranges)
 
     def advance(self, boundary: Offsets, epochs: Mapping[int, int], asked_at: float) -> bool:
-        """Takes note of the table's boundary: trims below it, and goes on at it where it is ahead.
+        """Takes note of the table's boundary: trims below it, and skips to it where it is ahead.
 
         Args:
             boundary: The boundary of the newest snapshot.
@@ -219,7 +219,7 @@ class Follower:
             return True
 
     def cached_ends(self, age_s_max: float | None) -> tuple[Offsets, float] | None:
-        """Ends below which everything is here, and the moment at which that was all there was.
+        """Ends below which everything is cached, and the moment at which that was all there was.
 
         Args:
             age_s_max: How long ago that may be; None for any time.
@@ -247,7 +247,7 @@ class Follower:
             positions = {**self._retention.boundary, **self._partitions.positions()}
         return sum(max(0, r.end_exclusive - positions.get(r.partition, 0)) for r in ranges)
 
-    # --- What there is ---------------------------------------------------------------------------
+    # --- State -----------------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
@@ -270,7 +270,7 @@ class Follower:
 
     @property
     def ends(self) -> Offsets:
-        """The log's ends as last learned."""
+        """The log's ends as last seen."""
         return self._watermark.ends
 
     @property
@@ -284,10 +284,10 @@ class Follower:
         """Decoded bytes of a row, None before there was one."""
         return self._bytes_seen / self._rows_seen if self._rows_seen else None
 
-    # --- What goes on ----------------------------------------------------------------------------
+    # --- The log, and the end --------------------------------------------------------------------
 
     def look(self, deadline: Deadline) -> None:
-        """Looks at the log: whether it is still the same, where it ends, what partitions it has.
+        """Looks at the log: whether it is still the same, where it ends, which partitions it has.
 
         Raises:
             SeamlineError: TOPIC_RECREATED, LOG_TRUNCATED, or what the log answers.
@@ -309,7 +309,7 @@ class Follower:
             self._changed.notify_all()
 
     def fail(self, error: SeamlineError) -> None:
-        """Gives up: everything cached is released, and whoever waits is told."""
+        """Gives up: everything cached is released, and those that wait are told."""
         with self._changed:
             if self.over:
                 return
@@ -319,7 +319,7 @@ class Follower:
         _LOG.warning("table %s is not followed any more: %s", ".".join(self.table.name), error)
 
     def close(self) -> None:
-        """Stops, and lets everything go."""
+        """Stops, and releases everything."""
         with self._changed:
             self._end()
         for loop in self._loops:
@@ -344,14 +344,14 @@ class Follower:
                 self._changed.wait(seconds)
 
     def in_trouble(self, number: int, error: SeamlineError) -> None:
-        """A reader cannot go on now and will try again; who waits need not."""
+        """A reader cannot continue now and will try again; nobody should wait for it."""
         with self._changed:
             if not self.over:
                 self.error = self._troubles[number] = error
                 self._changed.notify_all()
 
     def recovered(self, number: int) -> None:
-        """A reader has gone on."""
+        """A reader has continued."""
         with self._changed:
             if self._troubles.pop(number, None) is not None:
                 self.error = next(iter(self._troubles.values()), None)
@@ -391,7 +391,7 @@ class Follower:
         """Takes what a reader has read of a partition."""
         with self._changed:
             if self.over or not self._partitions.publish(read, time.monotonic()):
-                return  # reading goes on elsewhere by now
+                return  # reading has moved elsewhere by now
             if read.segment is not None:
                 self._rows_seen += read.segment.row_count
                 self._bytes_seen += read.segment.size_bytes

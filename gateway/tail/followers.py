@@ -1,9 +1,9 @@
 """The followers of a gateway: at most one for each table, all within one budget.
 
 When there is too much in memory, the largest run of segments that no statement reads goes to disk,
-whoever's it is; when the disk is full too, the follower that was used the longest ago is stopped,
+whichever follower has it; when the disk is full too, the least recently used follower is stopped,
 since what it holds can be read again. Only then is a follower full: it reads no further until
-something is let go, and says so to whoever waits for it.
+something is released, and tells those that wait for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from seamline.seam.offsets import Offsets
 _LOG = logging.getLogger("seamline.tail")
 
 _LOW_WATER = 1 / 2
-"""Spilling goes on to this part of the memory, so that statements find room for a while."""
+"""Spilling continues down to this part of the memory, so that there is room for a while."""
 
 _UNUSED_S = 10.0
 """A follower used more recently is not stopped for another's sake."""
@@ -41,7 +41,7 @@ class Budget:
     Attributes:
         memory_bytes: Decoded rows in memory.
         disk_bytes: Files of spilled segments.
-        idle_seconds: A follower that no statement used for so long stops.
+        idle_seconds: A follower that no statement used for this long stops.
     """
 
     memory_bytes: int
@@ -103,7 +103,7 @@ class Followers:
         epochs: Mapping[int, int],
         asked_at: float,
     ) -> Follower | None:
-        """The follower of a table, started when there is none that is of use.
+        """The follower of a table, started when there is none that can be used.
 
         One of the same table that follows something else (another schema, another topic), has
         failed, or begins past the boundary, makes way for a new one.
@@ -146,7 +146,7 @@ class Followers:
         follower.close()
 
     def sweep(self) -> None:
-        """Stops the followers that nobody has used for long."""
+        """Stops the followers that nobody has used for a long time."""
         now = time.monotonic()
         for follower in self.all():
             idle = now - follower.last_used

@@ -1,4 +1,4 @@
-"""What is cached of each partition: [cached_from, position), without a hole, as segments.
+"""What is cached of each partition: [cached_from, position), without holes, as segments.
 
 A data structure without threads or waiting; its owner has the lock. The store retains a segment
 once for as long as it is in here.
@@ -81,7 +81,7 @@ class CachedPartitions:
         return partition in self._by_number
 
     def add(self, partition: int, start: int, epoch: int | None, now: float) -> None:
-        """Begins with a partition at an offset; one that is there stays as it is."""
+        """Begins a partition at an offset; one that is there stays as it is."""
         self._by_number.setdefault(
             partition, CachedPartition(start, start, now, start, epoch=epoch)
         )
@@ -101,7 +101,7 @@ class CachedPartitions:
         }
 
     def confirmed(self) -> Offsets:
-        """Below which offsets rows are known to be of this topic."""
+        """The offsets below which rows are known to be of this topic."""
         return Offsets({p: cached.confirmed for p, cached in self._by_number.items()})
 
     def position(self, partition: int) -> int:
@@ -110,7 +110,7 @@ class CachedPartitions:
         return cached.position if cached is not None else 0
 
     def reaches_back_to(self, starts: Mapping[int, int]) -> bool:
-        """Whether everything from these offsets up to the positions is there."""
+        """Whether everything from these offsets up to the positions is cached."""
         return all(
             self._by_number[p].cached_from <= s for p, s in starts.items() if p in self._by_number
         )
@@ -137,16 +137,16 @@ class CachedPartitions:
                 cached.confirmed = max(cached.confirmed, min(position, cached.position))
 
     def reached(self, ends: Mapping[int, int]) -> int | None:
-        """How far the ends are reached, in offsets; None when they all are."""
+        """How far the ends are reached, in offsets; None when all are."""
         positions = {p: self.position(p) for p in ends}
         if all(positions[p] >= end for p, end in ends.items()):
             return None
         return sum(min(positions[p], end) for p, end in ends.items())
 
     def led_by(self, below: Mapping[int, int], epochs: Mapping[int, int]) -> None:
-        """Under the leaders of these epochs the log still holds what was read below the positions.
+        """Notes that under the leaders of these epochs the log still holds what was read below.
 
-        Where reading has gone on since, its records have told a newer epoch.
+        Where reading has advanced since, its records have shown a newer epoch.
         """
         for partition, position in below.items():
             cached = self._by_number.get(partition)
@@ -158,7 +158,7 @@ class CachedPartitions:
 
         Args:
             moment: On the monotonic clock.
-            epochs: Leader epochs of that moment, where known; a partition read under another one
+            epochs: Leader epochs at that moment, where known; a partition read under another one
                 is left out.
         """
         return {
@@ -190,7 +190,7 @@ class CachedPartitions:
         return slices, missing
 
     def trim(self, retention: Retention, now: float) -> None:
-        """Lets segments go that need not be kept; goes on further up where reading is not there."""
+        """Releases segments that need not be kept; skips ahead where reading is behind that."""
         for partition, cached in self._by_number.items():
             keep = retention.keep_from(partition)
             gone = tuple(s for s in cached.segments if s.range.end_exclusive <= keep)
@@ -212,7 +212,7 @@ class CachedPartitions:
         """Puts one segment, retained by the caller, in the place of neighbours.
 
         Returns:
-            False when they are not there any more; then it stays the caller's.
+            False when they are no longer there; then it stays the caller's.
         """
         cached = self._by_number.get(by.range.partition)
         if cached is None:
@@ -230,7 +230,7 @@ class CachedPartitions:
         return max(runs, key=_size, default=())
 
     def clear(self) -> None:
-        """Lets everything go."""
+        """Releases everything."""
         for cached in self._by_number.values():
             self._store.release(cached.segments)
         self._by_number.clear()

@@ -1,7 +1,7 @@
-"""A reader of a follower: a loop that consumes some of its partitions and decodes what comes.
+"""A reader of a follower: a loop that consumes some of its partitions and decodes what arrives.
 
 Consuming holds Python's lock, decoding does not: two readers of one follower overlap. A reader
-subscribes at the follower's positions and again whenever these are not where it left them: a
+subscribes at the follower's positions, and again whenever these are not where it left them: a
 partition was added, a boundary was skipped to, or the connection had failed.
 """
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from seamline.gateway.tail.follower import Follower
 
 POLL_S = 0.2
-"""Longest wait for records; between waits a reader looks whether it should end."""
+"""Longest wait for records; between waits a reader checks whether it should end."""
 
 _BACKOFF = Backoff(first_s=0.5, max_s=5.0)
 _LOOK_S_MAX = 5.0
 _PASSING = frozenset({KAFKA_UNAVAILABLE, DEADLINE_EXCEEDED})
 _UNKNOWN = frozenset({INTERNAL_ERROR, DISK_FULL})
-"""What is raised by others' code; what is held stays good."""
+"""Errors raised by others' code; what is cached stays good."""
 
 
 class Reader:
     """Reads every `of`-th partition of a follower. For one thread.
 
     Args:
-        follower: Whose.
+        follower: The follower.
         log: The cluster.
         number: Which partitions: those that leave this remainder.
         of: How many readers the follower has.
@@ -63,7 +63,7 @@ class Reader:
         return Loop("tail", self._round, after_failure=self._failed, at_end=self._unsubscribe)
 
     def step(self, wait_s: float) -> bool:
-        """Reads what has come, waiting for it at most so long; whether there was anything."""
+        """Reads what has come, waiting at most that long; returns whether there was anything."""
         if self._number == 0 and self._follower.look_is_due:
             self._look()
         positions = self._follower.positions(self._number, self._of)
@@ -102,7 +102,7 @@ class Reader:
         return 0.0
 
     def _failed(self, error: SeamlineError, failures: int) -> float:
-        """What passes is tried again, and so is what nobody knows; the rest ends the follower."""
+        """What passes is tried again, and so is what is unknown; the rest ends the follower."""
         supervision.attempt("tail", self._unsubscribe)
         if error.code in _UNKNOWN:
             self._follower.in_trouble(self._number, error)

@@ -1,4 +1,4 @@
-"""What is asked of tails, and who answers: the values and Protocols around `tails`."""
+"""Requests for tails, and who answers them: the values and Protocols around `tails`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CachedEnds:
     """Ends of a topic that were not asked of the log.
 
     Attributes:
-        bounds: What is cached, as the log would say it.
+        bounds: What is cached, in the form of a log's bounds.
         as_of: Every record committed before this moment is below the ends.
     """
 
@@ -31,10 +31,10 @@ class CachedEnds:
 
 
 class TailRows(Protocol):
-    """Gives the rows of a log: all that the catalog needs to know of tails."""
+    """Gives the rows of a log: all that the catalog needs to know about tails."""
 
     def read(self, wanted: TailRead, deadline: Deadline) -> Tail:
-        """The decoded rows of ranges of a seam's log, all of them in memory.
+        """The decoded rows of ranges of a seam's log, all in memory.
 
         Args:
             wanted: The seam and the ranges: within its tail, of a log that must still be its own.
@@ -71,12 +71,12 @@ def followed_table(seam: Seam, decoder: DecoderSpec) -> FollowedTable:
 
 
 def length_of(ranges: Sequence[OffsetRange]) -> int:
-    """Offsets of all ranges together."""
+    """The number of offsets in all ranges together."""
     return sum(len(r) for r in ranges)
 
 
 def ends_cached(ranges: Sequence[OffsetRange], missing: Sequence[OffsetRange]) -> Mapping[int, int]:
-    """Up to where each partition's rows come from the follower."""
+    """The ends up to which each partition's rows come from the follower."""
     ends = {r.partition: r.end_exclusive for r in ranges if r not in missing}
     for gap in missing:
         if gap.end_exclusive == ends.get(gap.partition):

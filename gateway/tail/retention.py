@@ -11,7 +11,7 @@ from seamline.seam.offsets import Offsets
 
 
 class Retention:
-    """The boundaries of one table that count.
+    """The boundaries of one table that matter.
 
     Args:
         boundary: The boundary of the table's newest snapshot.
@@ -36,17 +36,17 @@ class Retention:
         return min(boundary.get(partition, 0) for boundary in boundaries)
 
     def keep(self, boundary: Offsets) -> object:
-        """Keeps everything from a boundary on; gives a key to take that back with."""
+        """Keeps everything from a boundary on; returns a key for `forget`."""
         key = object()
         self._in_use_by[key] = boundary
         return key
 
     def forget(self, key: object) -> None:
-        """Takes `keep` back."""
+        """Undoes `keep`."""
         del self._in_use_by[key]
 
     def is_newer(self, asked_at: float) -> bool:
-        """Whether a boundary learned after that moment says more than the one known."""
+        """Whether a boundary learned after that moment is newer than the one known."""
         return asked_at > self._asked_at
 
     def advance(self, boundary: Offsets, epochs: Mapping[int, int], asked_at: float) -> None:

@@ -1,10 +1,10 @@
 """Segments: decoded rows of a range of offsets, immutable, in memory or in a Parquet file.
 
 A segment stands for every record that the isolation shows in [start, end_exclusive) of one
-partition, decoded with all columns by the one decoder. What `read_tail` says of such a range can be
-said from its segment alone: the rows, how many records there were, which were left out, and the
-first bad one. Slicing goes by position and copies nothing; a slice keeps its whole segment alive,
-so whoever has slices must have references to their segments (see `store`).
+partition, decoded with all columns by the one decoder. What `read_tail` returns for such a range
+can be had from its segment alone: the rows, how many records there were, which were left out, and
+the first bad one. Slicing goes by position and copies nothing; a slice keeps its whole segment
+alive, so an owner of slices must have references to their segments (see `store`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Segment:
 
     Attributes:
         source: What its rows are decoded from and with.
-        range: The offsets it stands for; markers and gaps among them have no rows.
+        range: The offsets it covers; markers and gaps among them have no rows.
         records: Records there were, those left out included.
         value_bytes: Bytes of their values.
         bad: Offset and reason of each bad record, under the policy `fail`.
@@ -58,12 +58,12 @@ class Segment:
 
     @property
     def segment_id(self) -> str:
-        """Names the rows: two segments of one id hold the same ones, wherever they are kept."""
+        """Identifies the rows: segments with one id hold the same ones, wherever they are kept."""
         r = self.range
         return f"{self.source.digest}-{r.partition}-{r.start}-{r.end_exclusive}"
 
     def load(self) -> pa.RecordBatch:
-        """The rows, read from the file when they are there.
+        """The rows, read from the file if they are in one.
 
         Raises:
             OSError: when the file cannot be read.
@@ -110,7 +110,7 @@ class Slice:
 
     @property
     def rows(self) -> pa.RecordBatch:
-        """The rows of the part; read from the file when they are there."""
+        """The rows of the part; read from the file if they are in one."""
         batch = self.segment.load()
         if self.whole:
             return batch
@@ -128,7 +128,7 @@ class Slice:
 
     @property
     def value_bytes(self) -> int:
-        """Bytes of the values of its records; of a part, in proportion to its rows."""
+        """Bytes of the values of its records; for a part, in proportion to its rows."""
         own = self.segment
         return own.value_bytes * self.row_count // own.row_count if own.row_count else 0
 
@@ -186,7 +186,7 @@ def build(source: RowSource, decoder: Decoder, batch: RawBatch, covers: OffsetRa
 
 
 def merge(segments: Sequence[Segment]) -> Segment:
-    """One segment for neighbours of one partition, in a copy of its own memory."""
+    """One segment for neighbours of one partition, copied into its own memory."""
     first, last = segments[0], segments[-1]
     rows = pa.concat_batches([segment.load() for segment in segments])
     return Segment(
@@ -206,14 +206,14 @@ def merge(segments: Sequence[Segment]) -> Segment:
 
 _FILE_NUMBERS = itertools.count()
 _ROW_GROUP_ROWS = 1 << 16
-"""What is buffered while a file is written, and what is read at least of one that is pruned."""
+"""What is buffered while a file is written, and the least that is read of a pruned one."""
 
 
 def spill(segment: Segment, directory: pathlib.Path) -> Segment:
     """The segment as a Parquet file of its own, with field ids and statistics.
 
-    The file's name is used once: tables over one topic have segments of the same id, and so has a
-    follower that began again while statements still read what the one before it had spilled.
+    A file's name is used once: tables over one topic have segments with the same id, and so does a
+    follower that started over while statements still read what its predecessor spilled.
 
     Raises:
         OSError: when it cannot be written; nothing is left behind then.
@@ -240,7 +240,7 @@ def spill(segment: Segment, directory: pathlib.Path) -> Segment:
 # --- Which neighbours to merge -------------------------------------------------------------------
 
 MERGED_BYTES = 8 << 20
-"""A segment of half of this is large enough; merges do not make larger ones than about this."""
+"""A segment half this size is large enough; merges make none much larger than this."""
 
 _FAN_IN = 8
 _LEVEL_BYTES = 4096
@@ -258,8 +258,8 @@ def _level(segment: Segment) -> int:
 def mergeable(segments: Sequence[Segment]) -> Sequence[Segment]:
     """The newest segments of a partition that should now become one; empty when none should.
 
-    They are merged eight at a time to the next size, so that a row is copied a few times only and
-    no partition is ever in more than some dozens of small pieces.
+    They are merged eight at a time to the next size, so that a row is copied only a few times and
+    no partition is ever in more than a few dozen small pieces.
     """
     if not segments or segments[-1].rows is None:
         return ()

@@ -1,4 +1,4 @@
-"""What is followed: a table's topic, and what makes the rows of its offsets what they are."""
+"""What is followed: a table's topic, and what determines the rows of its offsets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seamline.seam.records import DecoderSpec
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RowSource:
-    """What makes the rows of a range of offsets what they are.
+    """What determines the rows of a range of offsets.
 
     Attributes:
         topic_id: Kafka's id of the topic.
@@ -24,7 +24,7 @@ class RowSource:
     decoder: DecoderSpec
     schema_id: int
     digest: str = dataclasses.field(init=False)
-    """Short name of all of it; field ids, aliases and defaults count."""
+    """A short name for all of it, field ids, aliases and defaults included."""
 
     def __post_init__(self) -> None:
         text = repr((self.topic_id, self.isolation, self.decoder, self.schema_id))

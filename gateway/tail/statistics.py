@@ -1,8 +1,8 @@
-"""Statistics: least value, greatest value and nulls of the columns of a piece of data, for pruning.
+"""Statistics for pruning: least value, greatest value and nulls of the columns of a batch.
 
-Computed when a predicate first asks for a column, and kept. The answer to "may a row match" is
-never wrongly no: values that do not compare, nested columns and columns that hold NaN (which the
-engines order above every number) count as "may".
+They are computed when a predicate first asks for a column, and cached. The answer to "may a row
+match" is never wrongly no: values that do not compare, nested columns and columns that hold NaN
+(which the engines order above every number) count as "may".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seamline.sql.predicates import And, Comparison, In, IsNull, Or, Predicate, 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What is known of the values of one column.
+    """What is known about the values of one column.
 
     Attributes:
         least: The least value, None when every value is null.
@@ -132,6 +132,6 @@ def _statistics(array: pa.Array) -> ColumnStatistics | None:
     bounds = pc.min_max(array)
     try:
         least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
-    except (ValueError, OverflowError):  # a moment that Python's dates cannot say
+    except (ValueError, OverflowError):  # a time that Python's dates cannot represent
         return None
     return ColumnStatistics(least, greatest, array.null_count, len(array))

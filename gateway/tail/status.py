@@ -15,7 +15,7 @@ class PartitionStatus:
         partition: Its number.
         cached_from: First offset cached.
         position: First offset not read yet.
-        end: The log's end as last learned.
+        end: The log's end as last seen.
         segments: Segments cached, those on disk included.
         segments_on_disk: Those on disk.
         rows: Their rows.
@@ -35,7 +35,7 @@ class PartitionStatus:
 
     @property
     def lag(self) -> int:
-        """Offsets that are in the log and not here."""
+        """Offsets that are in the log but not cached."""
         return self.end - self.position
 
 

@@ -1,8 +1,8 @@
-"""The segments that a gateway keeps: counted, spilled, and freed when nobody uses them any more.
+"""The segments that a gateway caches: counted, spilled, and freed when nobody uses them any more.
 
-One budget of memory and one of disk for all tables. A segment counts from when it is kept until
+One budget of memory and one of disk for all tables. A segment counts from when it is cached until
 its last user has released it: being trimmed away does not free what a statement still reads.
-The store says when there is too much in memory; who is to be spilled is decided by `followers`.
+The store says when there is too much in memory; `followers` decides what is spilled.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SegmentStore:
     Args:
         memory_bytes_max: Decoded bytes that may be held in memory.
         disk_bytes_max: Bytes of files that may be held on disk; 0 spills nothing.
-        directory: Where the files lie; emptied now and at the end.
+        directory: Where the files are; emptied now and at the end.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SegmentStore:
                     self._count(segment, 1)
 
     def release(self, segments: Iterable[Segment]) -> None:
-        """Takes a user of each away; the last one frees memory or deletes the file."""
+        """Removes a user of each; the last one frees memory or deletes the file."""
         with self._changed:
             self._release(segments)
             self._release_forgotten()
@@ -100,7 +100,7 @@ class SegmentStore:
                     segment.file.unlink(missing_ok=True)
 
     def is_shared(self, segment: Segment) -> bool:
-        """Whether somebody else than its follower uses it."""
+        """Whether anybody but its follower uses it."""
         with self._changed:
             return self._uses.get(segment, 0) > 1
 
@@ -135,7 +135,7 @@ class SegmentStore:
             self._changed.wait(seconds)
 
     def close(self) -> None:
-        """Deletes the files and wakes whoever waits."""
+        """Deletes the files and wakes those that wait."""
         shutil.rmtree(self._directory, ignore_errors=True)
         with self._changed:
             self._changed.notify_all()
@@ -165,6 +165,6 @@ class References:
         self._forget = weakref.finalize(self, forgotten.append, segments)
 
     def release(self) -> None:
-        """Lets them go; again does nothing."""
+        """Releases them; calling it again does nothing."""
         if self._forget.detach() is not None:
             self._store.release(self.segments)

@@ -1,13 +1,13 @@
 """The tails of statements: from the table's follower where it has one, else from the log.
 
-A table is followed from the first statement on that reads its tail as it is now. What its follower
-has not cached of the ranges a statement needs (because they begin before what it has, because it
-would be slower to wait than to read, because it is full) is read from the log at the same offsets,
-with the same decoder; so what a statement answers never depends on followers, only its speed does.
+A table is followed from the first statement on that reads its tail as it is now. Whatever ranges of
+a statement its follower has not cached (because they begin before what it has, because waiting
+would be slower than reading, because it is full) are read from the log at the same offsets, with
+the same decoder; so a statement's answer never depends on followers, only its speed does.
 
-A follower is for a table: its present schema, its present topic. Statements about the past, or of
-a token, use what it has where that is what they need, and start nothing. A topic without a table
-is not followed: its tail is all of it.
+A follower is for a table: its present schema, its present topic. Statements about the past, or with
+a token, use what it has where that is what they need, and start none. A topic without a table is
+not followed: all of it is its tail.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
 
 _SHORTCUT = 2
-"""Reading is chosen over waiting when the follower must read so many times as much."""
+"""Reading is chosen over waiting when the follower must read this many times as much."""
 
 _SHORTCUT_OFFSETS = 1000
 
@@ -110,7 +110,7 @@ class Tails:
         return dataclasses.replace(tail, origin=origin, release=found.references.release)
 
     def follow(self, wanted: TailRead) -> Follower | None:
-        """The follower that can serve a reading; started if there should be one.
+        """The follower that can serve a read; started if there should be one.
 
         None when the table is not to be followed, or is followed as something else.
         """
@@ -138,7 +138,7 @@ class Tails:
         self.followers.follow(table, seam.cluster, seam.boundary, seam.epochs, 0.0)
 
     def fits(self, seam: Seam) -> bool:
-        """Whether the tail of a seam would fit into the budget, as far as one can tell."""
+        """Whether the tail of a seam would fit into the budget, as far as is known."""
         if self.followers is None or not seam.table_uuid:
             return False
         found = self.followers.find(seam.table_uuid)
@@ -148,7 +148,7 @@ class Tails:
         return offsets * per_row <= budget.memory_bytes + budget.disk_bytes
 
     def cached(self, seam: Seam, decoder: DecoderSpec) -> Offsets:
-        """Up to where the tail of a seam is cached already, per partition."""
+        """The ends up to which the tail of a seam is already cached, per partition."""
         found = self.followers.find(seam.table_uuid) if self.followers is not None else None
         if found is None or found.over or found.table != followed_table(seam, decoder):
             return Offsets()
@@ -171,7 +171,7 @@ class Tails:
             age_s_max: How old they may be; None for any age.
 
         Returns:
-            None when what is cached is older or not of the table as it is now.
+            None when what is cached is older, or not of the table as it is now.
         """
         found = self.follower_of(state)
         known = found.cached_ends(age_s_max) if found is not None else None
@@ -188,7 +188,7 @@ class Tails:
             topic=decoder.topic,
             topic_id=source.topic_id,
             cluster_id="",
-            start=Offsets(),  # what is cached needs no log; for what is not, the log is looked at
+            start=Offsets(),  # what is cached needs no log; for the rest, the log is looked at
             end=ends,
             high_watermark=ends,
             isolation=source.isolation,
@@ -217,7 +217,7 @@ class Tails:
     def _check(
         self, wanted: TailRead, follower: Follower, found: CachedSlices, deadline: Deadline
     ) -> None:
-        """What was found must hold no bad record, and be of this very topic."""
+        """The slices must hold no bad record, and be of this very topic."""
         bad = first_bad(found.slices, wanted.decoder)
         if bad is not None:
             raise bad
@@ -228,7 +228,7 @@ class Tails:
     def _read_log(
         self, wanted: TailRead, ranges: Sequence[OffsetRange], deadline: Deadline
     ) -> Tail:
-        """Ranges, read and then checked: the log must still hold what was asked of it."""
+        """Ranges, read and then checked: the log must still hold what was asked for."""
         seam = wanted.seam
         if length_of(ranges) > self._offsets_max:
             raise SeamlineError(
@@ -252,7 +252,7 @@ class Tails:
         return tail
 
     def check_read(self, seam: Seam, ranges: Sequence[OffsetRange], deadline: Deadline) -> None:
-        """What was just read of the log, here or by Spark's workers, must be the seam's own.
+        """What was just read from the log, here or by Spark's workers, must belong to the seam.
 
         Raises:
             SeamlineError: as `continuity.check_read`.

@@ -1,13 +1,13 @@
 """Whether rows read in the background are of the very topic that a statement asks for.
 
-Why cached rows need no look at the log's start. A read in progress must check afterwards that the
-start of the log has not passed it; cached rows were given by the broker for a position that it
+Why cached rows need no look at the log's start: a read in progress must check afterwards that the
+start of the log has not passed it, but cached rows were given by the broker for a position that it
 still kept at the time, and the records of an offset never change. What may change is the topic: a
-subscription goes by name, and a topic created again goes on under it. So rows count as this topic's
-only when its id was asked for, and found the same, after they were consumed: by the statement that
-pinned its seam later, by the follower's own look every second, or by one more look for this
-statement. An end that lies before a position says that the log was truncated, and so may another
-leader, who is asked. In all of these cases everything cached is thrown away.
+subscription goes by name, and continues with a topic created again under it. So rows count as this
+topic's only when its id was asked for, and found the same, after they were consumed: by the
+statement that pinned its seam later, by the follower's own look every second, or by one more look
+for this statement. An end that lies before a position shows that the log was truncated; another
+leader may mean the same, and is asked. In all of these cases everything cached is thrown away.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def for_statement(error: SeamlineError | None) -> SeamlineError | None:
     """What a follower's error means for a statement that has rows of it.
 
     Returns:
-        The error to raise, so that everything is read afresh; None when the rows stay good.
+        The error to raise, so that everything is read afresh; None when the rows remain valid.
     """
     if error is None or error.code not in _SPOILS:
         return None

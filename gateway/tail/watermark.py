@@ -1,6 +1,6 @@
 """How far a follower is known to be complete, and since when.
 
-The log is asked for its ends at some moments, by statements and by the follower itself. Once
+The log is asked for its ends now and then, by statements and by the follower itself. Once
 everything below such ends is cached and known to be of the topic, what is cached reflects every
 record that was committed before that moment. Its owner has the lock.
 """
@@ -17,7 +17,7 @@ class Watermark:
 
     Attributes:
         ends: The greatest found so far.
-        complete_at: On the monotonic clock, the last moment of which everything is here.
+        complete_at: On the monotonic clock, the last moment as of which everything is cached.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Watermark:
         self.ends = self.ends.replace({p: max(e, self.ends.get(p, 0)) for p, e in ends.items()})
 
     def confirmed(self, below: Offsets) -> None:
-        """Notes below which offsets everything is here."""
+        """Notes the offsets below which everything is cached."""
         for asked_at, ends in self._asks:
             newer = self.complete_at is None or asked_at > self.complete_at
             if newer and all(below.get(p, 0) >= end for p, end in ends.items()):

@@ -1,8 +1,8 @@
 """A tiering application: one Spark, any number of tables, each in a loop of its own.
 
-A table that cannot go on, for whatever reason, is reported and tried again, ever more patiently;
-the others go on. Stopping lets the batch in hand finish. Whether it is well is told by when a step
-of each table last worked.
+A table that cannot continue, for whatever reason, is reported and tried again with growing pauses;
+the others continue. Stopping lets the current batch finish. Health depends on when a step of each
+table last worked.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CONFLICT_RETRIES = 5
 
 @dataclasses.dataclass(slots=True)
 class Progress:
-    """What has become of one table so far; read by the metrics and the screen.
+    """The progress of one table so far, for the metrics and the screen.
 
     Attributes:
         table: Its name.
@@ -52,7 +52,7 @@ class Progress:
         errors: Steps that failed, by the name of the error.
         last_error: Why the last one did, None once one has worked again.
         last_commit_at: Seconds since the epoch.
-        last_success_at: The same, of the last step that worked, whether there was anything to do.
+        last_success_at: The same for the last step that worked, even with nothing to do.
     """
 
     table: str
@@ -85,7 +85,7 @@ def start_spark(connections: Connections, *, verbose: bool = False) -> Any:
 
     Args:
         connections: Its configuration.
-        verbose: Whether a Spark in this process logs; what it fails with is raised in any case.
+        verbose: Whether a Spark in this process logs; its failures are raised in any case.
 
     Raises:
         SeamlineError: SPARK_UNAVAILABLE, JAVA_NOT_FOUND, JARS_UNAVAILABLE, …
@@ -94,7 +94,7 @@ def start_spark(connections: Connections, *, verbose: bool = False) -> Any:
     if config.spark.remote is not None:
         with named_errors(NoDeadline()):
             return open_session(config.spark.remote)
-    find_java(os.environ)  # says what is wrong with a Java in one line, where Spark takes many
+    find_java(os.environ)  # says what is wrong with Java in one line, where Spark takes many
     made = settings(config)
     try:
         spark = start_interruptibly(made)
@@ -138,7 +138,7 @@ class SparkTables:
         return made, log
 
     def _session(self) -> Any:
-        """The session, or a new one: a remote server that was started again knows no old ones."""
+        """The session, or a new one: a restarted remote server does not know the old one."""
         with self._starting:
             if self._connections.config.spark.remote is not None and self._spark.is_stopped:
                 self._spark = start_spark(self._connections)
@@ -186,11 +186,11 @@ class TieringApplication:
 
         Args:
             names: The tables.
-            interval_s: Seconds between looks at an idle table; None tiers what is there and ends.
+            interval_s: Seconds between looks at an idle table; None tiers what is there and stops.
             report: Called after every step of every table.
 
         Returns:
-            Why tables could not be brought to their end, when `interval_s` is None.
+            Why tables could not be tiered to their ends, when `interval_s` is None.
         """
         for name in dict.fromkeys(names):
             self.progress[name.display] = Progress(name.display)
@@ -203,10 +203,10 @@ class TieringApplication:
         return [error for error in found if error is not None]
 
     def health(self, unhealthy_after_s: float) -> tuple[bool, dict[str, Any]]:
-        """Whether every table is well, and how each is; JSON-ready.
+        """Whether every table is healthy, and the state of each; JSON-ready.
 
         Args:
-            unhealthy_after_s: A table of which no step has worked for so long is not well.
+            unhealthy_after_s: A table of which no step has worked for this long is unhealthy.
         """
         tables: dict[str, Any] = {}
         for name, loop in list(self._loops.items()):
@@ -256,5 +256,5 @@ class TieringApplication:
 
     def _step(self, name: TableName) -> Step:
         table, log = self._tables.open(name)
-        # requests to the log have limits of their own; a batch takes as long as it is large
+        # requests to the log have limits of their own; a batch takes as long as its size needs
         return tier_once(table, log, NoDeadline(), records_max=self._records_max)

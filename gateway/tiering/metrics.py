@@ -23,7 +23,7 @@ class TieringMetrics(Collector):
         self._application = application
 
     def collect(self) -> Iterator[Metric]:
-        """What has become of each table."""
+        """The progress of each table."""
         lag = GaugeMetricFamily(
             "seamline_tier_lag_offsets", "Offsets that wait to be tiered.", labels=_LABELS
         )

@@ -1,4 +1,4 @@
-"""What a tierer tells over HTTP: whether it is well (`/healthz`), and its metrics.
+"""What a tierer reports over HTTP: its health (`/healthz`) and its metrics.
 
 Both name tables, errors and counts; no data is in them.
 """
@@ -20,7 +20,7 @@ from seamline.gateway.tiering.metrics import TieringMetrics
 _LOG = logging.getLogger("seamline.tiering")
 
 UNHEALTHY_AFTER_S = 1800.0
-"""Longer than any batch that is meant to end takes."""
+"""Longer than any working batch takes."""
 
 
 def serve_metrics(
@@ -32,10 +32,10 @@ def serve_metrics(
     """Serves until it is shut down.
 
     Args:
-        application: What is told of.
+        application: What is reported on.
         host: Address to listen on.
         port: Port to listen on; 0 takes a free one.
-        unhealthy_after_s: When no step of a table has worked for so long, health is 503.
+        unhealthy_after_s: When no step of a table has worked for this long, health is 503.
 
     Raises:
         OSError: when it cannot listen there.
@@ -65,7 +65,7 @@ def serve_metrics(
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
         def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - its own
-            """A client that is gone is nobody's failure."""
+            """A client that is gone is not a failure."""
             error = sys.exc_info()[1]
             if error is not None and not isinstance(error, ConnectionError):
                 _LOG.error("a request failed: %s", supervision.named(error))

@@ -3,7 +3,7 @@
 One step: read the table, choose a batch that starts at the boundary of the snapshot just read,
 write its rows and its boundary in one commit that lands only if no other batch has started there.
 The table is the only checkpoint, so a step can be killed anywhere and run again, and two tierers
-at once cannot write a record twice. A range that shows no rows still publishes its progress.
+at once cannot write a record twice. A range without rows still publishes its progress.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max:
 
     Raises:
         SeamlineError: TOPIC_RECREATED, LOG_TRIMMED, LOG_TRUNCATED, BAD_RECORD, COMMIT_CONFLICT, …
-            Nothing was committed then, or what was committed stands and the next step continues
+            Then nothing was committed, or what was committed stands and the next step continues
             after it.
     """
     state = table.load()
@@ -68,7 +68,7 @@ def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max:
 def _renew_boundary(table: TierTable, state: TableState, binding: TopicBinding) -> None:
     """Repeats the boundary on top of what others have committed, so that no expiry hides it.
 
-    Whoever is faster in committing is looked at in the next step.
+    If another commit is faster, the next step sees it.
     """
     boundary = renewed(state)
     if boundary is None:
@@ -93,7 +93,7 @@ def _has_landed(table: TierTable, batch: Batch) -> bool:
 
 
 def _check_same_log(log: HotLog, batch: Batch, deadline: Deadline, because: SeamlineError) -> None:
-    """A batch that could not be read because its topic is another one now fails for that reason."""
+    """If a batch could not be read because its topic is now another one, that is the error."""
     if because.code not in (LOG_TRIMMED, LOG_TRUNCATED):
         return
     topic = batch.binding.topic
@@ -106,10 +106,10 @@ def _check_same_log(log: HotLog, batch: Batch, deadline: Deadline, because: Seam
 def _check_landed(
     table: TierTable, after: TableState, batch: Batch, log: HotLog, deadline: Deadline
 ) -> None:
-    """The commit must stand on the log and the schema that its rows were read with."""
+    """The commit must agree with the log and the schema that its rows were read with."""
     landed = boundary_of(after, after.current_snapshot_id)
     if landed.next != batch.boundary.next:
-        return  # somebody has already gone on from here
+        return  # somebody has already continued from here
     topic = batch.binding.topic
     bounds = log.bounds([topic], batch.boundary.isolation, deadline)[topic]
     problem = misplaced(after, batch, bounds) or _cut(log, bounds, landed, deadline)
@@ -133,7 +133,7 @@ def _cut(
 
 
 def _take_back(table: TierTable, snapshot: Snapshot, problem: SeamlineError) -> None:
-    """Undoes a commit; where that cannot be done any more, the problem is still the news."""
+    """Undoes a commit; where that is no longer possible, the problem is reported all the same."""
     if snapshot.parent_id is None:
         return
     try:
@@ -145,7 +145,7 @@ def _take_back(table: TierTable, snapshot: Snapshot, problem: SeamlineError) -> 
 def drain(
     step: Callable[[], Step], report: Callable[[Step], None], stopping: Callable[[], bool]
 ) -> None:
-    """Steps until nothing is left, or somebody wants to stop; reports each."""
+    """Runs steps until nothing is left or it is to stop; reports each."""
     while not stopping():
         done = step()
         report(done)

@@ -1,4 +1,4 @@
-"""Auction bids in the shape of the NEXMark benchmark, and what any cut through them must answer.
+"""Auction bids in the shape of the NEXMark benchmark, and the exact answers at any seam.
 
 Bid number i is a function of i alone. The producer chooses partitions by the hash of the auction,
 as Kafka's clients do, and remembers which bids each partition got in which order; so for every
@@ -54,7 +54,7 @@ def category_of(auction: int) -> str:
 
 
 def bid(number: int) -> bytes:
-    """A bid as JSON; some have no extra, some no referrer. Written by hand: a million are made."""
+    """A bid as JSON; some have no extra, some no referrer. No encoder, as a million are made."""
     extra = "null"
     if number % 10:
         device = _DEVICES[number % 3]

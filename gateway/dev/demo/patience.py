@@ -1,4 +1,4 @@
-"""Waiting for a program as long as it is at work, however long that takes on this machine."""
+"""Waiting for a program as long as it is working, however long that takes on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Patience:
 
     Args:
         what: What is waited for.
-        signs: Whatever changes while there is progress.
+        signs: Something that changes while there is progress.
         say: Gets a line now and then.
         clock: Seconds, for ever growing.
     """
@@ -41,7 +41,7 @@ class Patience:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing has moved for so long that nothing will."""
+        """Whether nothing has changed for so long that nothing will."""
         now = self._clock()
         seen = self._signs()
         if seen != self._last:
@@ -58,7 +58,7 @@ def signs_of(session: int, log: pathlib.Path) -> tuple[int, int]:
 
 
 def _ticks(session: int) -> int:
-    """Clock ticks that the processes of a session have run; 0 where the system does not tell."""
+    """Clock ticks that the processes of a session have run; 0 where the system does not say."""
     total = 0
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,4 +1,4 @@
-"""The demo: a million bids, a live producer, tiering in the background, queries by every way in.
+"""The demo: a million bids, a live producer, tiering in the background, queries by every route.
 
 Each answer is checked against what the producer knows about exactly the offsets that the answer's
 receipt names. It ends with `all exact`, or fails.
@@ -45,7 +45,7 @@ Say = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Question:
-    """A query of the demo and the answer that any cut must give."""
+    """A query of the demo and the answer that any seam must give."""
 
     title: str
     sql: str
@@ -107,7 +107,7 @@ class Demo:
         self._live: Loop | None = None
 
     def run(self, *, keep: bool) -> bool:
-        """Runs the demo; gives whether every answer was exact.
+        """Runs the demo; returns whether every answer was exact.
 
         Args:
             keep: Leaves everything running when all went well.
@@ -129,14 +129,14 @@ class Demo:
     # --- Setting up ----------------------------------------------------------------------------
 
     def _prepare(self) -> str:
-        """Stack, topics, tables, gateway, tiering; gives the gateway's address."""
+        """Stack, topics, tables, gateway, tiering; returns the gateway's address."""
         if (self._directory / FILE_NAME).exists():
             self._stack.down(self._say)
         shutil.rmtree(self._directory, ignore_errors=True)
         status = self._stack.up(self._say)
         assert status.bootstrap_servers is not None
         self._say(f"Kafka on {status.bootstrap_servers}, everything under {self._directory}")
-        jars.spark_jars(self._say)  # here, where it is seen that something goes on
+        jars.spark_jars(self._say)  # here, where progress can be seen
         connections = Connections(load(status.config_file, environment={}).config)
         _create_topics(status.bootstrap_servers)
         _produce_auctions(status.bootstrap_servers)
@@ -225,7 +225,7 @@ class Demo:
         return exact
 
     def _wait_for_boundary(self, connection: seamline.Connection) -> None:
-        """Until the first batch has been tiered: then answers come from both tiers."""
+        """Waits until the first batch has been tiered: then answers come from both tiers."""
         self._say("waiting for the first batch to be tiered (Spark is starting) …")
         tierer = self._processes[0]
         patience = self._patience("waiting for the first batch", tierer, "tier")
@@ -238,7 +238,7 @@ class Demo:
             time.sleep(0.2)
 
     def _patience(self, what: str, process: subprocess.Popen[bytes], command: str) -> Patience:
-        """Each program has a session of its own, whatever it starts is in it."""
+        """Each program has a session of its own, which includes whatever it starts."""
         log = self._log(command)
         return Patience(what, lambda: signs_of(process.pid, log), self._say)
 

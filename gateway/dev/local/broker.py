@@ -1,7 +1,7 @@
 """One Kafka broker as a process of its own: started, waited for, stopped.
 
-The broker holds a lock of its directory for as long as it lives, by a file descriptor it inherits.
-Two brokers on one directory would spoil its data; this makes sure of one, even when the record of
+The broker holds a lock on its directory for as long as it lives, by a file descriptor it inherits.
+Two brokers on one directory would corrupt its data; this makes sure of one, even when the record of
 the first was lost.
 """
 
@@ -69,7 +69,7 @@ class Broker:
         """Starts the process and does not wait for it.
 
         Raises:
-            SeamlineError: LOCAL_STACK_FAILED when a broker has this directory already.
+            SeamlineError: LOCAL_STACK_FAILED when a broker already has this directory.
         """
         command = [
             *(str(java.path), *_JAVA_OPTIONS, f"-XX:ErrorFile={self._directory}/java-crash.log"),
@@ -99,7 +99,7 @@ class Broker:
                 if not is_running(process):
                     raise start_failure(self.log, "the broker ended while it started")
                 if time.monotonic() > deadline:
-                    self._require_space()  # without space it neither starts nor ends
+                    self._require_space()  # without space it neither starts nor exits
                     raise start_failure(
                         self.log, f"the broker did not answer within {READY_S_MAX:.0f} s"
                     )
@@ -129,7 +129,7 @@ class Broker:
             )
 
     def _answers(self, cluster: Cluster) -> bool:
-        """A request that only this broker, fully started, answers rightly."""
+        """A request that only this broker, fully started, answers correctly."""
         from confluent_kafka import KafkaException
 
         try:

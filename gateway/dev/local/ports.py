@@ -1,7 +1,7 @@
 """Free ports of loopback for the broker.
 
-They are looked for below the range that systems take for outgoing connections: a port from that
-range could be taken by any client while the broker is down.
+They are chosen below the range that systems use for outgoing connections: a port from that range
+could be taken by any client while the broker is down.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Ports:
 
 
 def choose(wanted: int | None, previous: Ports | None) -> Ports:
-    """Ports that are free now: the one asked for, else those of the last time, else new ones.
+    """Ports that are free now: the one asked for, else those used last time, else new ones.
 
     Raises:
         SeamlineError: PORT_TAKEN when the port asked for is not free, or none is.

@@ -1,7 +1,7 @@
-"""Processes that outlive the one that started them, and are still never mistaken.
+"""Processes that outlive the one that started them, and are still never confused with others.
 
-A process is known by its id and the moment it started, so that an id which the system has given to
-another process since is told apart, and no stranger is ever signalled.
+A process is identified by its id and the time it started, so that an id which the system has since
+given to another process does not match, and no stranger is ever signalled.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ProcessIdentity:
 
     Attributes:
         pid: Its id, which the system may give to another process later.
-        started: When it started, in a form that only equality has a meaning for.
+        started: When it started, in a form that can only be compared for equality.
     """
 
     pid: int

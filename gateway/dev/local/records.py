@@ -1,4 +1,4 @@
-"""Topics and records for the embedded stack: what a producer of one's own would do."""
+"""Topics and records for the embedded stack: what a producer of your own would do."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _LOOK_EVERY_S = 0.05
 
 
 def make_topic(bootstrap_servers: str, name: str, partitions: int) -> bool:
-    """Makes a topic, and returns when the broker tells of it.
+    """Makes a topic, and returns when the broker lists it.
 
     Returns:
         Whether it was not there before.
 
     Raises:
-        SeamlineError: KAFKA_UNAVAILABLE, also for a name that cannot be.
+        SeamlineError: KAFKA_UNAVAILABLE, also for an invalid name.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     (future,) = admin.create_topics([NewTopic(name, partitions)]).values()
@@ -41,7 +41,7 @@ def make_topic(bootstrap_servers: str, name: str, partitions: int) -> bool:
 
 
 def _is_known(admin: AdminClient, name: str, partitions: int) -> bool:
-    """Brokers learn of a topic after its making was acknowledged."""
+    """Brokers learn of a topic after its creation was acknowledged."""
     try:
         topic = admin.list_topics(name, _WAIT_S).topics[name]
     except KafkaException as error:
@@ -66,7 +66,7 @@ def produce_lines(
         How many records.
 
     Raises:
-        SeamlineError: INVALID_ARGUMENT for a line that is no JSON, or has no such member; those
+        SeamlineError: INVALID_ARGUMENT for a line that is not JSON, or has no such member; those
             before it are produced. KAFKA_UNAVAILABLE.
     """
     producer = Producer(

@@ -1,6 +1,6 @@
 """The `seamline.yaml` of a local stack: written once, then the user's.
 
-Afterwards only the broker's port is kept right, in place, so that comments and edits stay.
+Afterwards only the broker's port is updated, in place, so that comments and edits stay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CATALOG = "lake"
 CLUSTER = "kafka"
 SCHEMA = "default"
 _CLUSTERS = (CLUSTER, "default")
-"""What the local cluster is called, and what it was in files of earlier versions."""
+"""The name of the local cluster, and its name in files of earlier versions."""
 
 _LOCAL_SERVER = re.compile(re.escape(HOST) + r":\d+")
 _BUSY_S = 30
@@ -54,7 +54,7 @@ default_schema: {SCHEMA}
 
 
 def updated_text(text: str, bootstrap_servers: str) -> str:
-    """The file with the broker's port put right; the same when its cluster is not the local one.
+    """The file with the broker's port corrected; unchanged when its cluster is not the local one.
 
     Raises:
         SeamlineError: INVALID_CONFIG when it is not YAML.

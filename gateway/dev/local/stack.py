@@ -1,8 +1,8 @@
 """The embedded stack of one folder: broker, catalog, warehouse and the gateway's configuration.
 
 `up` can be called at any time and by several processes: it finds what runs, starts what does not,
-and takes up the data of a broker that was killed. Whatever stops it half way, it leaves no process
-behind that it started. `down` ends the broker and keeps the data.
+and recovers the data of a broker that was killed. Whatever stops it half-way, it leaves behind no
+process that it started. `down` ends the broker and keeps the data.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class LocalStack:
             report("kafka: the last broker was not stopped; taking up its data")
 
         def start(attempts: int) -> State:
-            """Starts the broker; again on other ports when somebody took one in between."""
+            """Starts the broker; again on other ports if somebody took one in between."""
             chosen = ports.choose(kafka_port, last.ports if last else None)
             report(f"kafka: starting on {chosen.bootstrap_servers} (Java {java.version})")
             self._broker.prepare(java, directory, chosen)
@@ -173,7 +173,7 @@ class LocalStack:
         return start(_STARTS_MAX)
 
     def _launch(self, java: Java, directory: pathlib.Path, chosen: ports.Ports) -> ProcessIdentity:
-        """Starts the process and puts it on record: both or neither."""
+        """Starts the process and records it: both or neither."""
         with uninterrupted():
             process = self._broker.launch(java, directory)
             try:

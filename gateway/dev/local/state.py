@@ -34,7 +34,7 @@ def read(path: pathlib.Path) -> State | None:
     """What the file says; None when there is none.
 
     Raises:
-        SeamlineError: LOCAL_STACK_FAILED when it says nothing that can be understood.
+        SeamlineError: LOCAL_STACK_FAILED when it cannot be understood.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """The broker's files: its settings, and its storage, which is formatted once.
 
-The storage directory exists only when it is formatted: it is formatted beside it and renamed, so a
-start that was interrupted leaves nothing half done.
+The storage directory exists only once it is formatted: that is done in another, which is then
+renamed, so a start that was interrupted leaves nothing half done.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CLUSTER_ID = re.compile(r"^cluster\.id=(\S+)$", re.MULTILINE)
 def server_properties(data: pathlib.Path, ports: Ports) -> str:
     """Settings of a broker that is its own controller, listens on loopback and has no replicas.
 
-    The short session lets a broker that was killed come back without waiting for its old self.
+    The short session lets a broker that was killed come back without waiting for its old session.
     """
     return f"""\
 process.roles=broker,controller
@@ -72,7 +72,7 @@ def format_once(data: pathlib.Path, java: Java, jars: pathlib.Path, ports: Ports
 
 
 def cluster_id(data: pathlib.Path) -> str:
-    """The id that formatting gave the storage, which tells this broker from every other.
+    """The id that formatting gave the storage, which distinguishes this broker from every other.
 
     Raises:
         SeamlineError: LOCAL_STACK_FAILED when it is not there.
@@ -98,7 +98,7 @@ def _run_storage_tool(
     ]
     try:
         with log.open("wb") as output, contextlib.ExitStack() as at_the_end:
-            with uninterrupted():  # a tool that was started and nobody knows of would go on
+            with uninterrupted():  # a tool that nobody knows was started would keep running
                 tool = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
                 )
@@ -112,7 +112,7 @@ def _run_storage_tool(
 
 
 def _escaped(text: str) -> str:
-    """Java reads property files as Latin-1, so what is not ASCII is written in its escapes."""
+    """Java reads property files as Latin-1, so what is not ASCII is written as escapes."""
     utf16 = text.encode("utf-16-be")
     units = struct.unpack(f">{len(utf16) // 2}H", utf16)
     return "".join(chr(unit) if unit < 128 else f"\\u{unit:04x}" for unit in units)
