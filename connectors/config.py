@@ -37,7 +37,7 @@ class Settings(BaseModel):
 
 
 def refused(problem: str, *path: str, value: str | None = None) -> ValidationError:
-    """What a validator raises about a value that lies further down.
+    """The error that a validator raises for a value further down.
 
     Args:
         problem: What is wrong with it.

@@ -1,6 +1,6 @@
 """The checks of a log that ask it once more.
 
-What decides is in `seam.checks`; here the log is asked for what they need to know.
+The decisions are in `seam.checks`; here the log is asked for what they need to know.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Boundary:
         format: How they were decoded; empty when no rows were.
         on_error: What became of the bad ones among them.
         decoded_from: The offset from which on all rows have been decoded so, per partition.
-        epochs: Leader epoch each partition had when `next` was chosen, where the log tells it: a
+        epochs: Leader epoch each partition had when `next` was chosen, where the log gives it: a
             log that has lost records below `next` and grown again has a later one there.
         base_id: The snapshot the batch of this commit started from; None for the first.
         foreign_change_id: The newest snapshot up to `base_id` in which somebody else changed

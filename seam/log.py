@@ -24,7 +24,7 @@ class LogBounds:
         end: Exclusive stable end under `isolation`: last stable offset or high watermark.
         high_watermark: Exclusive end of what is replicated, transactions still open included.
         isolation: `read_committed` or `read_uncommitted`.
-        leader_epochs: Leader epoch of each partition at `end`, where the log tells it.
+        leader_epochs: Leader epoch of each partition at `end`, where the log gives it.
     """
 
     topic: str

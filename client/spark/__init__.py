@@ -1,6 +1,6 @@
 """For Spark: live tables as a catalog, and the data source that reads them in executors.
 
-The catalog is configuration only and needs nothing of ours in Spark. The data source needs
+The catalog is configuration only and needs no code of ours in Spark. The data source needs
 `seamline[gateway,spark]` on the driver and on every executor.
 """
 

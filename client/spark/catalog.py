@@ -1,4 +1,4 @@
-"""Live tables in any Spark with Iceberg's runtime: configuration only, nothing of ours in it.
+"""Live tables in any Spark with Iceberg's runtime: configuration only, no code of ours in it.
 
     builder = configure_spark(SparkSession.builder, "http://127.0.0.1:8474")
     builder.getOrCreate().sql("SELECT count(*) FROM live.default.bids")

@@ -1,8 +1,8 @@
 """The pinned jars, fetched once per user into a cache.
 
 A set of jars has a directory of its own, named after what it holds, and that directory exists only
-when it is complete: it is fetched beside it and renamed. Processes that want the same set at once
-wait for one of them. A complete set needs no network, no Ivy and no Java.
+when it is complete: it is fetched elsewhere and moved there. Processes that want the same set at
+once wait for one of them. A complete set needs no network, no Ivy and no Java.
 """
 
 from __future__ import annotations

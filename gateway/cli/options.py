@@ -91,7 +91,7 @@ def table_of(text: str, connections: Connections) -> TableName:
     """The table that an argument of the command line names, as listings write it.
 
     Raises:
-        SeamlineError: INVALID_ARGUMENT when it names none of a catalog; CATALOG_NOT_FOUND, ….
+        SeamlineError: INVALID_ARGUMENT when it names no table of a catalog; CATALOG_NOT_FOUND, ….
     """
     found = names.resolve(names.split(text), names.session(connections.config), connections)
     if not found.is_own_table:
@@ -100,7 +100,7 @@ def table_of(text: str, connections: Connections) -> TableName:
 
 
 def look_at(wanted: Sequence[TableName], connections: Connections) -> None:
-    """Loads each table before Spark starts: with none of them there is nothing to start it for.
+    """Loads each table before Spark starts, which is pointless when none can be loaded.
 
     Raises:
         SeamlineError: why the first cannot be loaded, when none can.

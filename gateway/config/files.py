@@ -33,6 +33,6 @@ def find_file(explicit: str | None, environment: Mapping[str, str]) -> pathlib.P
 
 
 def local_state_directory(environment: Mapping[str, str]) -> pathlib.Path:
-    """Where `seamline local` keeps everything, unless told otherwise."""
+    """Where `seamline local` keeps everything by default."""
     named = environment.get(HOME_VARIABLE)
     return pathlib.Path(named) if named else pathlib.Path.home() / ".seamline"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 VARIANTS = ("cold", "hot", "seam", "snapshots", "files", "tail")
 INFORMATION_SCHEMA = "information_schema"
 CLUSTER_SCHEMA = "default"
-"""The one schema that a cluster has beside `information_schema`."""
+"""The one schema that a cluster has besides `information_schema`."""
 
 _PART = r'(?:"((?:[^"]|"")*)"|([^".]*))'
 _VARIANT = re.compile(rf"(.*?)(\$+)({'|'.join(VARIANTS)})", re.IGNORECASE | re.DOTALL)

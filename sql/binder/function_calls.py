@@ -221,7 +221,7 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
 
 
 def _check_count(name: str, node: Call) -> None:
-    """How many rows or parts a window function is told to count must be written out."""
+    """The number of rows or parts that a window function counts by must be written out."""
     place, least = _COUNTS[name]
     if place >= len(node.expressions):
         return

@@ -127,7 +127,7 @@ def _refuse_outer(node: exp.Expr, scope: Scope, where: str, *, always: bool) -> 
         node: A part of it.
         scope: What this query reads.
         where: What the part belongs to.
-        always: Whether columns of this query beside them make no difference.
+        always: Whether columns of this query besides them make no difference.
     """
     columns = [c for c in _of_this_level(node) if isinstance(c, exp.Column) and c.table]
     outer = [column for column in columns if not scope.owns(column)]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 def unused_prefix(stem: str, names: Iterable[str]) -> str:
-    """The stem, with as many underscores behind as it takes for none of the names to begin so."""
+    """The stem, with enough underscores appended that none of the names begins with it."""
     taken = tuple(name.lower() for name in names)
     prefixes = (stem + "_" * length for length in itertools.count())
     return next(prefix for prefix in prefixes if not any(n.startswith(prefix) for n in taken))

@@ -1,7 +1,7 @@
 """Clauses and flags of a query: each has its meaning, or is refused.
 
 A parser reads more than is offered, and keeps it beside what it knows. What nobody looks at would
-change the meaning of a statement without a word. (For expressions the typer sees to it.)
+silently change the meaning of a statement. (For expressions the typer checks this.)
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CLAUSES: Mapping[type[Any], frozenset[str]] = {
     exp.Star: frozenset({"except_", "replace", "rename"}),
     exp.WindowSpec: frozenset({"kind", "start", "start_side", "end", "end_side"}),
 }
-"""What each part of a query may carry beside its operands; the binder reads all of it."""
+"""What each part of a query may carry besides its operands; the binder reads all of it."""
 _CALLED = {
     "by_name": "CORRESPONDING",
     "on": "DISTINCT ON",

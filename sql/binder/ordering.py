@@ -163,7 +163,7 @@ def _order_around(
 
 
 def _order_by_more(typer: Typer, node: exp.Select, items: Sequence[exp.Ordered]) -> exp.Select:
-    """A query around one that gives what it is sorted by beside its results."""
+    """A query around one that gives what it is sorted by besides its results."""
     width = len(node.expressions)
     around, alias = _around(typer, node, width)
     for ordered in items:

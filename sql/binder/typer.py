@@ -58,11 +58,11 @@ _OPTIONS: Mapping[type[Any], frozenset[str]] = {
     exp.TryCast: frozenset({"to", "safe", "requires_string"}),
     exp.Window: frozenset({"partition_by", "order", "spec", "alias", "over"}),
 }
-"""What a node may carry beside its operands; its handler gives each of them its meaning."""
+"""What a node may carry besides its operands; its handler gives each of them its meaning."""
 
 
 def _check_options(node: exp.Expr) -> None:
-    """A flag or clause that no handler reads would change the meaning without a word.
+    """A flag or clause that no handler reads would silently change the meaning.
 
     Raises:
         SeamlineError: NOT_SUPPORTED.

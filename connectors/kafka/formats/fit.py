@@ -44,7 +44,7 @@ _FATES = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A column, or a field inside of one, that has no fields itself.
+    """A column, or a field inside one, that has no fields itself.
 
     Attributes:
         path: Names that lead to it.

@@ -11,7 +11,7 @@ _TOLD_EVERY_S = 10.0
 
 
 class Patience:
-    """Tells whether to go on waiting.
+    """Decides whether to keep waiting.
 
     Args:
         what: What is waited for.
