@@ -166,7 +166,9 @@ class _Told:
 
 def _leaves(value: Any, path: str = "", name: str = "") -> Iterator[tuple[str, str, Any]]:
     """(path, its last name, value); the name of a property may contain dots."""
-    if isinstance(value, list | tuple) and value:
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        value = ",".join(value)  # as variables and flags give it
+    if isinstance(value, list | tuple):
         value = dict(enumerate(value))
     if not isinstance(value, Mapping):
         yield path, name, value

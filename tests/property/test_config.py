@@ -64,6 +64,8 @@ def declared() -> Iterator[Setting]:
     def below(path: str, node: Mapping[str, Any]) -> Iterator[Setting]:
         node = schema["$defs"].get(node.get("$ref", "").rpartition("/")[2], node)
         yield Setting(path, node)
+        if _is_list(node):
+            return
         for name, child in node.get("properties", {}).items():
             yield from below(f"{path}.{name}".lstrip("."), child)
         if entry := node.get("additionalProperties") or node.get("items"):
@@ -72,7 +74,12 @@ def declared() -> Iterator[Setting]:
     yield from below("", schema)
 
 
-GROUPS = [found for found in declared() if found.kinds & {"object", "array"}]
+def _is_list(schema: Mapping[str, Any]) -> bool:
+    """Whether it is a setting of several strings, which may be told as one, with commas."""
+    return bool(schema.get("items", {}).get("type") == "string")
+
+
+GROUPS = [f for f in declared() if f.kinds & {"object", "array"} and not _is_list(f.schema)]
 SETTINGS = [found for found in declared() if found not in GROUPS]
 
 
@@ -81,6 +88,8 @@ SETTINGS = [found for found in declared() if found not in GROUPS]
 
 def good(setting: Setting) -> list[tuple[str, Any]]:
     """(text, what it means) of values that a setting takes."""
+    if "array" in setting.kinds:
+        return [(text, text) for text in ("file:///a", "file:///a,s3://b/c")]
     if "boolean" in setting.kinds:
         return [("true", True), ("false", False), ("True", True)]
     if "string" in setting.kinds:
@@ -96,6 +105,8 @@ def good(setting: Setting) -> list[tuple[str, Any]]:
 
 def bad(setting: Setting) -> list[Any]:
     """What a setting does not take: texts, and what only a file can say."""
+    if "array" in setting.kinds:
+        return [{"a": "7"}, {}, None]
     found: list[Any] = [["7"], {"a": "7"}, {}]
     if "null" not in setting.kinds:
         found.append(None)
