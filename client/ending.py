@@ -44,7 +44,7 @@ class CanceledError(Exception):
 
 @contextlib.contextmanager
 def kept_from_click() -> Iterator[None]:
-    """Gives exceptions that Click would handle in its own way a name that it does not know."""
+    """Turns exceptions that Click would handle in its own way into ones that it does not know."""
     try:
         yield
     except BrokenPipeError as error:

@@ -127,7 +127,7 @@ def qualify(tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.date
     Args:
         tree: As parsed, parameters already filled in.
         relations: What `references(tree)` stand for, in the same order.
-        now: The moment the statement was asked, for CURRENT_TIMESTAMP and its kin; aware.
+        now: The moment the statement was submitted, for CURRENT_TIMESTAMP and its kin; aware.
 
     Raises:
         SeamlineError: COLUMN_NOT_FOUND, COLUMN_AMBIGUOUS, TYPE_MISMATCH, FUNCTION_NOT_FOUND,

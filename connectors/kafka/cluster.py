@@ -219,7 +219,7 @@ def named_error(error: KafkaError | KafkaException | Exception, what: str) -> Se
     if cause.code() in _UNKNOWN_TOPIC:
         code = TOPIC_NOT_FOUND
     elif cause.code() in _OUT_OF_RANGE:
-        # a truncated log is reported as an offset out of place; only the text shows it
+        # a truncated log is reported as an offset out of range; only the text shows it
         code = LOG_TRUNCATED if "truncation" in cause.str() else LOG_TRIMMED
     elif cause.code() in _TRUNCATED:
         code = LOG_TRUNCATED

@@ -54,7 +54,7 @@ def start_in_process(settings: SparkSettings) -> Any:
 
 
 def start_interruptibly(settings: SparkSettings) -> Any:
-    """The same, without Spark's handler for Ctrl-C, which then gives up the start and its Java."""
+    """The same; Ctrl-C, which Spark's handler would take, gives up the start and its Java."""
     before = _children()
     try:
         return supervision.interruptibly("spark-start", lambda: start_in_process(settings))

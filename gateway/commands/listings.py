@@ -51,7 +51,7 @@ class Listed:
 
     @property
     def display(self) -> str:
-        """Its name where one name is to say everything."""
+        """Its full name as far as it is known: a table, a schema or a source."""
         if self.name is not None:
             return self.name.display
         parts = (self.source, self.schema) if self.schema is not None else (self.source,)

@@ -37,7 +37,7 @@ _PROBLEMS = {
     "string_type": "must be a text",
     "tuple_type": "must be a list",
 }
-"""Pydantic's messages that speak of Python; all others are shown as they are."""
+"""Ours for messages of Pydantic that speak of Python; all others are shown as they are."""
 _SUBJECT = re.compile("^(Input|String|Value) (?=should)")
 _UNFILLED = "default_factory_not_called"
 """The error of a default that depends on a wrong value: no problem of its own."""

@@ -89,7 +89,7 @@ class _Log(Logger):  # type: ignore[misc]
             super().error(msg, *arguments, **options)
 
     def exception(self, msg: str, *arguments: Any, **options: Any) -> None:
-        """Logs an exception; that a client was silent for too long is none."""
+        """Logs an exception, except that a client was silent for too long."""
         if not isinstance(sys.exc_info()[1], BlockingIOError):
             super().exception(msg, *arguments, **options)
 

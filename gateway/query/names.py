@@ -11,8 +11,7 @@ list is what the listed name stands for:
 
 A catalog, cluster or table that does not exist as it is spelt is looked for in lower case.
 A suffix after `$` selects a variant of a table: `$cold`, `$hot`, or a table about the table.
-A schema of several levels is one part, with dots; a level that has dots itself is quoted inside
-it.
+A schema of several levels is one part, with dots; a level that has dots itself is quoted in it.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def assemble(
     """A tail of slices and of what was read from the log besides them.
 
     Bad records were looked for in all slices, and skipped ones are counted in all; only then are
-    segments that the predicate rules out left out, so that neither depends on the query.
+    segments dropped that the predicate rules out, so that neither depends on the query.
 
     Args:
         slices: Parts of segments; the caller must keep their references as long as the tail.

@@ -144,7 +144,7 @@ class CachedPartitions:
         return sum(min(positions[p], end) for p, end in ends.items())
 
     def led_by(self, below: Mapping[int, int], epochs: Mapping[int, int]) -> None:
-        """Notes that under the leaders of these epochs the log still holds what was read below.
+        """Notes that the log, under leaders of these epochs, still holds what was read.
 
         Where reading has advanced since, its records have shown a newer epoch.
         """

@@ -29,7 +29,7 @@ def bind(
     Args:
         tree: The query; the `meta["scan_id"]` of a table says which scan it is. Changed in place.
         relations: Name and columns of each scan.
-        now: The moment the statement was asked.
+        now: The moment the statement was submitted.
     """
     typer = Typer(relations, now, HANDLERS, bind_query)
     bound, output = typer.query(tree, None, {})

@@ -233,7 +233,7 @@ def _bind_bytes(_: Typer, node: exp.HexString, __: Scope) -> Typed:
 
 
 def bind_now_literal(typer: Typer, node: exp.Expr, _: Scope) -> Typed:
-    """CURRENT_TIMESTAMP and its kin: the moment the statement was asked, the same everywhere."""
+    """CURRENT_TIMESTAMP and its kin: when the statement was submitted, the same everywhere."""
     moment = typer.now.replace(tzinfo=None)
     if isinstance(node, exp.CurrentDate):
         return _moment_literal(moment.date(), types.DATE)

@@ -77,7 +77,7 @@ class Typer:
 
     Attributes:
         relations: Tables by scan id.
-        now: The moment the statement was asked, in UTC.
+        now: The moment the statement was submitted, in UTC.
         used: (scan id, column) pairs that the query reads.
     """
 
