@@ -47,7 +47,7 @@ def java(folder: pathlib.Path, script: str) -> dict[str, str]:
 def with_table(folder: pathlib.Path) -> pathlib.Path:
     """A configuration whose catalog has the table `plain`."""
     file = offline.write(folder)
-    address = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+    address = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
     catalog = SqlCatalog("lake", **address)
     catalog.create_namespace("default")
     catalog.create_table("default.plain", Schema())

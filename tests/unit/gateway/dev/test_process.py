@@ -123,7 +123,15 @@ def test_both_ways_of_looking_agree(spawn: Spawn, look: Callable[[int], object])
     assert look(process.pid) is None
 
 
-def test_signals_wait_for_the_end_of_the_block() -> None:
+@pytest.fixture
+def pythons_own_handler() -> Iterator[None]:
+    """What a command starts with, whatever ran in this process before."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_signals_wait_for_the_end_of_the_block(pythons_own_handler: None) -> None:
     events: list[str] = []
 
     def interrupted_start() -> None:
