@@ -71,8 +71,7 @@ def exit_code(error: BaseException) -> int:
             _drop_output()
             return READER_GONE
     found = _named(error)
-    message = " ".join(f"{found.code.name}: {found.message}".split())
-    click.echo(f"error: {message}\nhint: {found.hint}", err=True)
+    click.echo(f"error: {' '.join(found.summary.split())}\nhint: {found.hint}", err=True)
     if _is_full(error):
         _drop_output()
     if found.code is INTERNAL_ERROR and os.environ.get(TRACEBACK_VARIABLE):

@@ -81,11 +81,15 @@ class SeamlineError(Exception):
         self.query_id = query_id
         self.details: dict[str, Any] = dict(details or {})
 
-    def __str__(self) -> str:
-        """`NAME: message (line:column)`, then the hint on a line of its own."""
+    @property
+    def summary(self) -> str:
+        """`NAME: message (line:column)`."""
         where = f" (line {self.location.line}:{self.location.column})" if self.location else ""
-        hint = f"\nhint: {self.hint}" if self.hint else ""
-        return f"{self.code.name}: {self.message}{where}{hint}"
+        return f"{self.code.name}: {self.message}{where}"
+
+    def __str__(self) -> str:
+        """The summary, then the hint on a line of its own."""
+        return f"{self.summary}\nhint: {self.hint}" if self.hint else self.summary
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles all of it, so that a failure in a Spark worker arrives with its name."""
