@@ -255,8 +255,7 @@ def recreate_topic(arena: Arena, chance: random.Random) -> str:
 def recreate_under_reads(arena: Arena, chance: random.Random) -> str:
     """Another topic, and a longer one, exactly while reads know their ends and have no rows yet.
 
-    Fetches of the topic are held back until it is another one. A broker that was cut off from the
-    controller half of the time goes on with the old one.
+    Fetches of the topic are held back until it is another one.
     """
     _ensure(arena, DOOMED)
     count = arena.produce(DOOMED.topic, chance.randint(20, 40))
