@@ -27,9 +27,12 @@ def make_folder(path: pathlib.Path) -> None:
     Raises:
         OSError: when it cannot be made.
     """
-    if not path.is_dir():
-        make_folder(path.parent)
-        path.mkdir(mode=0o700, exist_ok=True)
+    if path.is_dir():
+        return
+    if path.exists():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    make_folder(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
 
 
 def private_folder(path: pathlib.Path) -> None:
