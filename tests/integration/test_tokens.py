@@ -176,7 +176,7 @@ def test_a_write_is_waited_for(stack: Stack, gateway: Gateway, name: str) -> Non
         # what the session has seen of the snapshot alone does not stand for the log
         assert connection.execute(f'SELECT count(*) FROM "{name}$cold"').fetchall() == [(0,)]
         with pytest.raises(seamline.Error) as caught:
-            connection.execute(sql, after=token, timeout=1)
+            connection.execute(sql, after=token, timeout=4)
         assert caught.value.code.name == "WRITE_NOT_VISIBLE"
         assert "transaction" in caught.value.message
         started = threading.Event()
