@@ -143,7 +143,7 @@ class Gateway:
             config=config,
             connections=self.connections,
             catalog=ServedCatalog(tables, sessions, config.iceberg.hold_seconds),
-            plans=self._closing(ScanPlans(float(config.limits.statement_seconds_max))),
+            plans=self._closing(ScanPlans(config.limits.statement_seconds_max)),
             sessions=sessions,
         )
 

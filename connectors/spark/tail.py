@@ -116,11 +116,11 @@ def _reading(
         from seamline.connectors.kafka.log import KafkaLog
 
         numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-        own, decoder, deadline = Cluster(cluster), Decoder(spec), NoDeadline()
-        with contextlib.closing(own):
+        decoder, deadline = Decoder(spec), NoDeadline()
+        with contextlib.closing(Cluster(cluster)) as own:
+            log = KafkaLog(own)
             for number in numbers:
-                records = KafkaLog(own).read(spec.topic, [parts[number]], isolation, deadline)
-                for raw in records:
+                for raw in log.read(spec.topic, [parts[number]], isolation, deadline):
                     yield plain(decoder.decode(raw, batch_id).rows)
 
     return read

@@ -265,10 +265,10 @@ def _require_free(connections: Connections, name: TableName) -> None:
 def is_unified(connections: Connections, name: TableName) -> bool:
     """Whether a statement reads a unified table by a name."""
     try:
-        (table,) = LoadedTables(connections).now([name]).values()
-        return TopicBinding.from_properties(table.state.properties) is not None
+        require_unified(connections, name)
     except SeamlineError:
         return False
+    return True
 
 
 def _check_words(definition: TableDefinition) -> None:

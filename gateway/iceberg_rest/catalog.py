@@ -110,9 +110,7 @@ class IcebergRest:
 
     def deadline(self) -> contextlib.closing[StatementDeadline]:
         """The deadline of a request that is answered at once; closed at the end of a `with`."""
-        return contextlib.closing(
-            StatementDeadline(float(self.config.limits.statement_seconds_max))
-        )
+        return contextlib.closing(StatementDeadline(self.config.limits.statement_seconds_max))
 
 
 class ServedCatalog:

@@ -52,7 +52,7 @@ class Seams:
         session = names.session(self._config, catalog, schema)
         reference = TableReference(parse.parse_name(table))
         known = self._signer.read(token, principal) if token else ()
-        seconds = float(self._config.limits.statement_seconds_max)
+        seconds = self._config.limits.statement_seconds_max
         with contextlib.closing(StatementDeadline(seconds)) as deadline:
             (pinned,) = self._gatherer.pin([reference], session, deadline, token=known)
         token = self._signer.sign([pinned.facts.seam], principal)

@@ -68,7 +68,7 @@ class Service:
                 f"engine {request.engine!r} is not known",
                 hint=f"engine is one of: {', '.join(ENGINES)}",
             )
-        longest = float(self._limits.statement_seconds_max)
+        longest = self._limits.statement_seconds_max
         timeout_s = longest if request.timeout_s is None else min(longest, request.timeout_s)
         if timeout_s <= 0:
             raise SeamlineError(INVALID_REQUEST, "timeout must be more than nothing")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -114,26 +115,15 @@ class World:
         ranges: Sequence[OffsetRange],
         isolation: str,
         spec: DecoderSpec,
-        wanted: Sequence[str],
-        deadline: Deadline,
-        *,
-        size_bytes_max: int,
-        epochs: Mapping[int, int] | None = None,
+        *wanted: Any,
+        **limits: Any,
     ) -> Tail:
-        if spec.topic == self.fails:
-            raise SeamlineError(LOG_TRIMMED, "gone")
-        self.read.append((spec.topic, tuple(ranges)))
-        found = read_tail(
-            log,
-            ranges,
-            isolation,
-            spec,
-            wanted,
-            deadline,
-            size_bytes_max=size_bytes_max,
-            epochs=epochs,
-        )
+        """Implements `TailReader`: `read_tail`, noted and released."""
         topic = spec.topic
+        if topic == self.fails:
+            raise SeamlineError(LOG_TRIMMED, "gone")
+        self.read.append((topic, tuple(ranges)))
+        found = read_tail(log, ranges, isolation, spec, *wanted, **limits)
         return Tail(found.rows, found.records, 0, 0, release=lambda: self.released.append(topic))
 
 
