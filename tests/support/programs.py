@@ -82,6 +82,24 @@ def kill(process: subprocess.Popen[str]) -> None:
             stream.close()
 
 
+def lives(process: psutil.Process) -> bool:
+    """Whether a process runs still: neither gone nor a zombie."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def named(process: psutil.Process, name: str) -> list[psutil.Process]:
+    """The descendants of a process of that name; those that end while it looks are left out."""
+    found = []
+    for child in process.children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if child.name() == name:
+                found.append(child)
+    return found
+
+
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
     path = os.pathsep.join(filter(None, (str(TESTS), environment.get("PYTHONPATH"))))
     return {**environment, "PYTHONPATH": path}

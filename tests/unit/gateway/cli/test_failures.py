@@ -106,15 +106,10 @@ def test_fault_24_ctrl_c_gives_the_start_of_spark_up(tmp_path: pathlib.Path) -> 
     log = tmp_path / "log"
     with programs.running(command, java(tmp_path, STARTING), log) as process:
         started = psutil.Process(process.pid)
-
-        def javas() -> list[psutil.Process]:
-            return [p for p in started.children(recursive=True) if p.name() == "sleep"]
-
-        wait_until(lambda: bool(javas()), 60, "Spark to start")
-        (child,) = javas()
+        (child,) = wait_until(lambda: programs.named(started, "sleep"), 60, "Spark to start")
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
         psutil.wait_procs([child], 10)
-        assert not child.is_running()
+        assert not programs.lives(child)
     said = log.read_text()
     assert re.fullmatch(r"starting Spark …\n(WARNING.*\n)*canceled\n", said), said
