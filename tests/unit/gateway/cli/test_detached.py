@@ -90,7 +90,7 @@ def test_fault_23_a_detached_gateway_that_was_killed_is_nothing_to_stop(
     family = [process, *process.children(recursive=True)]
     for one in family:
         one.kill()
-    wait_until(lambda: not any(programs.lives(one) for one in family), what="the gateway to be gone")
+    wait_until(lambda: not any(map(programs.lives, family)), what="the gateway to be gone")
     assert serve(file, "--stop").stderr == "nothing runs\n"
 
 
