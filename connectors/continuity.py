@@ -5,9 +5,11 @@ The decisions are in `seam.checks`; here the log is asked for what they need to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 
 from seamline.connectors.protocols import Deadline, HotLog
+from seamline.errors import LOG_TRIMMED, LOG_TRUNCATED, SeamlineError
 from seamline.seam.checks import LogRead, doubtful, require, spoiled
 from seamline.seam.log import LogBounds
 
@@ -29,6 +31,29 @@ def check_read(log: HotLog, read: LogRead, deadline: Deadline) -> None:
     bounds = log.bounds([read.topic], read.isolation, deadline)[read.topic]
     require(spoiled(bounds, read))
     check_not_cut(log, bounds, read.ends, read.end_epochs, deadline)
+
+
+@contextlib.contextmanager
+def checked(log: HotLog, read: LogRead, deadline: Deadline) -> Iterator[None]:
+    """Around a read, whose rows are given after it: `check_read` at its end, and when it fails.
+
+    A topic that was created again looks trimmed or truncated to who still reads the former one.
+
+    Args:
+        log: The cluster.
+        read: What is read inside.
+        deadline: The statement's.
+
+    Raises:
+        SeamlineError: as `check_read`, else what was raised inside.
+    """
+    try:
+        yield
+    except SeamlineError as error:
+        if error.code in {LOG_TRIMMED, LOG_TRUNCATED}:
+            check_read(log, read, deadline)
+        raise
+    check_read(log, read, deadline)
 
 
 def check_not_cut(

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from seamline.connectors.config import ClusterConfig
-from seamline.connectors.continuity import check_read
+from seamline.connectors.continuity import checked
 from seamline.connectors.duckdb.engine import read_scan
 from seamline.connectors.iceberg.catalog import IcebergTable, table_of_file
 from seamline.connectors.iceberg.static_table import static_table
@@ -327,8 +327,8 @@ class HotSplit(InputPartition):
             read = self.log_read
             epochs = {r.partition: self.epoch for r in read.ranges if self.epoch is not None}
             records = log.read(read.topic, read.ranges, read.isolation, deadline, epochs=epochs)
-            batches = [decoder.decode(raw).rows for raw in records]
-            check_read(log, read, deadline)
+            with checked(log, read, deadline):
+                batches = [decoder.decode(raw).rows for raw in records]
             yield from (plain(rows) for rows in batches if rows.num_rows)
         finally:
             cluster.close()
