@@ -16,6 +16,7 @@ from sqlglot.dialects.spark import Spark
 
 from seamline.errors import STATEMENT_TOO_LARGE, SeamlineError
 from seamline.sql.calls import Call
+from seamline.sql.kernels.kernel import Use
 from seamline.sql.spark import for_spark
 from seamline.sql.templates import DUCKDB, SPARK, rendered
 
@@ -197,6 +198,17 @@ def _is_joined_and_limited(node: exp.Query) -> bool:
     while isinstance(around, exp.Subquery):
         around = around.parent
     return isinstance(around, exp.From | exp.Join | exp.CTE | exp.In | exp.SetOperation)
+
+
+def kernels(tree: exp.Expr, engine: str) -> dict[str, Use]:
+    """The kernels that the tree calls on an engine, by the names that its SQL has for them."""
+    found: dict[str, Use] = {}
+    for node in tree.find_all(Call):
+        kernel = node.spec.overload.kernel
+        if kernel is not None and engine in kernel.engines:
+            use = Use(kernel, node.spec.parameters, node.spec.returns)
+            found[use.name] = use
+    return found
 
 
 def to_spark(tree: exp.Expr) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -184,6 +184,17 @@ class Interval(Type):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Function(Type):
+    """A lambda, which only functions take."""
+
+    parameters: tuple[Type, ...]
+    returns: Type
+
+    def __str__(self) -> str:
+        return f"function({', '.join(map(str, (*self.parameters, self.returns)))})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Unsupported(Type):
     """A type of a stored column that SQL here cannot handle; using the column is an error."""
 
@@ -191,6 +202,11 @@ class Unsupported(Type):
 
     def __str__(self) -> str:
         return self.stored
+
+
+def anonymous_row(members: Sequence[Type]) -> Row:
+    """A row whose fields were given no names."""
+    return Row(tuple(Field(f"field{place}", type_) for place, type_ in enumerate(members)))
 
 
 def is_numeric(type_: Type) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import re
 from collections.abc import Iterator
 
 import duckdb
 import pyarrow as pa
 
 from seamline.connectors.arrow import conform
+from seamline.connectors.duckdb.errors import named_error
 from seamline.connectors.duckdb.instances import Instance, Instances
 from seamline.connectors.duckdb.relation import DELETES, ROWS, data_paths, relation_sql
 from seamline.connectors.duckdb.storage import attach, is_remote
@@ -25,21 +25,7 @@ from seamline.connectors.protocols import (
     TailFile,
     TailSource,
 )
-from seamline.errors import (
-    COLD_FILE_INVALID,
-    COLD_FILE_MISSING,
-    DISK_FULL,
-    ERRORS,
-    EVALUATION_FAILED,
-    INTERNAL_ERROR,
-    INVALID_CAST,
-    MEMORY_LIMIT,
-    NUMERIC_OVERFLOW,
-    SUBQUERY_MULTIPLE_ROWS,
-    TAIL_TOO_LARGE,
-    ErrorCode,
-    SeamlineError,
-)
+from seamline.errors import TAIL_TOO_LARGE, SeamlineError
 from seamline.sql import render, types
 
 BATCH_ROWS = 65_536
@@ -130,6 +116,7 @@ def _prepare(instance: Instance, query: EngineQuery, files: frozenset[str]) -> s
     if instance.files is None:
         attach(instance.connection, query.scans)
         instance.lock(files)
+    instance.learn(render.kernels(query.tree, DuckDBEngine.name))
     return render.to_duckdb(query.tree, relations)
 
 
@@ -183,11 +170,6 @@ def _local(deletes: pa.Table) -> pa.Table:
     return pa.table({"path": paths, "position": deletes.column("position")})
 
 
-# --- Errors --------------------------------------------------------------------------------------
-
-_OURS = re.compile(r"\b([A-Z]+(?:_[A-Z]+)+)(?:: (.*))?")
-
-
 @contextlib.contextmanager
 def _named_errors(deadline: Deadline) -> Iterator[None]:
     try:
@@ -199,51 +181,3 @@ def _named_errors(deadline: Deadline) -> Iterator[None]:
     except (pa.ArrowInvalid, OSError) as error:  # from inside the reader
         deadline.check()
         raise named_error(error) from error
-
-
-def named_error(error: Exception) -> SeamlineError:
-    """Our error for one of DuckDB's."""
-    first_line = str(error).strip().split("\n", maxsplit=1)[0]
-    message = re.sub(r"^(\w+ )+(Error|Exception): ", "", first_line)
-    match = _OURS.match(message)
-    if match and match[1] in ERRORS:
-        return SeamlineError(ERRORS[match[1]], match[2] or _DEFAULT_MESSAGES.get(match[1], message))
-    return SeamlineError(_code_of(error, first_line), message)
-
-
-_DEFAULT_MESSAGES = {"DIVISION_BY_ZERO": "a divisor is zero"}
-
-_BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
-    ("No files found", COLD_FILE_MISSING),
-    ("No such file", COLD_FILE_MISSING),
-    ("Cannot open file", COLD_FILE_MISSING),
-    # every file that is read is on the list of allowed paths, which refuses a missing one
-    ("disabled by configuration", COLD_FILE_MISSING),
-    ("value is out of range", NUMERIC_OVERFLOW),
-    ("Could not cast value", NUMERIC_OVERFLOW),  # a number; a string cannot be converted
-    ("More than one row returned by a subquery", SUBQUERY_MULTIPLE_ROWS),
-    ("No magic bytes", COLD_FILE_INVALID),
-    ("Failed to read", COLD_FILE_INVALID),
-    ("Parquet", COLD_FILE_INVALID),
-    ("decompress", COLD_FILE_INVALID),
-    ("No space left", DISK_FULL),
-    ("max_temp_directory_size", MEMORY_LIMIT),
-)
-
-
-def _code_of(error: Exception, line: str) -> ErrorCode:
-    for part, code in _BY_TEXT:
-        if part.lower() in line.lower():
-            return code
-    match error:
-        case duckdb.OutOfMemoryException():
-            return MEMORY_LIMIT
-        case duckdb.ConversionException():
-            return INVALID_CAST
-        case duckdb.OutOfRangeException():
-            return NUMERIC_OVERFLOW
-        case duckdb.IOException():
-            return COLD_FILE_INVALID
-        case duckdb.InvalidInputException():
-            return EVALUATION_FAILED
-    return INTERNAL_ERROR

@@ -17,9 +17,12 @@ from collections.abc import Mapping
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from seamline.connectors import supervision
 from seamline.connectors.duckdb.relation import text
+from seamline.sql import types
+from seamline.sql.kernels.kernel import Use
 
 AHEAD = 2
 KEPT_MAX = 4
@@ -42,6 +45,7 @@ class Instance:
         self.connection = connection
         self.files: Files | None = None
         self._registered: list[str] = []
+        self._kernels: set[str] = set()
         self._lock = threading.Lock()
         self._in_use = True
         self._interrupted = False
@@ -50,6 +54,20 @@ class Instance:
         """Makes an Arrow table readable, until the statement ends."""
         self.connection.register(name, rows)
         self._registered.append(name)
+
+    def learn(self, kernels: Mapping[str, Use]) -> None:
+        """Makes kernels callable, for as long as it is kept."""
+        for name in kernels.keys() - self._kernels:
+            use = kernels[name]
+            self.connection.create_function(
+                name,
+                use,
+                [duckdb.sqltype(types.to_duckdb(type_)) for type_ in use.parameters],
+                duckdb.sqltype(types.to_duckdb(use.returns)),
+                type=PythonUDFType.ARROW,
+                null_handling=FunctionNullHandling.SPECIAL,
+            )
+            self._kernels.add(name)
 
     def lock(self, files: Files) -> None:
         """Restricts it to these files from here on."""

@@ -27,6 +27,7 @@ from seamline.connectors.protocols import (
     TailSource,
 )
 from seamline.connectors.spark.errors import named_errors
+from seamline.connectors.spark.kernels import learn
 from seamline.connectors.spark.relation import relation_sql
 from seamline.connectors.spark.sessions import HANG_UP_S, let_go, open_session
 from seamline.connectors.spark.tail import decoded_tail, has_odd_time
@@ -103,6 +104,7 @@ class SparkEngine:
                     tails[scan.tail] = self._view(session, scan, tail, any_time)
                 view = tails[scan.tail]
             session.sql(relation_sql(scan, view)).createOrReplaceTempView(scan.scan_id)
+        learn(session, render.kernels(query.tree, self.name))
         return render.to_spark(query.tree)
 
     def _view(

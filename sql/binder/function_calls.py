@@ -33,7 +33,7 @@ from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.dialects import FROM_ZERO
 from seamline.sql.templates import DUCKDB, SPARK
-from seamline.sql.types import Array, Decimal, Field, Map, Row, Timestamp
+from seamline.sql.types import Array, Decimal, Map, Timestamp
 
 
 def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
@@ -292,7 +292,7 @@ def _bind_by_unit(typer: Typer, name: str, node: exp.Anonymous, scope: Scope) ->
 
 def _bind_row_constructor(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     items = [typer.expression(item, scope) for item in node.expressions]
-    type_ = Row(tuple(Field(f"field{i}", t) for i, (_, t) in enumerate(items)))
+    type_ = types.anonymous_row([type_ for _, type_ in items])
     return row_of([inner for inner, _ in items], type_), type_
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from support.sources import PARTS
 from seamline import errors
 from seamline.gateway.config.model import Config
 from seamline.sql import functions
+from seamline.sql.templates import DUCKDB, SPARK
 
 PAGES = pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference"
 
@@ -25,16 +26,26 @@ PAGES = pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference"
 def functions_page() -> Iterator[str]:
     yield "# Functions"
     yield ""
-    yield "Each means the same on both engines. `T`, `U`, `E`, `K`: any type; `…`: any number."
+    yield (
+        "Each means the same on both engines. `T`, `U`, `E`, `K`: any type; `…`: any number. The "
+        "engine's own SQL computes it, or a kernel: a function over Arrow arrays that the engine "
+        "calls (`make golden` writes this page)."
+    )
     kinds = {"scalar": "Scalar", "aggregate": "Aggregate", "window": "Window"}
     for kind, title in kinds.items():
         yield f"\n## {title}\n"
-        yield "| function | takes and gives |\n|---|---|"
+        yield "| function | takes and gives | DuckDB | Spark |\n|---|---|---|---|"
         for name, overloads in sorted(functions.FUNCTIONS.items()):
             found = dict.fromkeys(o.signature for o in overloads if o.kind == kind)
             if found:
                 cell = "<br>".join(f"`{signature}`" for signature in found).replace("|", "\\|")
-                yield f"| `{name}` | {cell} |"
+                means = (_means(overloads, engine) for engine in (DUCKDB, SPARK))
+                yield f"| `{name}` | {cell} | {' | '.join(means)} |"
+
+
+def _means(overloads: Sequence[functions.Overload], engine: str) -> str:
+    found = {o.kernel is not None and engine in o.kernel.engines for o in overloads}
+    return ", ".join("kernel" if is_kernel else "SQL" for is_kernel in sorted(found))
 
 
 def errors_page() -> Iterator[str]:

@@ -14,7 +14,7 @@ import pytest
 from support import statements
 from support.nesting import NOW
 
-from seamline.connectors.duckdb.engine import named_error
+from seamline.connectors.duckdb.errors import named_error
 from seamline.errors import ErrorKind, SeamlineError
 from seamline.sql import parameters, parse, render
 from seamline.sql.qualify import qualify, references

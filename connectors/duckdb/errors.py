@@ -1,0 +1,74 @@
+"""DuckDB's failures under names of ours."""
+
+from __future__ import annotations
+
+import re
+
+import duckdb
+
+from seamline.errors import (
+    COLD_FILE_INVALID,
+    COLD_FILE_MISSING,
+    DISK_FULL,
+    ERRORS,
+    EVALUATION_FAILED,
+    INTERNAL_ERROR,
+    INVALID_CAST,
+    MEMORY_LIMIT,
+    NUMERIC_OVERFLOW,
+    SUBQUERY_MULTIPLE_ROWS,
+    ErrorCode,
+    SeamlineError,
+)
+
+_OURS = re.compile(r"\b([A-Z]+(?:_[A-Z]+)+)(?:: (.*))?")
+
+
+def named_error(error: Exception) -> SeamlineError:
+    """Our error for one of DuckDB's."""
+    first_line = str(error).strip().split("\n", maxsplit=1)[0]
+    message = re.sub(r"^(\w+ )+(Error|Exception): ", "", first_line)
+    message = message.removeprefix(_IN_A_KERNEL)
+    match = _OURS.match(message)
+    if match and match[1] in ERRORS:
+        return SeamlineError(ERRORS[match[1]], match[2] or _DEFAULT_MESSAGES.get(match[1], message))
+    return SeamlineError(_code_of(error, first_line), message)
+
+
+_IN_A_KERNEL = "Python exception occurred while executing the UDF: SeamlineError: "
+_DEFAULT_MESSAGES = {"DIVISION_BY_ZERO": "a divisor is zero"}
+
+_BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
+    ("No files found", COLD_FILE_MISSING),
+    ("No such file", COLD_FILE_MISSING),
+    ("Cannot open file", COLD_FILE_MISSING),
+    # every file that is read is on the list of allowed paths, which refuses a missing one
+    ("disabled by configuration", COLD_FILE_MISSING),
+    ("value is out of range", NUMERIC_OVERFLOW),
+    ("Could not cast value", NUMERIC_OVERFLOW),  # a number; a string cannot be converted
+    ("More than one row returned by a subquery", SUBQUERY_MULTIPLE_ROWS),
+    ("No magic bytes", COLD_FILE_INVALID),
+    ("Failed to read", COLD_FILE_INVALID),
+    ("Parquet", COLD_FILE_INVALID),
+    ("decompress", COLD_FILE_INVALID),
+    ("No space left", DISK_FULL),
+    ("max_temp_directory_size", MEMORY_LIMIT),
+)
+
+
+def _code_of(error: Exception, line: str) -> ErrorCode:
+    for part, code in _BY_TEXT:
+        if part.lower() in line.lower():
+            return code
+    match error:
+        case duckdb.OutOfMemoryException():
+            return MEMORY_LIMIT
+        case duckdb.ConversionException():
+            return INVALID_CAST
+        case duckdb.OutOfRangeException():
+            return NUMERIC_OVERFLOW
+        case duckdb.IOException():
+            return COLD_FILE_INVALID
+        case duckdb.InvalidInputException():
+            return EVALUATION_FAILED
+    return INTERNAL_ERROR

@@ -1,0 +1,55 @@
+"""The verified functions: what each means, and how each engine is told to compute it.
+
+Nothing else can be called. `registry` says what a row of the table is; each of the other modules
+has the rows of one subject. The files in tests/slt run every row on both engines.
+"""
+
+from __future__ import annotations
+
+from seamline.sql.functions import (
+    aggregates,
+    conditionals,
+    containers,
+    mathematics,
+    operators,
+    strings,
+    times,
+    windows,
+)
+from seamline.sql.functions.patterns import is_comparable, is_ordered
+from seamline.sql.functions.registry import (
+    FUNCTIONS,
+    Argument,
+    Lambda,
+    Overload,
+    Resolved,
+    is_aggregate,
+    resolve,
+    unknown,
+)
+
+SUBJECTS = (
+    operators,
+    conditionals,
+    mathematics,
+    strings,
+    times,
+    containers,
+    aggregates,
+    windows,
+)
+"""The modules that declare the functions."""
+
+__all__ = [
+    "FUNCTIONS",
+    "SUBJECTS",
+    "Argument",
+    "Lambda",
+    "Overload",
+    "Resolved",
+    "is_aggregate",
+    "is_comparable",
+    "is_ordered",
+    "resolve",
+    "unknown",
+]

@@ -1,0 +1,62 @@
+"""Functions that compute one value of many rows."""
+
+from __future__ import annotations
+
+from seamline.sql import decimals, types
+from seamline.sql.functions.registry import aggregate, define
+
+aggregate("count", "-> bigint", "count(*)")
+aggregate("count", "T -> bigint", "count({0})")
+aggregate("count_if", "boolean -> bigint", "count({distinct}CASE WHEN {0} THEN 1 END)")
+for _type in (types.TINYINT, types.SMALLINT, types.INTEGER, types.BIGINT):
+    aggregate(
+        "sum",
+        f"{_type} -> bigint",
+        "CAST(sum({distinct}{0}){over} AS BIGINT)",
+        "sum({distinct}CAST({0} AS BIGINT))",
+    )
+aggregate("sum", "double -> double", "sum({0})")
+aggregate("sum", "real -> real", "CAST(sum({distinct}CAST({0} AS DOUBLE)){over} AS FLOAT)")
+
+
+define(
+    "aggregate",
+    "sum",
+    "D -> decimal",
+    decimals.CHECKED_TOTAL,
+    "sum({distinct}CAST({0} AS {type}))",
+    decimals.total_type,
+)
+define("aggregate", "avg", "D -> decimal", "", "", lambda arguments: arguments[0])
+aggregate("avg", "double -> double", "avg({0})")
+aggregate("avg", "bigint -> double", "avg({0})")
+aggregate("avg", "real -> real", "CAST(avg({0}){over} AS FLOAT)")
+for _name in ("min", "max"):
+    aggregate(_name, "O -> O", f"{_name}({{0}})")
+for _name in ("any_value", "arbitrary"):
+    aggregate(_name, "O -> O", "max({0})")
+for _name in ("bool_and", "every"):
+    aggregate(_name, "boolean -> boolean", "bool_and({0})")
+aggregate("bool_or", "boolean -> boolean", "bool_or({0})")
+for _name, _function in (("max_by", "max"), ("min_by", "min")):
+    _present = "1 ELSE 0" if _function == "max" else "0 ELSE 1"
+    _known = f"CASE WHEN {{0}} IS NOT NULL THEN {_present} END"  # of several, null comes last
+    aggregate(
+        _name,
+        "K, O -> K",
+        f"({_function}(«CASE WHEN {{1}} IS NOT NULL THEN"
+        f" {{{{'a': {{1}}, 'b': {_known}, 'c': {{0}}}}}} END»){{over}}).c",
+        f"({_function}(«CASE WHEN {{1}} IS NOT NULL THEN"
+        f" named_struct('a', {{1}}, 'b', {_known}, 'c', {{0}}) END»){{over}}).c",
+    )
+for _name, _function in (
+    ("stddev", "stddev_samp"),
+    ("stddev_samp", "stddev_samp"),
+    ("stddev_pop", "stddev_pop"),
+    ("variance", "var_samp"),
+    ("var_samp", "var_samp"),
+    ("var_pop", "var_pop"),
+):
+    aggregate(_name, "double -> double", f"{_function}({{0}})")
+for _name in ("corr", "covar_samp", "covar_pop"):
+    aggregate(_name, "double, double -> double", f"{_name}({{0}}, {{1}})")

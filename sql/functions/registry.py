@@ -1,0 +1,255 @@
+"""The table of functions: what a row is, how it is declared, and which row a call means.
+
+A row gives a name, signatures in Trino's types and how each engine computes it: a template, because
+the engines' own functions of the same name differ at the edges (zero divisors, nulls, rounding,
+negative positions) and both must give Trino's answer; or a kernel, which both engines run.
+
+Signatures are written `T, T -> T`, in the types and variables of `patterns`. A last parameter with
+`...` repeats. In a template `{0}` is the first argument,
+`{type}` the result's type in that engine, and `{args}` all arguments.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from seamline.errors import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.sql import coercion
+from seamline.sql.functions import patterns
+from seamline.sql.functions.patterns import Pattern
+from seamline.sql.kernels.calls import duckdb_template, spark_template
+from seamline.sql.kernels.kernel import Compute, Kernel, by_duckdb
+from seamline.sql.templates import SPARK, Template
+from seamline.sql.types import Type
+
+Kind: TypeAlias = Literal["scalar", "aggregate", "window"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Overload:
+    """One signature of a function and its two templates.
+
+    Attributes:
+        name: Lower-case name.
+        kind: Scalar, aggregate (also usable as a window function) or window only.
+        parameters: Patterns of the parameters.
+        variadic: Whether the last parameter repeats.
+        returns: Pattern of the result, or a function of the argument types.
+        duckdb: Template for DuckDB.
+        spark: Template for Spark.
+        kernel: What both engines run, if the templates only call it.
+    """
+
+    name: str
+    kind: Kind
+    parameters: tuple[str, ...]
+    variadic: bool
+    returns: str | Callable[[Sequence[Type]], Type]
+    duckdb: Template
+    spark: Template
+    kernel: Kernel | None = None
+
+    @property
+    def signature(self) -> str:
+        """The signature as people read it."""
+        parameters = ", ".join(self.parameters) + ("…" if self.variadic else "")
+        returns = self.returns if isinstance(self.returns, str) else "…"
+        return f"{self.name}({parameters}) → {returns}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Resolved:
+    """A call with its types settled: what each argument must be cast to, and what comes out."""
+
+    overload: Overload
+    parameters: tuple[Type, ...]
+    returns: Type
+
+
+class Lambda(Protocol):
+    """An argument `(x, y) -> …`, whose type depends on the types of its parameters."""
+
+    @property
+    def arity(self) -> int:
+        """How many parameters it has."""
+
+    def result(self, parameters: tuple[Type, ...]) -> Type:
+        """The type of its body."""
+
+
+Argument: TypeAlias = Type | Lambda
+
+FUNCTIONS: dict[str, list[Overload]] = {}
+"""Overloads by name, in the order they are tried."""
+
+_SIGNATURE = re.compile(r"(?P<parameters>.*?)(?P<variadic>\.\.\.)?\s*->\s*(?P<returns>.+)")
+
+
+def define(
+    kind: Kind,
+    name: str,
+    signature: str,
+    duckdb: Template | None,
+    spark: Template | None = None,
+    returns: Callable[[Sequence[Type]], Type] | None = None,
+    kernel: Kernel | None = None,
+) -> None:
+    """Adds a row to the table; a signature whose result is computed says anything for it."""
+    match = _SIGNATURE.fullmatch(signature)
+    assert match is not None, signature
+    if kind != "scalar":
+        duckdb, spark = _with_marks(duckdb), _with_marks(spark)
+    parameters = tuple(patterns.split(match["parameters"]))
+    FUNCTIONS.setdefault(name, []).append(
+        Overload(
+            name=name,
+            kind=kind,
+            parameters=parameters,
+            variadic=match["variadic"] is not None,
+            returns=returns or match["returns"].strip(),
+            duckdb=duckdb or "",
+            spark=(duckdb if spark is None else spark) or "",
+            kernel=kernel,
+        )
+    )
+
+
+def _with_marks(template: Template | None) -> Template | None:
+    """Where DISTINCT, FILTER and OVER go, unless the template says so itself."""
+    if isinstance(template, str) and "{distinct}" not in template:
+        template = template.replace("({0}", "({distinct}{0}", 1)
+    if isinstance(template, str) and "{over}" not in template:
+        template += "{over}"
+    return template
+
+
+def resolve(name: str, arguments: Sequence[Argument]) -> Resolved:
+    """The overload that takes these arguments, with the fewest conversions.
+
+    Raises:
+        SeamlineError: FUNCTION_NOT_FOUND, NOT_SUPPORTED or TYPE_MISMATCH.
+    """
+    overloads = FUNCTIONS.get(name.lower())
+    if overloads is None:
+        raise unknown(name)
+    found = [r for o in overloads if (r := _match(o, arguments)) is not None]
+    if not found:
+        given = ", ".join(str(a) if isinstance(a, Type) else "lambda" for a in arguments)
+        known = "; ".join(overload.signature for overload in overloads)
+        raise SeamlineError(
+            TYPE_MISMATCH, f"{name.lower()}({given}) is not defined", hint=f"It is: {known}"
+        )
+    return min(found, key=lambda r: _conversions(r, arguments))
+
+
+def _conversions(resolved: Resolved, arguments: Sequence[Argument]) -> int:
+    pairs = zip(resolved.parameters, arguments, strict=True)
+    return sum(isinstance(a, Type) and p != a for p, a in pairs)
+
+
+def _match(overload: Overload, arguments: Sequence[Argument]) -> Resolved | None:
+    spelled = list(overload.parameters)
+    if overload.variadic:
+        spelled += spelled[-1:] * (len(arguments) - len(spelled))
+    if len(spelled) != len(arguments):
+        return None
+    pairs = [(patterns.parsed(t), a) for t, a in zip(spelled, arguments, strict=True)]
+    bound: patterns.Bound = {}
+    for pattern, argument in pairs:
+        if isinstance(argument, Type) and not patterns.bind(pattern, argument, bound):
+            return None
+    patterns.settle(bound)
+    if not _bind_lambdas(pairs, bound):
+        return None
+    parameters = tuple(patterns.substitute(pattern, bound) for pattern, _ in pairs)
+    for parameter, argument in zip(parameters, arguments, strict=True):
+        if isinstance(argument, Type) and not coercion.can_coerce(argument, parameter):
+            return None
+    if isinstance(overload.returns, str):
+        returns = patterns.substitute(patterns.parsed(overload.returns), bound)
+    else:
+        returns = overload.returns(parameters)
+    return Resolved(overload, parameters, returns)
+
+
+def _bind_lambdas(pairs: Sequence[tuple[Pattern, Argument]], bound: patterns.Bound) -> bool:
+    """Types lambdas for what the other arguments settled; again where one widens a variable."""
+    before: patterns.Bound | None = None
+    while before != bound:
+        before = dict(bound)
+        for pattern, argument in pairs:
+            if isinstance(argument, Type):
+                continue
+            *given, gives = pattern.parts
+            if pattern.head != "function" or len(given) != argument.arity:
+                return False
+            body = argument.result(tuple(patterns.substitute(part, bound) for part in given))
+            if not patterns.bind(gives, body, bound):
+                return False
+    return True
+
+
+# --- Refused by name, with the reason ------------------------------------------------------------
+
+_REASONS = {
+    "approx_distinct": "approximate results differ between engines; use count(DISTINCT x)",
+    "approx_percentile": "approximate results differ between engines",
+    "random": "a repeated read must give the same rows",
+    "rand": "a repeated read must give the same rows",
+    "uuid": "a repeated read must give the same rows",
+    "regexp_extract": "the engines' regular expressions differ; use split_part or substr",
+    "regexp_replace": "the engines' regular expressions differ; use replace",
+    "array_agg": "the order of its elements would differ between engines",
+    "map_agg": "the order of its entries would differ between engines",
+    "listagg": "the order of its elements would differ between engines",
+    "string_agg": "the order of its elements would differ between engines",
+    "format": "the engines format numbers differently; concatenate with ||",
+}
+
+
+def is_aggregate(name: str) -> bool:
+    """Whether a function of that name computes one value of many rows."""
+    return any(overload.kind == "aggregate" for overload in FUNCTIONS.get(name, ()))
+
+
+def unknown(name: str) -> SeamlineError:
+    """The error for a name that is not in the table, with the reason if there is one."""
+    folded = name.lower()
+    if folded in _REASONS:
+        return SeamlineError(NOT_SUPPORTED, f"{folded} is not offered", hint=_REASONS[folded] + ".")
+    near = [n for n in FUNCTIONS if n.startswith(folded[:3]) and not n.startswith("$")][:4]
+    hint = f"Near it: {', '.join(sorted(near))}." if near else None
+    return SeamlineError(FUNCTION_NOT_FOUND, f"there is no function {folded}", hint=hint)
+
+
+# --- Declaring -----------------------------------------------------------------------------------
+
+
+def scalar(name: str, signature: str, duckdb: Template, spark: Template | None = None) -> None:
+    """Declares a scalar function."""
+    define("scalar", name, signature, duckdb, spark)
+
+
+def kernel(name: str, signature: str, compute: Compute) -> None:
+    """Declares a scalar function that both engines run as it is here."""
+    made = Kernel(name.removeprefix("$"), compute)
+    define("scalar", name, signature, duckdb_template(made), spark_template(made), kernel=made)
+
+
+def by_duckdb_everywhere(name: str, signature: str, duckdb: Template) -> None:
+    """Declares a scalar function for which DuckDB's expression is run by Spark, too."""
+    made = Kernel(name.removeprefix("$"), by_duckdb(duckdb), frozenset({SPARK}))
+    define("scalar", name, signature, duckdb, spark_template(made), kernel=made)
+
+
+def aggregate(name: str, signature: str, duckdb: Template, spark: Template | None = None) -> None:
+    """Declares an aggregate function."""
+    define("aggregate", name, signature, duckdb, spark)
+
+
+def window(name: str, signature: str, duckdb: Template, spark: Template | None = None) -> None:
+    """Declares a function that only makes sense with OVER."""
+    define("window", name, signature, duckdb, spark)

@@ -1,0 +1,145 @@
+"""Functions of dates and times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seamline.sql import types
+from seamline.sql.functions.registry import scalar
+from seamline.sql.templates import Template
+from seamline.sql.types import Type
+
+_TIMES = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ)
+_PARTS = {
+    "year": ("year", "year({0})"),
+    "quarter": ("quarter", "quarter({0})"),
+    "month": ("month", "month({0})"),
+    "week": ("week", "weekofyear({0})"),
+    "week_of_year": ("week", "weekofyear({0})"),
+    "day": ("day", "day({0})"),
+    "day_of_month": ("day", "day({0})"),
+    "day_of_week": ("isodow", "(weekday({0}) + 1)"),
+    "dow": ("isodow", "(weekday({0}) + 1)"),
+    "day_of_year": ("doy", "dayofyear({0})"),
+    "doy": ("doy", "dayofyear({0})"),
+}
+_CLOCK_PARTS = {
+    "hour": ("hour", "hour({0})"),
+    "minute": ("minute", "minute({0})"),
+    "second": ("second", "second({0})"),
+}
+for _time in _TIMES:
+    for _name, (_part, _spark_part) in (
+        _PARTS.items() if _time == types.DATE else {**_PARTS, **_CLOCK_PARTS}.items()
+    ):
+        scalar(
+            _name,
+            f"{_time} -> bigint",
+            f"CAST(date_part('{_part}', {{0}}) AS BIGINT)",
+            f"CAST({_spark_part} AS BIGINT)",
+        )
+DATE_UNITS = ("day", "week", "month", "quarter", "year")
+CLOCK_UNITS = ("second", "minute", "hour")
+for _time in _TIMES:
+    for _unit in DATE_UNITS if _time == types.DATE else (*CLOCK_UNITS, *DATE_UNITS):
+        scalar(
+            f"$date_trunc_{_unit}",
+            f"{_time} -> {_time}",
+            f"CAST(date_trunc('{_unit}', {{0}}) AS {{type}})",
+            f"CAST(date_trunc('{_unit}', {{0}}) AS {{type}})",
+        )
+_INTERVALS = {
+    "millisecond": "to_milliseconds({0})",
+    "second": "to_seconds({0})",
+    "minute": "to_minutes({0})",
+    "hour": "to_hours({0})",
+    "day": "to_days(CAST({0} AS INTEGER))",
+    "week": "to_weeks(CAST({0} AS INTEGER))",
+    "month": "to_months(CAST({0} AS INTEGER))",
+    "quarter": "to_months(CAST({0} * 3 AS INTEGER))",
+    "year": "to_years(CAST({0} AS INTEGER))",
+}
+for _time in _TIMES:
+    for _unit, _interval in _INTERVALS.items():
+        if _time == types.DATE and _unit not in DATE_UNITS:
+            continue
+        scalar(
+            f"$date_add_{_unit}",
+            f"bigint, {_time} -> {_time}",
+            f"CAST(({{1}} + {_interval}) AS {{type}})",
+            f"CAST(timestampadd({_unit.upper()}, CAST({{0}} AS INT), {{1}}) AS {{type}})",
+        )
+_MICROS = {
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+for _time in (types.TIMESTAMP, types.TIMESTAMP_TZ):
+    for _unit, _micros in _MICROS.items():
+        scalar(
+            f"$date_diff_{_unit}",
+            f"{_time}, {_time} -> bigint",
+            f"((epoch_us({{1}}) - epoch_us({{0}})) // {_micros})",
+            f"((unix_micros(CAST({{1}} AS TIMESTAMP)) - unix_micros(CAST({{0}} AS TIMESTAMP)))"
+            f" div {_micros})",
+        )
+scalar(
+    "$date_diff_day",
+    "date, date -> bigint",
+    "CAST({1} - {0} AS BIGINT)",
+    "CAST(datediff({1}, {0}) AS BIGINT)",
+)
+scalar(
+    "$date_diff_week",
+    "date, date -> bigint",
+    "(CAST({1} - {0} AS BIGINT) // 7)",
+    "(CAST(datediff({1}, {0}) AS BIGINT) div 7)",
+)
+
+
+def _months_between(engine: str, months: int) -> Template:
+    """Whole months from {0} to {1}: as many as can be added to {0} without passing {1}."""
+
+    def render(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
+        one, other = args
+        type_ = (types.to_duckdb if engine == "duckdb" else types.to_spark)(arguments[0])
+        count = f"((year({other}) - year({one})) * 12 + month({other}) - month({one}))"
+        if engine == "duckdb":
+            moved = f"CAST(({one} + to_months(CAST({count} AS INTEGER))) AS {type_})"
+            divide = "//"
+        else:
+            moved = f"CAST(timestampadd(MONTH, {count}, {one}) AS {type_})"
+            divide = "div"
+        exact = (
+            f"({count} - CASE WHEN {one} <= {other} AND {moved} > {other} THEN 1"
+            f" WHEN {one} > {other} AND {moved} < {other} THEN -1 ELSE 0 END)"
+        )
+        return f"CAST({exact} {divide} {months} AS BIGINT)"
+
+    return render
+
+
+for _time in _TIMES:
+    for _unit, _months in (("month", 1), ("quarter", 3), ("year", 12)):
+        scalar(
+            f"$date_diff_{_unit}",
+            f"{_time}, {_time} -> bigint",
+            _months_between("duckdb", _months),
+            _months_between("spark", _months),
+        )
+scalar(
+    "to_unixtime",
+    "timestamp with time zone -> double",
+    "(epoch_us({0}) / 1000000.0::DOUBLE)",
+    "(unix_micros({0}) / 1000000D)",
+)
+scalar(
+    "from_unixtime",
+    "double -> timestamp with time zone",
+    "make_timestamptz(CAST(round({0} * 1000000) AS BIGINT))",
+    "timestamp_micros(CAST(round({0} * 1000000) AS BIGINT))",
+)
+scalar("last_day_of_month", "date -> date", "last_day({0})")

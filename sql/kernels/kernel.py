@@ -1,0 +1,143 @@
+"""A kernel: one function over Arrow arrays that both engines run.
+
+DuckDB calls it as a function of its own process, Spark in its Python workers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamline.sql import types
+from seamline.sql.templates import DUCKDB, SPARK, Template, rendered
+from seamline.sql.types import Type
+
+Compute: TypeAlias = "Callable[[Use, Sequence[pa.Array]], pa.Array]"
+"""What a kernel does with arguments of equal length; nulls are its own business."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kernel:
+    """A function that both engines run.
+
+    Attributes:
+        name: A name for people.
+        compute: What it does.
+        engines: Those that call it; another has an expression of its own.
+    """
+
+    name: str
+    compute: Compute
+    engines: frozenset[str] = frozenset({DUCKDB, SPARK})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Use:
+    """A kernel for arguments of certain types, under a name that no other use has.
+
+    Attributes:
+        kernel: The kernel.
+        parameters: Types of its arguments.
+        returns: Type of its result.
+    """
+
+    kernel: Kernel
+    parameters: tuple[Type, ...]
+    returns: Type
+
+    @property
+    def name(self) -> str:
+        """What the engines call it."""
+        text = f"{self.parameters!r} {self.returns!r}"
+        digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+        return f"kernel_{self.kernel.name}_{digest}"
+
+    def __call__(self, *arguments: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """The result for arguments as the engines hand them over."""
+        return self.kernel.compute(self, [_whole(argument) for argument in arguments])
+
+
+def _whole(argument: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return argument.combine_chunks() if isinstance(argument, pa.ChunkedArray) else argument
+
+
+def by_row(function: Callable[..., Any]) -> Compute:
+    """A kernel of a function of Python values; null for a row with a null argument.
+
+    The function is called once for equal arguments that follow each other.
+    """
+
+    def compute(use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
+        columns = [argument.to_pylist() for argument in arguments]
+        found: list[Any] = []
+        last: tuple[Any, ...] | None = None
+        value: Any = None
+        for row in zip(*columns, strict=True):
+            if row != last:
+                value = None if None in row else function(*row)
+                last = row
+            found.append(value)
+        return pa.array(found, types.to_arrow(use.returns))
+
+    return compute
+
+
+def by_duckdb(template: Template) -> Compute:
+    """A kernel of an expression of DuckDB's, which is a library wherever it runs.
+
+    A text that all rows have becomes a literal: patterns and formats are then read once.
+    """
+
+    def compute(use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
+        names = [f"a{place}" for place in range(len(arguments))]
+        texts = [_literal(a) or name for name, a in zip(names, arguments, strict=True)]
+        sql = rendered(
+            template, texts, use.parameters, use.returns, DUCKDB, plain=[True] * len(texts)
+        )
+        connection = _connection()
+        connection.register("rows", pa.table(dict(zip(names, arguments, strict=True))))
+        try:
+            found = connection.sql(f"SELECT {sql} AS v FROM rows").to_arrow_table()
+        finally:
+            connection.unregister("rows")
+        return _whole(found.column("v")).cast(types.to_arrow(use.returns))
+
+    return compute
+
+
+def _literal(argument: pa.Array) -> str | None:
+    if not pa.types.is_string(argument.type):
+        return None
+    value = constant(argument)
+    return None if value is None else "'" + value.replace("'", "''") + "'"
+
+
+def constant(argument: pa.Array) -> Any:
+    """The one value that all rows have, as Python holds it; None when there are several or none."""
+    if len(argument) == 0 or argument.null_count:
+        return None
+    first = argument[0]
+    is_same = pc.all(pc.equal(argument, first)).as_py()
+    return first.as_py() if is_same else None
+
+
+_LOCAL = threading.local()
+
+
+def _connection() -> duckdb.DuckDBPyConnection:
+    """This thread's own, which reads nothing but what it is given."""
+    found: duckdb.DuckDBPyConnection | None = getattr(_LOCAL, "connection", None)
+    if found is None:
+        found = duckdb.connect(":memory:", config={"threads": "1"})
+        found.execute("SET TimeZone = 'UTC'")
+        found.execute("SET enable_external_access = false")
+        found.execute("SET lock_configuration = true")
+        _LOCAL.connection = found
+    return found
