@@ -79,6 +79,4 @@ def _common_number(left: Type, right: Type) -> Type | None:
     assert other is not None
     scale = max(one.scale, other.scale)
     whole = max(one.precision - one.scale, other.precision - other.scale)
-    if whole + scale > types.MAX_DECIMAL_PRECISION:
-        return None
-    return Decimal(whole + scale, scale)
+    return Decimal(min(whole + scale, types.MAX_DECIMAL_PRECISION), scale)

@@ -15,7 +15,7 @@ from seamline.errors import (
 )
 from seamline.sql import types
 from seamline.sql.binder.scope import Column, Output, Scope, Typed, location_of, resolve
-from seamline.sql.binder.shapes import names_of
+from seamline.sql.binder.shapes import names_of, unparenthesized
 from seamline.sql.binder.typer import Typer
 
 NODES_MAX = 100_000
@@ -66,6 +66,7 @@ def _expanded(typer: Typer, projection: exp.Expr, scope: Scope) -> Iterator[tupl
 
 def _name_of(node: exp.Expr, scope: Scope) -> str:
     """What a result without an alias is called: a column as declared, a field as written."""
+    node = unparenthesized(node)
     names = names_of(node)
     if names is None:
         return str(node.expression.name) if isinstance(node, exp.Dot) else ""
