@@ -404,6 +404,8 @@ def _delete_topic(arena: Arena) -> None:
             arena.stack.admin.delete_topics([DOOMED.topic])[DOOMED.topic].result(_REQUEST_S)
         except KafkaException as error:
             return "UNKNOWN_TOPIC" in error.args[0].name()
+        except TimeoutError:
+            return False
         return False
 
     if not arena.wait(gone, 60.0):
@@ -421,6 +423,8 @@ def create_topic(
             arena.stack.admin.create_topics([asked])[topic].result(_REQUEST_S)
         except KafkaException as error:
             return bool(error.args[0].name() == "TOPIC_ALREADY_EXISTS")
+        except TimeoutError:
+            return False
         return False
 
     if not arena.wait(there, 60.0):
