@@ -313,6 +313,7 @@ KNOWN = {
     ("connectors/kafka/tail.py", "read"): here,
     ("connectors/spark/engine.py", "decoded_tail"): spark_workers,
     ("connectors/spark/splits.py", "read"): data_source,
+    ("connectors/spark/tail.py", "read"): "a part of `decoded_tail`, whose callers check it",
     ("connectors/spark/tiering.py", "decoded_tail"): pipeline,
     ("connectors/spark/tiering.py", "read"): pipeline,
     ("gateway/commands/tables.py", "read"): "a sample, from which columns are guessed and shown",
