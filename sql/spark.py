@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from seamline.sql import types
 from seamline.sql.calls import Call
-from seamline.sql.functions import resolve
+from seamline.sql.functions import GROUPING, resolve
 
 
 def for_spark(tree: exp.Expr) -> exp.Expr:
@@ -27,6 +27,7 @@ def for_spark(tree: exp.Expr) -> exp.Expr:
         if any(_is_computed(cell) for cell in values.find_all(Call, exp.Query, exp.Case)):
             values.replace(_as_query(values))
     for select in list(tree.find_all(exp.Select)):
+        _answer_grouping(select)
         if _groups_no_rows(select.args.get("group")):
             _total_of_no_rows(select, names)
     return tree.transform(_one, copy=False)
@@ -201,6 +202,17 @@ def _number(value: int) -> exp.Expr:
 # --- Groups of no rows ---------------------------------------------------------------------------
 
 
+def _answer_grouping(select: exp.Select) -> None:
+    """grouping() of a query with one set of keys; Spark has it for several only."""
+    group = select.args.get("group")
+    if group is None or group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None:
+        return
+    for part in (*select.expressions, select.args.get("having"), select.args.get("order")):
+        for node in list(part.find_all(Call)) if part is not None else ():
+            if node.spec.overload.name == GROUPING and node.find_ancestor(exp.Query) is select:
+                node.replace(_number(0))
+
+
 def _groups_no_rows(group: exp.Group | None) -> bool:
     """Whether one of its sets is empty: that set has a row even when there is none to group."""
     return group is not None and all(map(_has_empty_set, group.expressions))
@@ -242,6 +254,9 @@ def _total_of_no_rows(select: exp.Select, names: _Names) -> None:
         if _is_of_window(node) or node.find_ancestor(exp.Query) is not select:
             return node  # computed over groups, unlike what is in it, or over rows of its own
         value = column_of(node)
+        if aggregate.spec.overload.name == GROUPING:
+            everything = _number((1 << len(aggregate.expressions)) - 1)
+            return exp.Coalesce(this=value, expressions=[everything])
         if aggregate.spec.overload.name in {"count", "count_if"}:
             return exp.Coalesce(this=value, expressions=[_number(0)])
         return value

@@ -32,6 +32,7 @@ from seamline.sql.binder.shapes import is_text, unparenthesized
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.dialects import FROM_ZERO
+from seamline.sql.functions import GROUPING
 from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Array, Decimal, Map, Timestamp
 
@@ -209,7 +210,7 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
     if name in _COUNTS:
         _check_count(name, typed)
     if distinct:
-        if typed.spec.overload.kind != "aggregate" or not arguments:
+        if typed.spec.overload.kind != "aggregate" or not arguments or name == GROUPING:
             raise SeamlineError(NOT_SUPPORTED, f"{name}(DISTINCT …) is not supported")
         require_comparable(arguments[0][1], "DISTINCT")
         if len(arguments) > 1:

@@ -10,6 +10,7 @@ from sqlglot import exp
 from seamline.errors import GROUPING_ERROR, NOT_SUPPORTED, SeamlineError
 from seamline.sql.binder.scope import Scope, location_of
 from seamline.sql.calls import Call
+from seamline.sql.functions import GROUPING
 
 
 def check_grouping(node: exp.Select, scope: Scope) -> None:
@@ -147,6 +148,8 @@ def _check_grouped(node: exp.Expr, keys: Sequence[exp.Expr], scope: Scope) -> No
         case Call() if node.spec.overload.kind == "aggregate":
             for argument in node.expressions:
                 refuse_aggregates(argument, f"{node.spec.overload.name}()")
+            if node.spec.overload.name == GROUPING:
+                _check_grouping(node, keys)
             return
         case exp.Filter():
             return
@@ -164,3 +167,20 @@ def _check_grouped(node: exp.Expr, keys: Sequence[exp.Expr], scope: Scope) -> No
             return
     for child in node.iter_expressions():
         _check_grouped(child, keys, scope)
+
+
+def _check_grouping(node: Call, keys: Sequence[exp.Expr]) -> None:
+    """grouping() is asked about keys alone, no more of them than an integer has bits."""
+    for argument in node.expressions:
+        if not any(argument == key for key in keys):
+            raise SeamlineError(
+                GROUPING_ERROR,
+                "grouping() takes what the query is grouped by",
+                location=location_of(argument),
+                hint="",
+            )
+    if len(node.expressions) > _BITS:
+        raise SeamlineError(NOT_SUPPORTED, f"grouping() takes at most {_BITS} keys", hint="")
+
+
+_BITS = 31

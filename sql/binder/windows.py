@@ -15,6 +15,7 @@ from seamline.errors import (
     SYNTAX_ERROR,
     SeamlineError,
 )
+from seamline.sql import functions
 from seamline.sql.binder.clauses import bind_order
 from seamline.sql.binder.conversions import require_comparable
 from seamline.sql.binder.function_calls import AVERAGE
@@ -32,7 +33,7 @@ def _bind_filter(typer: Typer, node: exp.Filter, scope: Scope) -> Typed:
     refuse_windows(condition, "FILTER")
 
     def filtered(aggregate: exp.Expr) -> exp.Expr:
-        if not isinstance(aggregate, Call) or aggregate.spec.overload.kind != "aggregate":
+        if not isinstance(aggregate, Call) or not _is_of_rows(aggregate, "aggregate"):
             raise SeamlineError(NOT_SUPPORTED, "FILTER needs an aggregate function", hint="")
         return exp.Filter(this=aggregate, expression=exp.Where(this=condition.copy()))
 
@@ -46,7 +47,7 @@ def _bind_window(typer: Typer, node: exp.Window, scope: Scope) -> Typed:
     def over(function: exp.Expr) -> exp.Expr:
         wrapped = exp.Filter | exp.IgnoreNulls | exp.RespectNulls
         called = function.this if isinstance(function, wrapped) else function
-        if not isinstance(called, Call) or called.spec.overload.kind == "scalar":
+        if not isinstance(called, Call) or not _is_of_rows(called, "aggregate", "window"):
             raise SeamlineError(
                 NOT_SUPPORTED, "OVER needs an aggregate or window function", hint=""
             )
@@ -57,6 +58,12 @@ def _bind_window(typer: Typer, node: exp.Window, scope: Scope) -> Typed:
         return window
 
     return _of_each(inner, over), type_
+
+
+def _is_of_rows(node: Call, *kinds: str) -> bool:
+    """Whether it is a function of such a kind that is computed from rows."""
+    overload = node.spec.overload
+    return overload.kind in kinds and overload.name != functions.GROUPING
 
 
 def _of_each(node: exp.Expr, wrap: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:

@@ -19,6 +19,7 @@ from seamline.sql.functions import (
 from seamline.sql.functions.patterns import is_comparable, is_ordered
 from seamline.sql.functions.registry import (
     FUNCTIONS,
+    GROUPING,
     Argument,
     Lambda,
     Overload,
@@ -42,6 +43,7 @@ SUBJECTS = (
 
 __all__ = [
     "FUNCTIONS",
+    "GROUPING",
     "SUBJECTS",
     "Argument",
     "Lambda",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from seamline.sql import decimals, types
-from seamline.sql.functions.registry import aggregate, define
+from seamline.sql.functions.registry import GROUPING, aggregate, define
+from seamline.sql.types import Type
 
 aggregate("count", "-> bigint", "count(*)")
 aggregate("count", "T -> bigint", "count({0})")
@@ -60,3 +63,16 @@ for _name, _function in (
     aggregate(_name, "double -> double", f"{_function}({{0}})")
 for _name in ("corr", "covar_samp", "covar_pop"):
     aggregate(_name, "double, double -> double", f"{_name}({{0}}, {{1}})")
+
+
+def _grouping_duckdb(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
+    return f"CAST(GROUPING({', '.join(args)}) AS INTEGER)"
+
+
+def _grouping_spark(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
+    """Spark's grouping_id wants all keys in their order; the bit of one key is grouping's."""
+    bits = (f"CAST(grouping({arg}) AS INT) * {1 << n}" for n, arg in enumerate(reversed(args)))
+    return f"({' + '.join(bits)})"
+
+
+define("aggregate", GROUPING, "any... -> integer", _grouping_duckdb, _grouping_spark)

@@ -4,7 +4,8 @@ A pattern is a type, a variable, or a container of patterns. Matching a call set
 each becomes the narrowest type that all arguments in its places convert to.
 
 Variables are T, U, E, R and S (anything), O and K (anything ordered), N (any number), I (any
-integer), C and D (any decimal). The last part of a `function` is what it gives.
+integer), C and D (any decimal). `any` is an argument of whatever type, unlike that of the others.
+The last part of a `function` is what it gives.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from seamline.sql.types import Array, Decimal, Function, Map, Row, Type
 _ANYTHING = frozenset("TUERS")
 _ORDERED = frozenset("OK")
 _VARIABLES = _ANYTHING | _ORDERED | frozenset("NICD")
+ANY = "any"
 _CONTAINERS = frozenset({"array", "map", "function", "row"})
 
 Bound = dict[str, Type]
@@ -43,7 +45,7 @@ class Pattern:
 def parsed(text: str) -> Pattern:
     """The pattern that a signature spells so."""
     text = text.strip()
-    if text in _VARIABLES:
+    if text in _VARIABLES or text == ANY:
         return Pattern(text, text)
     name, bracket, rest = text.partition("(")
     if bracket and name in _CONTAINERS:
@@ -69,6 +71,8 @@ def bind(pattern: Pattern, argument: Type, bound: Bound) -> bool:
     match pattern.head:
         case "":
             return True  # a plain type: whether the argument converts to it is seen afterwards
+        case "any":
+            return not isinstance(argument, Function)
         case "array":
             if argument == types.UNKNOWN:
                 return bind(pattern.parts[0], types.UNKNOWN, bound)

@@ -82,6 +82,9 @@ class Lambda(Protocol):
 
 Argument: TypeAlias = Type | Lambda
 
+GROUPING = "grouping"
+"""The aggregate that says of a group which of its keys are left out."""
+
 FUNCTIONS: dict[str, list[Overload]] = {}
 """Overloads by name, in the order they are tried."""
 
@@ -164,7 +167,12 @@ def _match(overload: Overload, arguments: Sequence[Argument]) -> Resolved | None
     patterns.settle(bound)
     if not _bind_lambdas(pairs, bound):
         return None
-    parameters = tuple(patterns.substitute(pattern, bound) for pattern, _ in pairs)
+    parameters = tuple(
+        argument
+        if pattern.head == patterns.ANY and isinstance(argument, Type)
+        else patterns.substitute(pattern, bound)
+        for pattern, argument in pairs
+    )
     for parameter, argument in zip(parameters, arguments, strict=True):
         if isinstance(argument, Type) and not coercion.can_coerce(argument, parameter):
             return None

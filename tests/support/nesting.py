@@ -18,6 +18,7 @@ from seamline.sql.types import Type
 VARIABLES: dict[str, Type] = {
     "T": types.VARCHAR,
     "U": types.BIGINT,
+    "any": types.VARCHAR,
     "E": types.VARCHAR,
     "K": types.VARCHAR,
     "O": types.BIGINT,
