@@ -324,13 +324,14 @@ def to_spark(type_: Type) -> str:
         case Map(key, value):
             return f"MAP<{to_spark(key)}, {to_spark(value)}>"
         case Row(fields):
-            inner = ", ".join(f"{_backquote(f.name)}: {to_spark(f.type)}" for f in fields)
+            inner = ", ".join(f"{backquoted(f.name)}: {to_spark(f.type)}" for f in fields)
             return f"STRUCT<{inner}>"
         case _:
             raise SeamlineError(NOT_SUPPORTED, f"Spark has no type for {type_}")
 
 
-def _backquote(name: str) -> str:
+def backquoted(name: str) -> str:
+    """The name as an identifier of Spark's SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 

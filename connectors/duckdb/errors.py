@@ -13,6 +13,7 @@ from seamline.errors import (
     ERRORS,
     EVALUATION_FAILED,
     INTERNAL_ERROR,
+    INVALID_ARGUMENT,
     INVALID_CAST,
     MEMORY_LIMIT,
     NUMERIC_OVERFLOW,
@@ -32,8 +33,17 @@ def named_error(error: Exception) -> SeamlineError:
     match = _OURS.match(message)
     if match and match[1] in ERRORS:
         return SeamlineError(ERRORS[match[1]], match[2] or _DEFAULT_MESSAGES.get(match[1], message))
+    if _OF_A_PATTERN.match(message):
+        return SeamlineError(INVALID_ARGUMENT, f"the regular expression is not valid: {message}")
     return SeamlineError(_code_of(error, first_line), message)
 
+
+_OF_A_PATTERN = re.compile(
+    r"(missing (terminating )?[\])]|unexpected \)|trailing \\|bad repetition operator|"
+    r"no argument for repetition operator|pattern too large|"
+    r"invalid (repetition size|character class|named capture group|perl operator|escape sequence))"
+)
+"""What RE2 says of a regular expression, with the part of it that it means."""
 
 _IN_A_KERNEL = "Python exception occurred while executing the UDF: SeamlineError: "
 _DEFAULT_MESSAGES = {"DIVISION_BY_ZERO": "a divisor is zero"}

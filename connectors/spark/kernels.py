@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from seamline.connectors.duckdb.errors import named_error
-from seamline.connectors.spark.sessions import functions_for
+from seamline.errors import SeamlineError
 from seamline.sql import types
-from seamline.sql.kernels.calls import from_wire, to_wire, wire_type
+from seamline.sql.kernels.calls import FAILURE, VALUE, from_wire, to_wire, wire_type
 from seamline.sql.kernels.kernel import Use
 
 
@@ -20,31 +20,66 @@ def learn(session: Any, kernels: Mapping[str, Use]) -> None:
     """Makes kernels callable in a session."""
     if not kernels:
         return
-    pandas_udf = functions_for(session).pandas_udf
+    from pyspark.util import PythonEvalType
+
     for name, use in kernels.items():
-        returns = types.to_spark(wire_type(use.returns))
-        function = functools.partial(_run, use)
-        session.udf.register(name, pandas_udf(_of_series(function), returns))
+        function = _of_series(functools.partial(answers, use))
+        returns = f"{VALUE} {types.to_spark(wire_type(use.returns))}, {FAILURE} STRING"
+        # `udf.register` asks the process which of PySpark's two kinds of session it has
+        session.client.register_udf(
+            function, f"STRUCT<{returns}>", name, PythonEvalType.SQL_SCALAR_PANDAS_UDF
+        )
 
 
-def _of_series(run: Any) -> Any:
-    """A function whose annotations tell Spark that it is of series."""
-    import pandas as pd
+def _of_series(run: Callable[[Sequence[Any]], Any]) -> Any:
+    """A function that is pickled with what it calls, whatever the workers have imported."""
 
-    def kernel(*columns: pd.Series) -> pd.Series:
-        return run(*columns)
+    def kernel(*columns: Any) -> Any:
+        return run(columns)
 
-    kernel.__annotations__ = {"columns": pd.Series, "return": pd.Series}
     return kernel
 
 
-def _run(use: Use, *columns: Any) -> Any:
+def answers(use: Use, columns: Sequence[Any]) -> Any:
+    """For each row the result as it travels, or the message of what failed in it.
+
+    Args:
+        use: The kernel.
+        columns: Its arguments as they travel, as pandas has them.
+    """
+    import pandas as pd
+
     arguments = [
         from_wire(pa.Array.from_pandas(column, type=types.to_arrow(wire_type(type_))), type_)
         for column, type_ in zip(columns, use.parameters, strict=True)
     ]
+    values: list[pa.Array] = []
+    failures: list[str | None] = []
+    for found in _parts(use, arguments):
+        if isinstance(found, SeamlineError):
+            values.append(pa.nulls(1, types.to_arrow(wire_type(use.returns))))
+            failures.append(found.summary)
+        else:
+            values.append(to_wire(found, use.returns))
+            failures += [None] * len(found)
+    whole = pa.concat_arrays(values)
+    return pd.DataFrame({VALUE: whole.to_pandas(), FAILURE: pd.Series(failures, dtype="object")})
+
+
+def _parts(use: Use, arguments: Sequence[pa.Array]) -> Iterator[pa.Array | SeamlineError]:
+    """Results of rows that follow each other; a row that fails is found by halving."""
     try:
         found = use(*arguments)
     except duckdb.Error as error:
-        raise named_error(error) from error
-    return to_wire(found, use.returns).to_pandas(integer_object_nulls=True)
+        failure = named_error(error)
+    except SeamlineError as error:
+        failure = error
+    else:
+        yield found
+        return
+    count = len(arguments[0])
+    if count == 1:
+        yield failure
+        return
+    yield from _parts(use, [argument.slice(0, count // 2) for argument in arguments])
+    yield from _parts(use, [argument.slice(count // 2) for argument in arguments])

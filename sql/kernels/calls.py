@@ -1,19 +1,28 @@
 """Calls of kernels in the SQL of the engines, and how their values travel.
 
 DuckDB hands over Arrow as it is. Spark hands it over by way of pandas, which cannot tell null from
-NaN and has no times beyond its nanoseconds; so floating numbers travel as text there, and dates and
-times as numbers of days and microseconds.
+NaN, makes doubles of whole numbers among nulls, and has no times beyond its nanoseconds. So there
+only text, bytes, booleans and decimals travel as they are: numbers, dates and times do as text, and
+what contains others as JSON of such texts.
+
+Spark also computes a kernel for rows that a CASE around it leaves out. So a kernel fails there by a
+message beside its result, which raises the error where the result is wanted, and only there.
 """
 
 from __future__ import annotations
 
+import base64
+import decimal
+import json
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from seamline.sql import types
 from seamline.sql.kernels.kernel import Kernel, Use
-from seamline.sql.types import Timestamp, Type
+from seamline.sql.templates import SPARK, bound
+from seamline.sql.types import Array, Decimal, Map, Row, Timestamp, Type, Varbinary
 
 
 def duckdb_template(kernel: Kernel) -> Callable[[Sequence[str], Sequence[Type], Type], str]:
@@ -26,57 +35,223 @@ def duckdb_template(kernel: Kernel) -> Callable[[Sequence[str], Sequence[Type], 
 
 
 def spark_template(kernel: Kernel) -> Callable[[Sequence[str], Sequence[Type], Type], str]:
-    """The call as Spark's SQL, with what pandas cannot hold in another form."""
+    """The call as Spark's SQL."""
 
     def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
         given = ", ".join(map(_to_wire, args, arguments))
-        return _from_wire(f"{Use(kernel, tuple(arguments), returns).name}({given})", returns)
+        call = f"{Use(kernel, tuple(arguments), returns).name}({given})"
+        return bound(SPARK, [call], lambda names: _checked(names[0], returns), name="answer")
 
     return render
 
 
+def _checked(answer: str, returns: Type) -> str:
+    value = _from_wire(f"{answer}.{VALUE}", returns)
+    failure = f"{answer}.{FAILURE}"
+    return f"CASE WHEN {failure} IS NULL THEN {value} ELSE raise_error({failure}) END"
+
+
+VALUE, FAILURE = "value", "failure"
+"""What Spark gets for each row: the result as it travels, and the message if there is none."""
+
+
 def wire_type(type_: Type) -> Type:
     """The type that a value travels as between Spark and a kernel."""
-    if type_ in types.FLOATS:
-        return types.VARCHAR
-    if type_ == types.DATE:
-        return types.INTEGER
-    return types.BIGINT if isinstance(type_, Timestamp) else type_
+    as_it_is = type_ in (types.BOOLEAN, types.VARCHAR) or isinstance(type_, Decimal | Varbinary)
+    return type_ if as_it_is else types.VARCHAR
+
+
+# --- In Spark's SQL ------------------------------------------------------------------------------
 
 
 def _to_wire(sql: str, type_: Type) -> str:
-    if type_ in types.FLOATS:
-        return f"CAST({sql} AS STRING)"
-    if type_ == types.DATE:
-        return f"unix_date({sql})"
-    return f"unix_micros(CAST({sql} AS TIMESTAMP))" if isinstance(type_, Timestamp) else sql
+    if isinstance(type_, Array | Map | Row):
+        return f"to_json({_with_texts(sql, type_, 0)}, map('ignoreNullFields', 'false'))"
+    return _as_text(sql, type_) if wire_type(type_) != type_ else sql
 
 
 def _from_wire(sql: str, type_: Type) -> str:
-    if type_ in types.FLOATS:
-        return f"CAST({sql} AS {types.to_spark(type_)})"
-    if type_ == types.DATE:
-        return f"date_from_unix_date({sql})"
-    if isinstance(type_, Timestamp):
-        return f"CAST(timestamp_micros({sql}) AS {types.to_spark(type_)})"
-    return sql
+    if isinstance(type_, Array | Map | Row):
+        parsed = f"from_json({sql}, '{_json_type(type_)}', map('mode', 'FAILFAST'))"
+        return _without_texts(parsed, type_, 0)
+    return _of_text(sql, type_) if wire_type(type_) != type_ else sql
+
+
+def _as_text(sql: str, type_: Type) -> str:
+    match type_:
+        case types.DATE:
+            return f"CAST(unix_date({sql}) AS STRING)"
+        case Timestamp():
+            return f"CAST(unix_micros(CAST({sql} AS TIMESTAMP)) AS STRING)"
+        case Varbinary():
+            return f"base64({sql})"
+    return f"CAST({sql} AS STRING)"
+
+
+def _of_text(sql: str, type_: Type) -> str:
+    match type_:
+        case types.DATE:
+            return f"date_from_unix_date(CAST({sql} AS INT))"
+        case Timestamp():
+            return f"CAST(timestamp_micros(CAST({sql} AS BIGINT)) AS {types.to_spark(type_)})"
+        case Varbinary():
+            return f"unbase64({sql})"
+    return f"CAST({sql} AS {types.to_spark(type_)})"
+
+
+def _with_texts(sql: str, type_: Type, depth: int) -> str:
+    """A value with all that is in it as text; a map as its entries, a row as its members."""
+    element = f"e{depth}"
+    match type_:
+        case types.VARCHAR:
+            return sql
+        case Array(types.VARCHAR):
+            return sql
+        case Array(inner):
+            return f"transform({sql}, {element} -> {_with_texts(element, inner, depth + 1)})"
+        case Map(key, value):
+            pair = _struct(
+                _with_texts(f"{element}.key", key, depth + 1),
+                _with_texts(f"{element}.value", value, depth + 1),
+            )
+            return f"transform(map_entries({sql}), {element} -> {pair})"
+        case Row(fields):
+
+            def members(names: Sequence[str]) -> str:
+                texts = (
+                    _with_texts(f"{names[0]}.{types.backquoted(f.name)}", f.type, depth + 1)
+                    for f in fields
+                )
+                return f"CASE WHEN {names[0]} IS NOT NULL THEN {_struct(*texts)} END"
+
+            return bound(SPARK, [sql], members, name=element)
+    return _as_text(sql, type_)
+
+
+def _without_texts(sql: str, type_: Type, depth: int) -> str:
+    """The inverse of `_with_texts`."""
+    element = f"e{depth}"
+    match type_:
+        case types.VARCHAR:
+            return sql
+        case Array(types.VARCHAR):
+            return sql
+        case Array(inner):
+            return f"transform({sql}, {element} -> {_without_texts(element, inner, depth + 1)})"
+        case Map(key, value):
+            pair = _struct(
+                _without_texts(f"{element}.f0", key, depth + 1),
+                _without_texts(f"{element}.f1", value, depth + 1),
+            )
+            return f"map_from_entries(transform({sql}, {element} -> {pair}))"
+        case Row(fields):
+
+            def members(names: Sequence[str]) -> str:
+                texts = (
+                    _without_texts(f"{names[0]}.f{place}", field.type, depth + 1)
+                    for place, field in enumerate(fields)
+                )
+                made = f"CASE WHEN {names[0]} IS NOT NULL THEN {_struct(*texts)} END"
+                return f"CAST({made} AS {types.to_spark(type_)})"
+
+            return bound(SPARK, [sql], members, name=element)
+    return _of_text(sql, type_)
+
+
+def _struct(*members: str) -> str:
+    pairs = ", ".join(f"'f{place}', {member}" for place, member in enumerate(members))
+    return f"named_struct({pairs})"
+
+
+def _json_type(type_: Type) -> str:
+    match type_:
+        case Array(element):
+            return f"ARRAY<{_json_type(element)}>"
+        case Map(key, value):
+            return f"ARRAY<STRUCT<f0: {_json_type(key)}, f1: {_json_type(value)}>>"
+        case Row(fields):
+            members = (f"f{place}: {_json_type(f.type)}" for place, f in enumerate(fields))
+            return f"STRUCT<{', '.join(members)}>"
+    return "STRING"
+
+
+# --- In Python -----------------------------------------------------------------------------------
 
 
 def from_wire(values: pa.Array, type_: Type) -> pa.Array:
     """Arguments as a kernel takes them."""
     wanted = types.to_arrow(type_)
-    if type_ in types.FLOATS:
-        return pa.array([None if v is None else float(v) for v in values.to_pylist()], wanted)
+    if isinstance(type_, Array | Map | Row):
+        found = [None if v is None else _value(json.loads(v), type_) for v in values.to_pylist()]
+        return pa.array(found, wanted)
+    if type_ == types.DATE:
+        return values.cast(pa.int32()).cast(wanted)
+    if isinstance(type_, Timestamp):
+        return values.cast(pa.int64()).cast(wanted)
     return values if values.type == wanted else values.cast(wanted)
 
 
 def to_wire(values: pa.Array, type_: Type) -> pa.Array:
     """A result as it travels back."""
+    if isinstance(type_, Array | Map | Row):
+        found = [None if v is None else json.dumps(_plain(v, type_)) for v in values.to_pylist()]
+        return pa.array(found, pa.string())
     if type_ in types.FLOATS:
-        texts = [None if v is None else _FLOAT.get(str(v), repr(v)) for v in values.to_pylist()]
-        return pa.array(texts, pa.string())
+        return pa.array([_float_text(v) for v in values.to_pylist()], pa.string())
+    if type_ == types.DATE:
+        values = values.cast(pa.int32())
+    if isinstance(type_, Timestamp):
+        values = values.cast(pa.int64())
     wanted = types.to_arrow(wire_type(type_))
     return values if values.type == wanted else values.cast(wanted)
+
+
+def _value(plain: Any, type_: Type) -> Any:
+    if plain is None:
+        return None
+    match type_:
+        case Array(element):
+            return [_value(item, element) for item in plain]
+        case Map(key, value):
+            return [(_value(pair["f0"], key), _value(pair["f1"], value)) for pair in plain]
+        case Row(fields):
+            return {f.name: _value(plain[f"f{i}"], f.type) for i, f in enumerate(fields)}
+        case Varbinary():
+            return base64.b64decode(plain)
+        case Decimal():
+            return decimal.Decimal(plain)
+        case types.BOOLEAN:
+            return plain == "true"
+        case types.VARCHAR:
+            return plain
+    return from_wire(pa.array([plain], pa.string()), type_)[0].as_py()
+
+
+def _plain(value: Any, type_: Type) -> Any:
+    if value is None:
+        return None
+    match type_:
+        case Array(element):
+            return [_plain(item, element) for item in value]
+        case Map(key, item):
+            return [{"f0": _plain(k, key), "f1": _plain(v, item)} for k, v in value]
+        case Row(fields):
+            return {f"f{i}": _plain(value[f.name], f.type) for i, f in enumerate(fields)}
+        case Varbinary():
+            return base64.b64encode(value).decode()
+        case types.BOOLEAN:
+            return "true" if value else "false"
+        case Timestamp() | types.DATE:
+            return str(pa.scalar(value, types.to_arrow(type_)).cast(_counted(type_)).as_py())
+    return _float_text(value) if type_ in types.FLOATS else str(value)
+
+
+def _counted(type_: Type) -> pa.DataType:
+    return pa.int32() if type_ == types.DATE else pa.int64()
+
+
+def _float_text(value: float | None) -> str | None:
+    return None if value is None else _FLOAT.get(str(value), repr(value))
 
 
 _FLOAT = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}

@@ -1,0 +1,88 @@
+"""Goal: what a kernel is given and what it gives is what the engines hold, for every type.
+
+Method: a kernel that gives back its argument is called by both engines over values at the edges of
+each type, and over none; and one that fails, where a CASE leaves its row out and where it does not.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from support.gateway import Gateway
+
+from seamline.errors import INVALID_ARGUMENT, SeamlineError
+from seamline.sql.functions import FUNCTIONS
+from seamline.sql.functions.registry import kernel
+from seamline.sql.kernels.kernel import by_row
+
+VALUES: dict[str, list[str]] = {
+    "boolean": ["true", "false"],
+    "tinyint": ["CAST(-128 AS tinyint)", "CAST(127 AS tinyint)"],
+    "bigint": ["9007199254740993", "-9223372036854775808", "0"],
+    "real": ["CAST(1.1e0 AS real)", "CAST(3.4028235e38 AS real)", "CAST(nan() AS real)"],
+    "double": ["0.1e0", "-0e0", "4.9e-324", "1.7976931348623157e308", "nan()", "-infinity()"],
+    "whole": ["1", "-2147483648", "0", "1", "1", "1", "1"],
+    "decimal": ["12345678901234567890123456789012345.678", "-0.001"],
+    "text": ["''", "'null'", "'NaN'", "'a\"b\\c'", "'é😀 日'", "'\t'"],
+    "bytes": ["X''", "X'00FF80'"],
+    "date": ["DATE '0001-01-01'", "DATE '1969-12-31'", "DATE '9999-12-31'"],
+    "moment": ["TIMESTAMP '0001-01-01 00:00:00.000001'", "TIMESTAMP '9999-12-31 23:59:59.999999'"],
+    "instant": [
+        "TIMESTAMP '1582-10-04 12:00:00.000001 UTC'",
+        "TIMESTAMP '2024-02-29 01:02:03 UTC'",
+    ],
+    "texts": ["ARRAY['a', NULL, '']", "ARRAY['\"']"],
+    "numbers": ["ARRAY[9007199254740993, NULL]", "ARRAY[-1]"],
+    "floats": ["ARRAY[1.5e0, NULL, nan(), -infinity()]"],
+    "moments": ["ARRAY[TIMESTAMP '2024-02-29 01:02:03.000001', NULL]"],
+    "many_bytes": ["ARRAY[X'00FF', NULL]"],
+    "decimals": ["ARRAY[ARRAY[0.10, NULL], NULL]"],
+    "map": ["MAP(ARRAY[1, 2], ARRAY['x', NULL])", "MAP(ARRAY[3], ARRAY[''])"],
+    "row": ["CAST(ROW(1, 'x', NULL) AS row(a integer, \"B c\" varchar, d array(boolean)))"],
+    "rows": ["ARRAY[ROW(true, DATE '2024-02-29'), NULL]"],
+}
+"""Values of a type, which nulls follow."""
+
+
+@pytest.fixture
+def same() -> Iterator[str]:
+    """A function that gives back its argument."""
+    kernel("same", "T -> T", by_row(copy.copy))
+    yield "same"
+    del FUNCTIONS["same"]
+
+
+@pytest.mark.spark
+@pytest.mark.integration
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_values_arrive_and_come_back(gateway: Gateway, same: str, engine: str) -> None:
+    rows = itertools.zip_longest(*VALUES.values(), fillvalue="NULL")
+    listed = ", ".join(f"({', '.join(row)})" for row in rows)
+    columns = ", ".join(f'"{name}", {same}("{name}"), {same}({same}("{name}"))' for name in VALUES)
+    names = ", ".join(f'"{name}"' for name in VALUES)
+    wrong = []
+    for row in gateway.rows(f"SELECT {columns} FROM (VALUES {listed}) AS t({names})", engine):
+        cells = zip(*[iter(row)] * 3, strict=True)
+        wrong += [c for c in zip(VALUES, cells, strict=True) if len(set(map(repr, c[1]))) > 1]
+    assert not wrong
+
+
+@pytest.mark.spark
+@pytest.mark.integration
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_fails_only_where_it_is_wanted(gateway: Gateway, engine: str) -> None:
+    source = "FROM (VALUES 'b', '(', 'a', NULL) AS t(x)"
+    guarded = f"SELECT CASE WHEN x <> '(' THEN regexp_like('a', x) END {source}"
+    assert sorted(map(repr, gateway.rows(guarded, engine))) == [
+        "(False,)",
+        "(None,)",
+        "(None,)",
+        "(True,)",
+    ]
+    with pytest.raises(SeamlineError, match=r"\(") as failure:
+        gateway.rows(f"SELECT regexp_like('a', x) {source}", engine)
+    assert failure.value.code is INVALID_ARGUMENT
+    assert gateway.rows(f"SELECT regexp_like(x, 'b') {source} WHERE false", engine) == []
