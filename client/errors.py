@@ -313,6 +313,10 @@ PLAN_NOT_FOUND = _declare(
     status=404,
 )
 
+INVALID_SESSION_PROPERTY = _declare(
+    "INVALID_SESSION_PROPERTY", 71, _USER, "SHOW SESSION lists the properties and their values."
+)
+
 # --- Tokens -------------------------------------------------------------------------------------
 
 INVALID_TOKEN = _declare(

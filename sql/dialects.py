@@ -85,7 +85,7 @@ def translate(sql: str, dialect: str) -> tuple[str, int]:
         SeamlineError: SYNTAX_ERROR, MULTIPLE_STATEMENTS, STATEMENT_NOT_ALLOWED, INVALID_ARGUMENT,
             INVALID_PARAMETERS.
     """
-    reader = _reader(dialect)
+    reader = reader_of(dialect)
     tree = _parse_foreign(sql, reader)
     count = number_placeholders(tree)
     if count:
@@ -94,7 +94,12 @@ def translate(sql: str, dialect: str) -> tuple[str, int]:
     return tree.sql("trino"), count
 
 
-def _reader(dialect: str) -> sqlglot.Dialect:
+def reader_of(dialect: str) -> sqlglot.Dialect:
+    """The dialect of that name.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
     try:
         # sqlglot's Athena only chooses between Hive, for definitions, and Trino, for queries
         return sqlglot.Dialect.get_or_raise(

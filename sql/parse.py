@@ -11,23 +11,22 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from sqlglot import exp
-from sqlglot.errors import ParseError, SqlglotError, TokenError
+from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from seamline.errors import (
     INVALID_ARGUMENT,
-    MULTIPLE_STATEMENTS,
     NOT_SUPPORTED,
     STATEMENT_NOT_ALLOWED,
     STATEMENT_TOO_LARGE,
     SYNTAX_ERROR,
     ErrorCode,
-    Location,
     SeamlineError,
 )
+from seamline.sql import grammar
 from seamline.sql.dialects import (
     SeamlineDialect,
     first_line,
@@ -36,79 +35,41 @@ from seamline.sql.dialects import (
     syntax_error,
     translate,
 )
+from seamline.sql.statements import (
+    CreateTable,
+    DropTable,
+    Explain,
+    Query,
+    Show,
+    Statement,
+)
+from seamline.sql.words import (
+    DEPTH_MAX,
+    TOKENS_MAX,
+    Words,
+    location_of,
+    one_statement,
+    tokenize,
+)
+
+__all__ = [
+    "DEPTH_MAX",
+    "LENGTH_MAX",
+    "TOKENS_MAX",
+    "CreateTable",
+    "DropTable",
+    "Explain",
+    "Query",
+    "Show",
+    "Statement",
+    "check_text",
+    "parse",
+    "parse_columns",
+    "parse_name",
+    "table_name",
+]
 
 LENGTH_MAX = 200_000
-TOKENS_MAX = 50_000
-DEPTH_MAX = 60
-
-# --- Kinds of statement ------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Query:
-    """SELECT, VALUES, TABLE and their combinations.
-
-    Attributes:
-        tree: The syntax tree; never changed in place. The `meta["number"]` of a `Placeholder`
-            without a name is its place among those of the text, from 0.
-        token: The token of `… AT TOKEN '…'`, if there is one.
-        placeholders: How many `?` the text has.
-    """
-
-    tree: exp.Query
-    token: str | None = None
-    placeholders: int = 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Explain:
-    """EXPLAIN of a query; with `analyze` it is also run."""
-
-    query: Query
-    analyze: bool = False
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class CreateTable:
-    """CREATE TABLE name (columns) WITH (properties).
-
-    Attributes:
-        name: As written, one to three parts.
-        columns: (name, type, required) in order; none means that they are to be inferred.
-        properties: The WITH clause; arrays of strings as tuples.
-        if_not_exists: Whether an existing table is no error.
-    """
-
-    name: tuple[str, ...]
-    columns: tuple[tuple[str, exp.DataType, bool], ...]
-    properties: tuple[tuple[str, Any], ...]
-    if_not_exists: bool = False
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DropTable:
-    """DROP TABLE [IF EXISTS] name."""
-
-    name: tuple[str, ...]
-    if_exists: bool = False
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Show:
-    """SHOW CATALOGS, SCHEMAS, TABLES, COLUMNS, FUNCTIONS, CREATE TABLE; DESCRIBE is SHOW COLUMNS.
-
-    Attributes:
-        what: One of `catalogs`, `schemas`, `tables`, `columns`, `functions`, `create table`.
-        name: What comes after FROM, IN or the keyword; as many parts as were written.
-        like: The pattern of LIKE.
-    """
-
-    what: str
-    name: tuple[str, ...] = ()
-    like: str | None = None
-
-
-Statement: TypeAlias = Query | Explain | CreateTable | DropTable | Show
 
 
 def parse(sql: str, *, dialect: str | None = None) -> Statement:
@@ -129,8 +90,8 @@ def parse(sql: str, *, dialect: str | None = None) -> Statement:
     check_text(sql, SYNTAX_ERROR)
     try:
         if dialect is not None and dialect.lower() not in {"trino", "seamline"}:
-            return _translated(sql, dialect)
-        return _statement(sql, _one_statement(_tokenize(sql)))
+            return _own(sql) or _translated(sql, dialect)
+        return _statement(sql, one_statement(tokenize(sql)))
     except RecursionError as error:
         raise SeamlineError(STATEMENT_TOO_LARGE, "the statement is nested too deeply") from error
 
@@ -151,56 +112,16 @@ def check_text(text: str, code: ErrorCode) -> None:
 # --- Tokens ------------------------------------------------------------------------------------
 
 
-def _tokenize(sql: str) -> list[Token]:
-    try:
-        tokens = SeamlineDialect().tokenize(sql)
-    except TokenError as error:
-        raise SeamlineError(
-            SYNTAX_ERROR, "a string, a quoted name or a comment is not closed"
-        ) from error
-    if len(tokens) > TOKENS_MAX:
-        raise SeamlineError(
-            STATEMENT_TOO_LARGE, f"the statement has {len(tokens)} words, at most {TOKENS_MAX}"
-        )
-    depth = 0
-    for token in tokens:
-        if token.token_type in _OPENING:
-            depth += 1
-        elif token.token_type in _CLOSING:
-            depth -= 1
-        if depth > DEPTH_MAX:
-            raise SeamlineError(
-                STATEMENT_TOO_LARGE,
-                f"brackets are nested deeper than {DEPTH_MAX} levels",
-                location=_location(token),
-            )
-    return tokens
-
-
-_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
-_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
-
-
-def _one_statement(tokens: list[Token]) -> list[Token]:
-    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
-        tokens = tokens[:-1]
-    while tokens and tokens[0].token_type == TokenType.SEMICOLON:
-        tokens = tokens[1:]
-    if not tokens:
-        raise SeamlineError(SYNTAX_ERROR, "the statement is empty")
-    for token in tokens:
-        if token.token_type == TokenType.SEMICOLON:
-            raise SeamlineError(
-                MULTIPLE_STATEMENTS, "there is more than one statement", location=_location(token)
-            )
-    return tokens
-
-
-def _location(token: Token) -> Location:
-    return Location(token.line, max(1, token.col - (token.end - token.start)))
-
-
 # --- Other dialects ----------------------------------------------------------------------------
+
+
+_OWN = re.compile(r"\s*(SHOW|DESCRIBE|DESC|SET|RESET|USE)\b", re.IGNORECASE)
+"""How statements begin that are the same in every dialect."""
+
+
+def _own(sql: str) -> Statement | None:
+    """A statement of our own grammar, which no dialect needs to be translated from."""
+    return _statement(sql, one_statement(tokenize(sql))) if _OWN.match(sql) else None
 
 
 def _translated(sql: str, dialect: str) -> Query:
@@ -210,7 +131,7 @@ def _translated(sql: str, dialect: str) -> Query:
     """
     text, count = translate(sql, dialect)
     try:
-        query = _query(text, _one_statement(_tokenize(text)))
+        query = _query(text, one_statement(tokenize(text)))
     except SeamlineError as error:
         error.location = None
         raise
@@ -227,28 +148,30 @@ def _translated(sql: str, dialect: str) -> Query:
 
 def _statement(sql: str, tokens: list[Token]) -> Statement:
     first = tokens[0].text.upper()
-    words = _Words(tokens)
-    if first in {"SELECT", "WITH", "VALUES", "TABLE", "("}:
+    if first in _QUERY_STARTS:
         return _query(sql, tokens)
     if first == "EXPLAIN":
         return _explain(sql, tokens)
-    if first in {"SHOW", "DESCRIBE", "DESC"}:
-        return _show(words)
+    words = Words(tokens, sql)
+    found = grammar.read(words)
+    if found is not None:
+        return found
     if first == "CREATE" and words.peek(1) == "TABLE":
         return _create_table(sql, tokens)
-    if first == "DROP" and words.peek(1) == "TABLE":
-        return _drop_table(words)
     if tokens[0].token_type in {TokenType.VAR, TokenType.NUMBER, TokenType.STRING}:
-        known = {"REFRESH", "RESET", "PREPARE", "DEALLOCATE", "DENY", "CALL", "VACUUM", "OPTIMIZE"}
+        known = {"REFRESH", "DENY", "CALL", "VACUUM", "OPTIMIZE"}
         if first not in known:
             raise SeamlineError(
                 SYNTAX_ERROR,
                 f"a statement cannot start with {tokens[0].text!r}",
-                location=_location(tokens[0]),
+                location=location_of(tokens[0]),
             )
     raise SeamlineError(
-        STATEMENT_NOT_ALLOWED, f"{first} is not allowed", location=_location(tokens[0])
+        STATEMENT_NOT_ALLOWED, f"{first} is not allowed", location=location_of(tokens[0])
     )
+
+
+_QUERY_STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
 
 
 def _query(sql: str, tokens: list[Token]) -> Query:
@@ -300,104 +223,11 @@ def _explain(sql: str, tokens: list[Token]) -> Explain:
         rest = rest[1:]
     if not rest:
         raise SeamlineError(SYNTAX_ERROR, "EXPLAIN needs a query")
-    if rest[0].text.upper() not in {"SELECT", "WITH", "VALUES", "TABLE", "("}:
+    if rest[0].text.upper() not in _QUERY_STARTS:
         raise SeamlineError(
-            STATEMENT_NOT_ALLOWED, "only queries can be explained", location=_location(rest[0])
+            STATEMENT_NOT_ALLOWED, "only queries can be explained", location=location_of(rest[0])
         )
     return Explain(_query(sql, rest), analyze)
-
-
-class _Words:
-    """Reads the few statements that have a grammar of keywords."""
-
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        self._tokens = tokens
-        self._at = 0
-
-    def peek(self, ahead: int = 0) -> str:
-        at = self._at + ahead
-        return self._tokens[at].text.upper() if at < len(self._tokens) else ""
-
-    def take(self, *words: str) -> bool:
-        if all(self.peek(i) == word for i, word in enumerate(words)):
-            self._at += len(words)
-            return True
-        return False
-
-    def name(self) -> tuple[str, ...]:
-        parts = [self._identifier()]
-        while self.take("."):
-            parts.append(self._identifier())
-        return tuple(parts)
-
-    def string(self) -> str:
-        token = self._next("a string")
-        if token.token_type != TokenType.STRING:
-            raise self._unexpected(token)
-        return token.text
-
-    def end(self) -> None:
-        if self._at < len(self._tokens):
-            raise self._unexpected(self._tokens[self._at])
-
-    def _identifier(self) -> str:
-        token = self._next("a name")
-        plain = re.fullmatch(r"[A-Za-z_$][\w$]*", token.text) is not None
-        if token.token_type == TokenType.IDENTIFIER or plain:
-            return token.text
-        raise self._unexpected(token)
-
-    def _next(self, what: str) -> Token:
-        if self._at >= len(self._tokens):
-            raise SeamlineError(SYNTAX_ERROR, f"{what} is expected at the end of the statement")
-        self._at += 1
-        return self._tokens[self._at - 1]
-
-    def _unexpected(self, token: Token) -> SeamlineError:
-        return SeamlineError(SYNTAX_ERROR, f"unexpected {token.text!r}", location=_location(token))
-
-
-def _show(words: _Words) -> Show:
-    if words.take("DESCRIBE") or words.take("DESC"):
-        show = Show("columns", words.name())
-    else:
-        words.take("SHOW")
-        if words.take("CREATE", "TABLE"):
-            show = Show("create table", words.name())
-        elif words.take("CATALOGS"):
-            show = Show("catalogs", (), _like(words))
-        elif words.take("FUNCTIONS"):
-            show = Show("functions", (), _like(words))
-        elif words.take("SCHEMAS"):
-            show = Show("schemas", _from(words), _like(words))
-        elif words.take("TABLES"):
-            show = Show("tables", _from(words), _like(words))
-        elif words.take("COLUMNS"):
-            show = Show("columns", _from(words), _like(words))
-        else:
-            raise SeamlineError(
-                STATEMENT_NOT_ALLOWED,
-                f"SHOW {words.peek()} is not known",
-                hint="SHOW CATALOGS, SCHEMAS, TABLES, COLUMNS, FUNCTIONS and CREATE TABLE are.",
-            )
-    words.end()
-    return show
-
-
-def _from(words: _Words) -> tuple[str, ...]:
-    return words.name() if words.take("FROM") or words.take("IN") else ()
-
-
-def _like(words: _Words) -> str | None:
-    return words.string() if words.take("LIKE") else None
-
-
-def _drop_table(words: _Words) -> DropTable:
-    words.take("DROP", "TABLE")
-    if_exists = words.take("IF", "EXISTS")
-    name = words.name()
-    words.end()
-    return DropTable(name, if_exists)
 
 
 # --- CREATE TABLE ------------------------------------------------------------------------------
@@ -429,7 +259,7 @@ def parse_name(text: str) -> tuple[str, ...]:
     Raises:
         SeamlineError: SYNTAX_ERROR.
     """
-    words = _Words(_one_statement(_tokenize(text)))
+    words = Words(one_statement(tokenize(text)), text)
     name = words.name()
     words.end()
     return name

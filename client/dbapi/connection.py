@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, Self
 
 from seamline.dbapi.cursor import Cursor
@@ -12,6 +13,7 @@ from seamline.dbapi.transport import Transport
 from seamline.errors import INVALID_ARGUMENT
 
 URL_DEFAULT = "http://127.0.0.1:8474"
+_AUTO = "auto"
 
 
 class Connection:
@@ -20,7 +22,7 @@ class Connection:
     Attributes:
         catalog: Catalog of names that leave it out.
         schema: Schema of names that leave it out.
-        engine: Engine of statements that do not ask for one.
+        properties: The session's properties by name, as SET SESSION sets them.
         last_token: What the connection has read so far; later statements never fall behind it.
             Set it to None to start over, or to another connection's to continue from there; to keep
             what it has read as well, give the other's to `execute(…, after=…)`.
@@ -37,6 +39,7 @@ class Connection:
     ) -> None:
         self.catalog = catalog
         self.schema = schema
+        self.properties: dict[str, str] = {}
         self.engine = engine
         self._seen = SeenTokens()
         self._transport = Transport(url, access_token)
@@ -50,6 +53,21 @@ class Connection:
     @last_token.setter
     def last_token(self, token: str | None) -> None:
         self._seen.restart(token)
+
+    @property
+    def engine(self) -> str:
+        """Engine of statements that do not ask for one: the session's property of that name."""
+        return self.properties.get("engine", _AUTO)
+
+    @engine.setter
+    def engine(self, engine: str) -> None:
+        self.properties = _changed(self.properties, {"engine": None if engine == _AUTO else engine})
+
+    def change(self, changes: Mapping[str, Any]) -> None:
+        """Takes over what a statement such as SET SESSION or USE has changed of the session."""
+        self.catalog = changes.get("catalog", self.catalog)
+        self.schema = changes.get("schema", self.schema)
+        self.properties = _changed(self.properties, changes.get("properties", {}))
 
     @property
     def closed(self) -> bool:
@@ -82,6 +100,12 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _changed(known: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """A new mapping, so that threads that read the old one are not disturbed."""
+    both = {**known, **changes}
+    return {name: text for name, text in both.items() if text is not None}
 
 
 def connect(

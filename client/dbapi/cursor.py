@@ -114,7 +114,8 @@ class Cursor:
             "parameters": to_json(parameters),
             "catalog": self._connection.catalog,
             "schema": self._connection.schema,
-            "engine": engine or self._connection.engine,
+            "engine": engine,
+            "properties": self._connection.properties,
             "token": token,
             "after": [*([after] if isinstance(after, str) else after), *seen],
             "freshness": freshness,
@@ -133,6 +134,7 @@ class Cursor:
         session = self._statement.manifest.get("session")
         if session:  # what reads no table says nothing of what was read
             self._seen.replace(seen, session)
+        self._connection.change(self._statement.manifest.get("changes") or {})
         self._take_result(self._statement.manifest)
         return self
 

@@ -54,6 +54,7 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
     "on_wait_timeout": (str,),
     "row_limit": (int,),
     "format": (str,),
+    "properties": (dict,),
 }
 
 
@@ -135,6 +136,8 @@ def manifest(statement: Statement, inline: str | None = None) -> dict[str, Any]:
     body["receipt"] = statement.receipt
     body["token"] = statement.receipt.get("token")
     body["session"] = statement.receipt.get("session")
+    if statement.changes:
+        body["changes"] = statement.changes
     if inline is not None and spool.chunk_count and statement.state is State.SUCCEEDED:
         body["inline"] = _inline(statement, inline)
     return body
@@ -272,13 +275,22 @@ def _request(body: Mapping[str, Any]) -> StatementRequest:
         catalog=body.get("catalog"),
         schema=body.get("schema"),
         dialect=body.get("dialect"),
-        engine=body.get("engine", "auto"),
+        engine=body.get("engine"),
         token=body.get("token"),
         after=_tokens(body.get("after")),
         freshness=body.get("freshness"),
         timeout_s=body.get("timeout"),
         row_limit=limit,
+        properties=_texts(body, "properties"),
     )
+
+
+def _texts(body: Mapping[str, Any], field: str) -> dict[str, str]:
+    """An object of texts; nulls left out."""
+    found = {name: text for name, text in body.get(field, {}).items() if text is not None}
+    if not all(isinstance(text, str) for text in found.values()):
+        raise SeamlineError(INVALID_REQUEST, f"{field} must be an object of texts")
+    return found
 
 
 def _tokens(value: Any) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from seamline.gateway.commands.dispatch import Commands, Rows
+from seamline.gateway.commands.dispatch import Commands
+from seamline.gateway.commands.rows import Rows
 from seamline.gateway.config.model import Config
 from seamline.gateway.query import freshness, names, receipt
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
@@ -20,6 +21,7 @@ from seamline.gateway.query.spool import ResultSpool, SpoolDirectory
 from seamline.gateway.query.statements import Statement
 from seamline.gateway.query.tokens import TokenSigner
 from seamline.planners.explain import explain
+from seamline.planners.route import AUTO
 from seamline.seam.seam import Seam
 from seamline.seam.session import merge
 from seamline.sql import parameters, parse, types
@@ -67,8 +69,9 @@ class Answers:
                 wanted = self._request(statement, parsed.query, session)
                 self._explain(statement, wanted, analyze=parsed.analyze)
             case _:
-                rows = self._commands.run(parsed, session, statement.deadline)
+                rows = self._commands.run(parsed, session, statement.deadline, request)
                 self._write_rows(statement, rows)
+                statement.changes = rows.changes
 
     def _request(
         self, statement: Statement, query: parse.Query, session: names.Session
@@ -81,7 +84,7 @@ class Answers:
         return QueryRequest(
             tree=parameters.bind(query, request.parameters),
             session=session,
-            engine=request.engine,
+            engine=request.engine or AUTO,
             token=seams,
             after=self._signer.after(request.after, statement.principal),
             freshness=freshness.parse(request.freshness),

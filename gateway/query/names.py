@@ -158,11 +158,11 @@ def resolve_schema(parts: Sequence[str], session: Session, sources: Sources) -> 
         case [schema]:
             catalog = session.catalog
             cluster = _spelt(schema, config.clusters)
-            if cluster is not None and not _has_schema(sources, catalog, schema):
+            if cluster is not None and not has_schema(sources, catalog, schema):
                 catalog, schema = cluster, CLUSTER_SCHEMA
         case _:
             catalog, schema = _source(parts[0], config), parts[1]
-    if catalog in config.clusters and not _has_schema(sources, catalog, schema):
+    if catalog in config.clusters and not has_schema(sources, catalog, schema):
         raise SeamlineError(
             SCHEMA_NOT_FOUND,
             f"schema {schema} of cluster {catalog} does not exist",
@@ -179,7 +179,12 @@ def _named(
     return TableName(source, "", path, variant, is_system)
 
 
-def _has_schema(sources: Sources, source: str, schema: str) -> bool:
+def has_schema(sources: Sources, source: str, schema: str) -> bool:
+    """Whether a catalog or a cluster has a schema.
+
+    Raises:
+        SeamlineError: CATALOG_UNAVAILABLE.
+    """
     if schema.lower() == INFORMATION_SCHEMA:
         return True
     if source in sources.config.clusters:

@@ -23,6 +23,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.config.model import LimitsConfig
+from seamline.gateway.query import session_properties
 from seamline.gateway.query.metrics import Metrics
 from seamline.gateway.query.statements import FINAL, State, Statement, StatementRequest
 from seamline.planners.route import ENGINES
@@ -60,9 +61,11 @@ class Service:
         """Accepts a statement; it runs as soon as a runner is free.
 
         Raises:
-            SeamlineError: INVALID_REQUEST, TOO_MANY_STATEMENTS, SHUTTING_DOWN.
+            SeamlineError: INVALID_REQUEST, INVALID_SESSION_PROPERTY, TOO_MANY_STATEMENTS,
+                SHUTTING_DOWN.
         """
-        if request.engine not in ENGINES:
+        request = session_properties.applied(request)
+        if request.engine is not None and request.engine not in ENGINES:
             raise SeamlineError(
                 INVALID_REQUEST,
                 f"engine {request.engine!r} is not known",

@@ -7,6 +7,7 @@ import enum
 import secrets
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from seamline.connectors import supervision
@@ -42,12 +43,13 @@ class StatementRequest:
         catalog: Default catalog of its names.
         schema: Default schema of its names.
         dialect: Another dialect it is written in.
-        engine: `auto`, `duckdb` or `spark`.
+        engine: `auto`, `duckdb` or `spark`; None means what the session says, or else `auto`.
         token: A token of an earlier receipt: the same rows again.
         after: Tokens it must not fall behind: of the session, and of writes.
         freshness: `latest`, `bounded '500ms'` or `cached`; None means the first.
         timeout_s: Seconds it may take; None means the gateway's limit.
         row_limit: Rows after which the result is cut off, and says so.
+        properties: The session's properties, by name.
     """
 
     statement: str
@@ -55,16 +57,22 @@ class StatementRequest:
     catalog: str | None = None
     schema: str | None = None
     dialect: str | None = None
-    engine: str = "auto"
+    engine: str | None = None
     token: str | None = None
     after: tuple[str, ...] = ()
     freshness: str | None = None
     timeout_s: float | None = None
     row_limit: int | None = None
+    properties: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
 
 class Statement:
-    """One statement and everything that is known about it. Safe to read from any thread."""
+    """One statement and everything that is known about it. Safe to read from any thread.
+
+    Attributes:
+        changes: What its client's session is from now on: `catalog`, `schema`, `properties` by
+            name. What is None there is no longer set, and what is not there stays.
+    """
 
     def __init__(self, request: StatementRequest, principal: str, timeout_s: float) -> None:
         self.statement_id = secrets.token_urlsafe(18)
@@ -77,6 +85,7 @@ class Statement:
         self.output: tuple[Output, ...] = ()
         self.receipt: dict[str, Any] = {}
         self.progress: dict[str, Any] = {}
+        self.changes: Mapping[str, Any] = {}
         self.error: SeamlineError | None = None
         self.truncated = False
         self.handed_over = False

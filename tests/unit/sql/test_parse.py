@@ -10,7 +10,15 @@ from sqlglot import exp
 
 from seamline.errors import Location, SeamlineError
 from seamline.sql import parse
-from seamline.sql.parse import CreateTable, DropTable, Explain, Query, Show
+from seamline.sql.statements import (
+    CreateTable,
+    DropTable,
+    Explain,
+    Query,
+    SetSession,
+    Show,
+    Use,
+)
 
 
 def refused(sql: str, dialect: str | None = None) -> SeamlineError:
@@ -55,6 +63,13 @@ def test_a_token_belongs_to_the_query() -> None:
         ('DESC "t$seam"', Show("columns", ("t$seam",))),
         ("SHOW CREATE TABLE t", Show("create table", ("t",))),
         ("SHOW FUNCTIONS", Show("functions")),
+        ("SHOW TABLES FROM a LIKE 'x!_%' ESCAPE '!'", Show("tables", ("a",), "x!_%", "!")),
+        ("SHOW SESSION LIKE 'e%'", Show("session", (), "e%")),
+        ("SHOW STATS FOR a.b", Show("stats", ("a", "b"))),
+        ("set session engine = 'spark'", SetSession("engine", "spark")),
+        ("SET SESSION row_limit = 10", SetSession("row_limit", "10")),
+        ("RESET SESSION engine", SetSession("engine", None)),
+        ("USE lake.shop", Use(("lake", "shop"))),
         ("DROP TABLE t", DropTable(("t",))),
         ("drop table if exists a.b", DropTable(("a", "b"), if_exists=True)),
     ],
@@ -105,8 +120,6 @@ def test_create_table() -> None:
         "CREATE SCHEMA s",
         "DROP VIEW v",
         "GRANT SELECT ON t TO x",
-        "SET SESSION a = 1",
-        "USE x",
         "CALL p()",
         "COPY t TO 'x'",
         "PRAGMA x",
@@ -138,7 +151,11 @@ def test_whatever_could_change_something_is_refused(sql: str) -> None:
         ("'a'", "SYNTAX_ERROR", Location(1, 1)),
         ("SELECT 'a", "SYNTAX_ERROR", None),
         ("SHOW TABLES LIKE x", "SYNTAX_ERROR", Location(1, 18)),
-        ("DROP TABLE", "SYNTAX_ERROR", None),
+        ("SET SESSION engine TO 'x'", "SYNTAX_ERROR", Location(1, 20)),
+        ("SET SESSION engine = spark", "SYNTAX_ERROR", Location(1, 22)),
+        ("USE a.b.c", "SYNTAX_ERROR", Location(1, 5)),
+        ("SHOW GRANTS", "STATEMENT_NOT_ALLOWED", Location(1, 6)),
+        ("DROP TABLE", "SYNTAX_ERROR", Location(1, 11)),
         ("DELETE FROM t", "STATEMENT_NOT_ALLOWED", Location(1, 1)),
         ("SELECT 'a\0b'", "SYNTAX_ERROR", None),
         ("SELECT '\ud800'", "SYNTAX_ERROR", None),

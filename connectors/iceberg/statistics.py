@@ -1,0 +1,127 @@
+"""Statistics of a snapshot's columns, added up from those its data files' writers left.
+
+They are as good as the writers made them: a column is left out of what some file says nothing of,
+and deleted rows still count.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.manifest import DataFile
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.pruning import Pruner
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_BOUNDED = (
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    TimestampType,
+    TimestamptzType,
+)
+"""Types whose bounds are exact; those of texts may be cut off."""
+
+_TIMES = (DateType, TimestampType, TimestamptzType)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ColumnBounds:
+    """What files say of a column; None for what some of them do not.
+
+    Attributes:
+        nulls: How many values are null.
+        low: The least value, for numbers and times.
+        high: The greatest.
+        size_bytes: Bytes it takes in files.
+    """
+
+    nulls: int | None
+    low: Any
+    high: Any
+    size_bytes: float | None
+
+
+def column_bounds(table: IcebergTable) -> tuple[int, dict[int, ColumnBounds]]:
+    """Rows of the current snapshot, and what is known of each column, by field id.
+
+    Raises:
+        SeamlineError: COLD_FILE_MISSING, STORAGE_UNAVAILABLE, LOCATION_NOT_ALLOWED.
+    """
+    snapshot_id = table.state.current_snapshot_id
+    if snapshot_id is None:
+        return 0, {}
+    iceberg = table.iceberg
+    pruner = Pruner(iceberg.metadata, iceberg.io, AlwaysTrue())
+    files = [task.file for task in table.tasks(snapshot_id, pruner)]
+    rows = sum(file.record_count for file in files)
+    fields = iceberg.schema().fields
+    return rows, {field.field_id: _bounds_of(field, files) for field in fields}
+
+
+def _bounds_of(field: NestedField, files: Sequence[DataFile]) -> ColumnBounds:
+    full = [file for file in files if not _is_empty(field, file)]
+    return ColumnBounds(
+        nulls=_folded(sum, [(f.null_value_counts or {}).get(field.field_id) for f in files]),
+        low=_shown(field, _folded(min, [_bound(field, f.lower_bounds) for f in full])),
+        high=_shown(field, _folded(max, [_bound(field, f.upper_bounds) for f in full])),
+        size_bytes=_folded(sum, [(f.column_sizes or {}).get(field.field_id) for f in files]),
+    )
+
+
+def _is_empty(field: NestedField, file: DataFile) -> bool:
+    """Whether a file holds nothing but nulls in a column, so that it has no bounds."""
+    return (file.null_value_counts or {}).get(field.field_id) == file.record_count
+
+
+def _bound(field: NestedField, bounds: dict[int, bytes] | None) -> Any:
+    value = (bounds or {}).get(field.field_id)
+    if value is None or not isinstance(field.field_type, _BOUNDED):
+        return None
+    assert isinstance(field.field_type, PrimitiveType)
+    try:
+        return from_bytes(field.field_type, value)
+    except (ValueError, struct.error):  # of another form than the column has now
+        return None
+
+
+def _folded(fold: Callable[[Any], Any], values: Sequence[Any]) -> Any:
+    return fold(values) if values and None not in values else None
+
+
+def _shown(field: NestedField, value: Any) -> Any:
+    """Bounds of times are days or microseconds since 1970."""
+    if value is None or not isinstance(
+        field.field_type, (DateType, TimestampType, TimestamptzType)
+    ):
+        return value
+    try:
+        if isinstance(field.field_type, DateType):
+            return (_EPOCH + datetime.timedelta(days=value)).date()
+        moment = _EPOCH + datetime.timedelta(microseconds=value)
+    except OverflowError:
+        return None
+    text = moment.strftime("%Y-%m-%d %H:%M:%S.%f")
+    return f"{text} UTC" if isinstance(field.field_type, TimestamptzType) else text

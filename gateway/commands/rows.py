@@ -1,0 +1,68 @@
+"""What a statement that is no query answers with, and the patterns that narrow listings."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from seamline.errors import INVALID_ARGUMENT, SeamlineError
+from seamline.sql import types
+from seamline.sql.binder.scope import Output
+from seamline.sql.types import Type
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rows:
+    """The result of such a statement.
+
+    Attributes:
+        output: Its columns.
+        rows: Its rows.
+        changes: What the client's session is from now on, as `Statement.changes` has it.
+    """
+
+    output: tuple[Output, ...]
+    rows: list[tuple[Any, ...]]
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def done(changes: Mapping[str, Any] | None = None) -> Rows:
+    """The answer of what has nothing else to say."""
+    return Rows((Output("result", types.BOOLEAN),), [(True,)], changes or {})
+
+
+def table(shape: Mapping[str, Type], rows: Iterable[tuple[Any, ...]]) -> Rows:
+    """Rows under named columns."""
+    return Rows(tuple(Output(name, type_) for name, type_ in shape.items()), list(rows))
+
+
+def matching(rows: Sequence[Any], pattern: str | None, escape: str | None) -> list[Any]:
+    """Rows whose first cell matches a LIKE pattern.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    if pattern is None:
+        return list(rows)
+    wanted = re.compile(_regex(pattern, escape), re.DOTALL)
+    return [row for row in rows if wanted.fullmatch(str(row[0]))]
+
+
+def _regex(pattern: str, escape: str | None) -> str:
+    if escape is not None and len(escape) != 1:
+        raise SeamlineError(INVALID_ARGUMENT, "ESCAPE must be a single character")
+    parts: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            following = next(characters, "")
+            if following not in {"%", "_", escape}:
+                raise SeamlineError(
+                    INVALID_ARGUMENT, f"after {escape!r} stands %, _ or {escape!r} itself"
+                )
+            parts.append(re.escape(following))
+        else:
+            parts.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
+    return "".join(parts)

@@ -1,0 +1,133 @@
+"""SHOW and DESCRIBE: what there is."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from seamline.connectors.protocols import Deadline
+from seamline.errors import TABLE_NOT_FOUND, SeamlineError
+from seamline.gateway.commands import listings, stats, system
+from seamline.gateway.commands.rows import Rows, matching, table
+from seamline.gateway.connections import Connections
+from seamline.gateway.query import names
+from seamline.gateway.query.loaded import LoadedTables
+from seamline.gateway.query.names import Session
+from seamline.seam.binding import TopicBinding
+from seamline.seam.log import READ_COMMITTED
+from seamline.seam.table import TableState
+from seamline.sql import columns, functions, types
+from seamline.sql.statements import Show
+from seamline.sql.types import Field
+
+
+class Shows:
+    """Answers SHOW and DESCRIBE."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._loaded = LoadedTables(connections)
+
+    def run(self, statement: Show, session: Session, deadline: Deadline) -> Rows:
+        """Runs one.
+
+        Raises:
+            SeamlineError: named after the cause.
+        """
+        match statement.what:
+            case "catalogs":
+                return _names("Catalog", listings.catalogs(self._connections), statement)
+            case "schemas":
+                return self._schemas(statement, session)
+            case "tables":
+                return self._tables(statement, session, deadline)
+            case "functions":
+                return _functions(statement)
+            case "columns":
+                return self._columns(statement, session, deadline)
+            case "stats":
+                name = names.resolve(statement.name, session, self._connections)
+                return stats.show(self._connections, name, deadline)
+        return self._create_text(statement, session)
+
+    def _schemas(self, statement: Show, session: Session) -> Rows:
+        source = statement.name[0] if statement.name else session.catalog
+        asked = names.session(self._connections.config, source)
+        found = listings.schemas(self._connections, asked.catalog)
+        return _names("Schema", found, statement)
+
+    def _tables(self, statement: Show, session: Session, deadline: Deadline) -> Rows:
+        source, schema = names.resolve_schema(statement.name, session, self._connections)
+        if schema.lower() == names.INFORMATION_SCHEMA:
+            found = list(system.INFORMATION_TABLES)
+        else:
+            listed = listings.tables(self._connections, source, schema, deadline)
+            found = [name.table for name in listed]
+        return _names("Table", found, statement)
+
+    def _columns(self, statement: Show, session: Session, deadline: Deadline) -> Rows:
+        shape = {
+            "Column": types.VARCHAR,
+            "Type": types.VARCHAR,
+            "Nullable": types.VARCHAR,
+            "Hidden": types.BOOLEAN,
+        }
+        fields = self._fields(statement.name, session, deadline)
+        rows = [
+            (name, type_, nullable, hidden)
+            for name, _, nullable, type_, hidden in system.column_rows(fields)
+        ]
+        return table(shape, matching(rows, statement.like, statement.escape))
+
+    def _fields(
+        self, parts: tuple[str, ...], session: Session, deadline: Deadline
+    ) -> tuple[Field, ...]:
+        name = names.resolve(parts, session, self._connections)
+        if name.is_system:
+            return tuple(Field(*column) for column in system.information_columns(name).items())
+        if not name.cluster:
+            return self._state(parts, session).schema.columns
+        (topic,) = name.path
+        self._connections.log(name.cluster).bounds([topic], READ_COMMITTED, deadline)
+        return columns.TOPIC_FIELDS
+
+    def _create_text(self, statement: Show, session: Session) -> Rows:
+        state = self._state(statement.name, session)
+        binding = TopicBinding.from_properties(state.properties)
+        own = [
+            f"   {types.quote(field.name)} {field.type}{' NOT NULL' if field.required else ''}"
+            for field in state.schema.columns
+            if binding is None or not field.name.startswith("_kafka_")
+        ]
+        text = f"CREATE TABLE {state.display_name} (\n" + ",\n".join(own) + "\n)"
+        if binding is not None:
+            pairs = [
+                f"   {field.name} = '{value}'"
+                for field in dataclasses.fields(binding)
+                if (value := getattr(binding, field.name)) is not None
+                and field.name != "key_partitions"
+            ]
+            text += "\nWITH (\n" + ",\n".join(pairs) + "\n)"
+        return table({"Create Table": types.VARCHAR}, [(text,)])
+
+    def _state(self, parts: tuple[str, ...], session: Session) -> TableState:
+        name = names.resolve(parts, session, self._connections)
+        if not name.is_own_table:
+            raise SeamlineError(TABLE_NOT_FOUND, f"{name.display} is not a table of a catalog")
+        (found,) = self._loaded.now([name]).values()
+        return found.state
+
+
+def _names(title: str, found: list[str], statement: Show) -> Rows:
+    rows = [(name,) for name in sorted(found)]
+    return table({title: types.VARCHAR}, matching(rows, statement.like, statement.escape))
+
+
+def _functions(statement: Show) -> Rows:
+    rows = [
+        (name, overload.kind, overload.signature)
+        for name, overloads in sorted(functions.FUNCTIONS.items())
+        if not name.startswith("$")
+        for overload in overloads
+    ]
+    shape = dict.fromkeys(("Function", "Kind", "Signature"), types.VARCHAR)
+    return table(shape, matching(rows, statement.like, statement.escape))

@@ -1,0 +1,153 @@
+"""Session properties: what a session may say once instead of with every statement.
+
+The gateway keeps no session. A client carries what it has set and sends it along, as Trino's
+clients do in headers, so that any gateway answers any of its statements. What a request says itself
+wins over a property.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from seamline.errors import INVALID_SESSION_PROPERTY, SeamlineError
+from seamline.gateway.query import freshness
+from seamline.gateway.query.statements import StatementRequest
+from seamline.planners.route import AUTO, ENGINES
+from seamline.sql.dialects import reader_of
+from seamline.sql.near import did_you_mean
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SessionProperty:
+    """One property.
+
+    Attributes:
+        name: What SET SESSION calls it.
+        field: The field of a request that it stands for.
+        type: Its type, as SHOW SESSION shows it.
+        default: What holds when nobody says anything; empty for nothing.
+        description: What it is.
+        value: The field's value that a text means; raises ValueError or SeamlineError for none.
+    """
+
+    name: str
+    field: str
+    type: str
+    default: str
+    description: str
+    value: Callable[[str], Any]
+
+
+def _engine(text: str) -> str:
+    if text not in ENGINES:
+        raise ValueError(f"it is one of: {', '.join(ENGINES)}")
+    return text
+
+
+def _freshness(text: str) -> str:
+    return freshness.parse(text).text
+
+
+def _dialect(text: str) -> str:
+    reader_of(text)
+    return text
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise ValueError("it is a number of seconds, more than 0")
+    return seconds
+
+
+def _rows(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError("it is a whole number of rows")
+    return int(text)
+
+
+PROPERTIES = {
+    found.name: found
+    for found in (
+        SessionProperty(
+            "dialect", "dialect", "varchar", "trino", "Dialect queries are written in", _dialect
+        ),
+        SessionProperty(
+            "engine", "engine", "varchar", AUTO, f"What runs queries: {', '.join(ENGINES)}", _engine
+        ),
+        SessionProperty(
+            "freshness",
+            "freshness",
+            "varchar",
+            freshness.LATEST.text,
+            "How fresh results are: latest, bounded '500ms' or cached",
+            _freshness,
+        ),
+        SessionProperty(
+            "row_limit", "row_limit", "bigint", "", "Rows after which results are cut off", _rows
+        ),
+        SessionProperty(
+            "timeout", "timeout_s", "double", "", "Seconds a statement may take", _seconds
+        ),
+    )
+}
+"""Every property by name."""
+
+
+def property_of(name: str) -> SessionProperty:
+    """The property of that name; case does not count.
+
+    Raises:
+        SeamlineError: INVALID_SESSION_PROPERTY.
+    """
+    found = PROPERTIES.get(name.lower())
+    if found is None:
+        raise SeamlineError(
+            INVALID_SESSION_PROPERTY,
+            f"session property {name} does not exist",
+            hint=did_you_mean(name, PROPERTIES),
+        )
+    return found
+
+
+def value_of(name: str, text: str) -> Any:
+    """What a property's text means.
+
+    Raises:
+        SeamlineError: INVALID_SESSION_PROPERTY.
+    """
+    known = property_of(name)
+    try:
+        return known.value(text)
+    except (ValueError, SeamlineError) as error:
+        reason = error.hint if isinstance(error, SeamlineError) else str(error)
+        raise SeamlineError(
+            INVALID_SESSION_PROPERTY,
+            f"session property {known.name} cannot be {text!r}",
+            hint=f"{reason[:1].upper()}{reason[1:]}.".replace("..", "."),
+        ) from error
+
+
+def applied(request: StatementRequest) -> StatementRequest:
+    """The request with its session's properties, where it says nothing itself.
+
+    Raises:
+        SeamlineError: INVALID_SESSION_PROPERTY.
+    """
+    said: dict[str, Any] = {}
+    for name, text in request.properties.items():
+        field, value = property_of(name).field, value_of(name, text)
+        if getattr(request, field) is None:
+            said[field] = value
+    return dataclasses.replace(request, **said) if said else request
+
+
+def shown(properties: Mapping[str, str]) -> list[tuple[str, str, str, str, str]]:
+    """(name, value, default, type, description) of every property."""
+    values = {name.lower(): text for name, text in properties.items()}
+    return [
+        (p.name, values.get(p.name, p.default), p.default, p.type, p.description)
+        for p in PROPERTIES.values()
+    ]

@@ -1,0 +1,25 @@
+"""The nearest name there is to one that there is not, for the hint of an error."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_ALIKE_MIN = 0.6
+_SHOWN_MAX = 3
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A question with the names most like it, nearest first; None when none is like it."""
+    found = nearest(name, known)
+    return f"Did you mean {' or '.join(found)}?" if found else None
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """The names most like it, nearest first, without regard to case."""
+    spelt = {other.lower(): other for other in sorted(known)}
+    folded = name.lower()
+    close = difflib.get_close_matches(folded, spelt, _SHOWN_MAX, _ALIKE_MIN)
+    if not close and len(folded) > 1:
+        close = [other for other in spelt if folded in other][:_SHOWN_MAX]
+    return [spelt[other] for other in close]

@@ -1,0 +1,106 @@
+"""The kinds of statement: what a text is parsed into, as frozen values.
+
+A name is a tuple of the parts that were written. `location` says where it stands, for errors; it
+takes no part in comparison.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeAlias
+
+from sqlglot import exp
+
+from seamline.errors import Location
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Query:
+    """SELECT, VALUES, TABLE and their combinations.
+
+    Attributes:
+        tree: The syntax tree; never changed in place. The `meta["number"]` of a `Placeholder`
+            without a name is its place among those of the text, from 0.
+        token: The token of `… AT TOKEN '…'`, if there is one.
+        placeholders: How many `?` the text has.
+    """
+
+    tree: exp.Query
+    token: str | None = None
+    placeholders: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Explain:
+    """EXPLAIN of a query; with `analyze` it is also run."""
+
+    query: Query
+    analyze: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CreateTable:
+    """CREATE TABLE name (columns) WITH (properties).
+
+    Attributes:
+        name: As written, one to three parts.
+        columns: (name, type, required) in order; none means that they are to be inferred.
+        properties: The WITH clause; arrays of strings as tuples.
+        if_not_exists: Whether an existing table is no error.
+        location: Where the name stands.
+    """
+
+    name: tuple[str, ...]
+    columns: tuple[tuple[str, exp.DataType, bool], ...]
+    properties: tuple[tuple[str, Any], ...]
+    if_not_exists: bool = False
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DropTable:
+    """DROP TABLE [IF EXISTS] name."""
+
+    name: tuple[str, ...]
+    if_exists: bool = False
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Show:
+    """SHOW of something that there is; DESCRIBE is SHOW COLUMNS.
+
+    Attributes:
+        what: One of `catalogs`, `schemas`, `tables`, `columns`, `functions`, `session`, `stats`,
+            `create table`.
+        name: What comes after FROM, IN, FOR or the keyword; as many parts as were written.
+        like: The pattern of LIKE.
+        escape: The character of ESCAPE.
+        location: Where the name stands.
+    """
+
+    what: str
+    name: tuple[str, ...] = ()
+    like: str | None = None
+    escape: str | None = None
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetSession:
+    """SET SESSION name = value; the value is None for RESET SESSION name."""
+
+    name: str
+    value: str | None
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Use:
+    """USE schema, or USE catalog.schema."""
+
+    name: tuple[str, ...]
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+Statement: TypeAlias = Query | Explain | CreateTable | DropTable | Show | SetSession | Use

@@ -1,0 +1,206 @@
+"""A statement as words: text to tokens, within bounds, and a reader for grammars of keywords.
+
+Length, brackets and tokens are bounded here, before any parser sees the statement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from seamline.errors import (
+    MULTIPLE_STATEMENTS,
+    STATEMENT_TOO_LARGE,
+    SYNTAX_ERROR,
+    Location,
+    SeamlineError,
+)
+from seamline.sql.dialects import SeamlineDialect
+
+TOKENS_MAX = 50_000
+DEPTH_MAX = 60
+
+
+def tokenize(sql: str) -> list[Token]:
+    """The words of a text.
+
+    Raises:
+        SeamlineError: SYNTAX_ERROR, STATEMENT_TOO_LARGE.
+    """
+    try:
+        tokens = SeamlineDialect().tokenize(sql)
+    except TokenError as error:
+        raise SeamlineError(
+            SYNTAX_ERROR, "a string, a quoted name or a comment is not closed"
+        ) from error
+    if len(tokens) > TOKENS_MAX:
+        raise SeamlineError(
+            STATEMENT_TOO_LARGE, f"the statement has {len(tokens)} words, at most {TOKENS_MAX}"
+        )
+    depth = 0
+    for token in tokens:
+        if token.token_type in _OPENING:
+            depth += 1
+        elif token.token_type in _CLOSING:
+            depth -= 1
+        if depth > DEPTH_MAX:
+            raise SeamlineError(
+                STATEMENT_TOO_LARGE,
+                f"brackets are nested deeper than {DEPTH_MAX} levels",
+                location=location_of(token),
+            )
+    return tokens
+
+
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+
+
+def one_statement(tokens: list[Token]) -> list[Token]:
+    """The words of the only statement, without semicolons around it.
+
+    Raises:
+        SeamlineError: SYNTAX_ERROR when there is none, MULTIPLE_STATEMENTS.
+    """
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens = tokens[:-1]
+    while tokens and tokens[0].token_type == TokenType.SEMICOLON:
+        tokens = tokens[1:]
+    if not tokens:
+        raise SeamlineError(SYNTAX_ERROR, "the statement is empty")
+    for token in tokens:
+        if token.token_type == TokenType.SEMICOLON:
+            raise SeamlineError(
+                MULTIPLE_STATEMENTS, "there is more than one statement", location=location_of(token)
+            )
+    return tokens
+
+
+def location_of(token: Token) -> Location:
+    """Where a word begins."""
+    return Location(token.line, max(1, token.col - (token.end - token.start)))
+
+
+class Words:
+    """Reads statements that have a grammar of keywords.
+
+    Args:
+        tokens: The statement's.
+        sql: The text they are of.
+    """
+
+    def __init__(self, tokens: Sequence[Token], sql: str = "") -> None:
+        self._tokens = tokens
+        self._sql = sql
+        self._at = 0
+
+    def peek(self, ahead: int = 0) -> str:
+        """A word to come, in upper case; nothing at the end."""
+        at = self._at + ahead
+        return self._tokens[at].text.upper() if at < len(self._tokens) else ""
+
+    def place(self, ahead: int = 0) -> Location | None:
+        """Where a word to come stands."""
+        at = self._at + ahead
+        return location_of(self._tokens[at]) if at < len(self._tokens) else None
+
+    def take(self, *words: str) -> bool:
+        """Whether these keywords come next; then they are passed over."""
+        left, at = list(words), self._at
+        while left:
+            token = self._tokens[at] if at < len(self._tokens) else None
+            if token is None or token.token_type in {TokenType.IDENTIFIER, TokenType.STRING}:
+                return False
+            own = token.text.upper().split()  # some words belong together, as in RESET SESSION
+            if own != left[: len(own)]:
+                return False
+            left, at = left[len(own) :], at + 1
+        self._at = at
+        return True
+
+    def require(self, word: str) -> None:
+        """Passes over a keyword.
+
+        Raises:
+            SeamlineError: SYNTAX_ERROR when it does not come next.
+        """
+        if not self.take(word):
+            raise self.unexpected(self._next(word), word)
+
+    def name(self) -> tuple[str, ...]:
+        """A name of one or more parts."""
+        parts = [self.identifier()]
+        while self.take("."):
+            parts.append(self.identifier())
+        return tuple(parts)
+
+    def string(self) -> str:
+        """A text in quotes."""
+        token = self._next("a string")
+        if token.token_type != TokenType.STRING:
+            raise self.unexpected(token)
+        return token.text
+
+    def constant(self) -> str:
+        """A text, a number or a truth, as text."""
+        sign = "-" if self.take("-") else ""
+        token = self._next("a value")
+        if token.token_type == TokenType.NUMBER:
+            return sign + token.text
+        if not sign and token.token_type == TokenType.STRING:
+            return token.text
+        if not sign and token.token_type in {TokenType.TRUE, TokenType.FALSE}:
+            return token.text.lower()
+        raise self.unexpected(token, "a text, a number, true or false")
+
+    def rest(self) -> list[Token]:
+        """All words to come, passed over."""
+        found = list(self._tokens[self._at :])
+        self._at = len(self._tokens)
+        return found
+
+    def text(self) -> str:
+        """The text of all words to come, as written."""
+        if self._at >= len(self._tokens):
+            return ""
+        return self._sql[self._tokens[self._at].start : self._tokens[-1].end + 1]
+
+    def end(self) -> None:
+        """Nothing more comes.
+
+        Raises:
+            SeamlineError: SYNTAX_ERROR when something does.
+        """
+        if self._at < len(self._tokens):
+            raise self.unexpected(self._tokens[self._at])
+
+    def identifier(self) -> str:
+        """A name of one part."""
+        token = self._next("a name")
+        plain = re.fullmatch(r"[A-Za-z_$][\w$]*", token.text) is not None
+        if token.token_type == TokenType.IDENTIFIER or (
+            plain and token.token_type != TokenType.STRING
+        ):
+            return token.text
+        raise self.unexpected(token)
+
+    def unexpected(self, token: Token, wanted: str = "") -> SeamlineError:
+        """The error for a word that cannot stand there."""
+        hint = f"{wanted} is expected there." if wanted else None
+        return SeamlineError(
+            SYNTAX_ERROR, f"unexpected {token.text!r}", location=location_of(token), hint=hint
+        )
+
+    def _next(self, what: str) -> Token:
+        if self._at >= len(self._tokens):
+            end = self._tokens[-1]
+            raise SeamlineError(
+                SYNTAX_ERROR,
+                f"{what} is expected at the end of the statement",
+                location=Location(end.line, end.col + 1),
+            )
+        self._at += 1
+        return self._tokens[self._at - 1]

@@ -1,0 +1,212 @@
+"""Goal: what a client sets once holds for its later statements, and for nobody else's.
+
+Method: a gateway over a catalog in one file and a cluster nobody answers for; its clients talk to
+it over HTTP with the DB-API, as users do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from support import offline
+from support.gateway import Gateway
+
+import seamline
+from seamline.connectors.iceberg.catalog_config import open_catalog
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("gateway")
+    running = Gateway(offline.config(folder))
+    _make_tables(running)
+    yield running
+    running.close()
+
+
+def _make_tables(gateway: Gateway) -> None:
+    catalog = open_catalog(gateway.config.catalogs["lake"])
+    catalog.create_namespace("shop")
+    catalog.create_namespace("default")
+    rows = pa.table(
+        {
+            "id": pa.array([1, 2, 3, None], pa.int64()),
+            "name": ["a", "b", None, None],
+            "day": pa.array([0, 1, 2, 3], pa.date32()),
+        }
+    )
+    for name in ("shop.a_b", "shop.axb", "default.other"):
+        catalog.create_table(name, rows.schema).append(rows)
+
+
+@pytest.fixture
+def connection(gateway: Gateway) -> Iterator[seamline.Connection]:
+    with gateway.connect() as made:
+        yield made
+
+
+def rows(connection: seamline.Connection, sql: str) -> list[tuple[object, ...]]:
+    return connection.execute(sql).fetchall()
+
+
+def refused(connection: seamline.Connection, sql: str) -> seamline.Error:
+    with pytest.raises(seamline.Error) as caught:
+        connection.execute(sql)
+    return caught.value
+
+
+# --- SET SESSION ---------------------------------------------------------------------------------
+
+
+def test_a_property_holds_until_it_is_reset(connection: seamline.Connection) -> None:
+    values = "SELECT * FROM (VALUES 1, 2, 3) AS t(x) ORDER BY x"
+    connection.execute("SET SESSION row_limit = 2")
+    assert rows(connection, values) == [(1,), (2,)]
+    assert connection.execute(values, row_limit=1).fetchall() == [(1,)], "a request wins"
+    shown = dict(row[:2] for row in rows(connection, "SHOW SESSION"))
+    assert shown == {
+        "dialect": "trino",
+        "engine": "auto",
+        "freshness": "latest",
+        "row_limit": "2",
+        "timeout": "",
+    }
+    assert rows(connection, "SHOW SESSION LIKE 'row!_%' ESCAPE '!'")[0][:3] == (
+        "row_limit",
+        "2",
+        "",
+    )
+    connection.execute("RESET SESSION row_limit")
+    assert len(rows(connection, values)) == 3
+
+
+def test_a_property_is_its_connections_alone(
+    gateway: Gateway, connection: seamline.Connection
+) -> None:
+    connection.execute("SET SESSION row_limit = 0")
+    with gateway.connect() as other:
+        assert rows(other, "SELECT 1") == [(1,)]
+
+
+def test_engine_is_the_connections_own_setting(connection: seamline.Connection) -> None:
+    connection.execute("SET SESSION engine = 'duckdb'")
+    assert connection.engine == "duckdb"
+    assert connection.execute("SELECT 1").receipt["engine"] == "duckdb"
+    connection.engine = "auto"
+    assert connection.properties == {}
+
+
+def test_a_dialect_of_queries_leaves_other_statements_alone(
+    connection: seamline.Connection,
+) -> None:
+    connection.execute("SET SESSION dialect = 'spark'")
+    assert rows(connection, "SELECT `x` FROM VALUES (1) AS t(x)") == [(1,)]
+    connection.execute("RESET SESSION dialect")
+    assert refused(connection, "SELECT `x` FROM VALUES (1) AS t(x)").code.name == "SYNTAX_ERROR"
+
+
+@pytest.mark.parametrize(
+    ("sql", "column", "hint"),
+    [
+        ("SET SESSION engin = 'spark'", 13, "Did you mean engine?"),
+        ("SET SESSION engine = 'trino'", 13, "It is one of: auto, duckdb, spark."),
+        ("SET SESSION row_limit = 'many'", 13, "It is a whole number of rows."),
+        ("SET SESSION timeout = -1", 13, "It is a number of seconds, more than 0."),
+        ("RESET SESSION timeot", 15, "Did you mean timeout?"),
+    ],
+)
+def test_what_cannot_be_set_says_why_and_where(
+    connection: seamline.Connection, sql: str, column: int, hint: str
+) -> None:
+    error = refused(connection, sql)
+    assert error.code.name == "INVALID_SESSION_PROPERTY"
+    assert error.hint == hint
+    assert error.location is not None
+    assert (error.location.line, error.location.column) == (1, column)
+    assert connection.properties == {}
+
+
+def test_a_request_may_carry_properties_itself(gateway: Gateway) -> None:
+    with gateway.app.test_client() as client:
+        body = {"statement": "SELECT 1", "properties": {"row_limit": "x"}}
+        answer = client.post("/api/v1/statements", json=body, headers={"Host": "127.0.0.1"})
+        assert answer.status_code == 400
+        assert answer.json["error"]["code"] == "INVALID_SESSION_PROPERTY"
+        body["properties"] = {"row_limit": 1}
+        answer = client.post("/api/v1/statements", json=body, headers={"Host": "127.0.0.1"})
+        assert answer.json["error"]["code"] == "INVALID_REQUEST"
+
+
+# --- USE -----------------------------------------------------------------------------------------
+
+
+def test_use_says_what_names_leave_out(connection: seamline.Connection) -> None:
+    assert rows(connection, "SELECT count(*) FROM other") == [(4,)]
+    connection.execute("USE shop")
+    assert (connection.catalog, connection.schema) == ("lake", "shop")
+    assert rows(connection, "SELECT count(*) FROM a_b") == [(4,)]
+    assert rows(connection, "SHOW TABLES") == [("a_b",), ("axb",)]
+    connection.execute("USE lake.default")
+    assert rows(connection, "SHOW TABLES") == [("other",)]
+
+
+def test_use_of_what_is_not_there(connection: seamline.Connection) -> None:
+    error = refused(connection, "USE lake.shopp")
+    assert (error.code.name, error.hint) == ("SCHEMA_NOT_FOUND", "Did you mean shop?")
+    assert error.location is not None
+    assert error.location.column == 5
+    assert refused(connection, "USE nope.shop").code.name == "CATALOG_NOT_FOUND"
+    assert connection.schema is None
+
+
+# --- SHOW ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SHOW TABLES FROM shop LIKE 'a_b'", ["a_b", "axb"]),
+        ("SHOW TABLES FROM shop LIKE 'a!_b' ESCAPE '!'", ["a_b"]),
+        ("SHOW TABLES FROM lake.shop LIKE 'x%'", []),
+        ("SHOW SCHEMAS LIKE 's%'", ["shop"]),
+        ("SHOW CATALOGS LIKE 'l_ke'", ["lake"]),
+        ("SHOW COLUMNS FROM shop.a_b LIKE '%a%'", ["name", "day"]),
+        ("SHOW FUNCTIONS LIKE 'row!_n%' ESCAPE '!'", ["row_number"]),
+    ],
+)
+def test_patterns(connection: seamline.Connection, sql: str, expected: list[str]) -> None:
+    assert list(dict.fromkeys(row[0] for row in rows(connection, sql))) == expected
+
+
+@pytest.mark.parametrize("escape", ["'!!'", "''"])
+def test_an_escape_is_one_character(connection: seamline.Connection, escape: str) -> None:
+    error = refused(connection, f"SHOW TABLES LIKE 'a' ESCAPE {escape}")
+    assert error.code.name == "INVALID_ARGUMENT"
+
+
+def test_an_escape_stands_before_a_wildcard(connection: seamline.Connection) -> None:
+    for pattern in ("a!b", "a!"):
+        error = refused(connection, f"SHOW TABLES LIKE '{pattern}' ESCAPE '!'")
+        assert error.code.name == "INVALID_ARGUMENT"
+
+
+def test_statistics_are_those_of_the_metadata(connection: seamline.Connection) -> None:
+    cursor = connection.execute("SHOW STATS FOR shop.a_b")
+    assert cursor.description is not None
+    assert [column[0] for column in cursor.description] == [
+        "column_name",
+        "data_size",
+        "distinct_values_count",
+        "nulls_fraction",
+        "row_count",
+        "low_value",
+        "high_value",
+    ]
+    found = {row[0]: row for row in cursor.fetchall()}
+    assert found["id"][3:] == (0.25, None, "1", "3")
+    assert found["name"][3:] == (0.5, None, None, None)
+    assert found["name"][1] > 0
+    assert found["day"][3:] == (0.0, None, "1970-01-01", "1970-01-04")
+    assert found[None][4] == 4.0
