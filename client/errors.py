@@ -316,6 +316,13 @@ PLAN_NOT_FOUND = _declare(
 INVALID_SESSION_PROPERTY = _declare(
     "INVALID_SESSION_PROPERTY", 71, _USER, "SHOW SESSION lists the properties and their values."
 )
+PREPARED_STATEMENT_NOT_FOUND = _declare(
+    "PREPARED_STATEMENT_NOT_FOUND",
+    72,
+    _USER,
+    "PREPARE it on the same connection first.",
+    status=404,
+)
 
 # --- Tokens -------------------------------------------------------------------------------------
 

@@ -5,33 +5,124 @@ A partition is drawn as a bar: what the snapshot holds, the boundary, what is re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from seamline.planners.estimate import cached_of
 from seamline.planners.logical import Scan
 from seamline.planners.physical import PhysicalPlan
+from seamline.planners.route import SPARK
 from seamline.seam.files import ColdPlan
 from seamline.seam.seam import Seam
-from seamline.sql import predicates
+from seamline.sql import predicates, render
+from seamline.sql.binder.scope import Output
+from seamline.sql.types import Field
 
 PARTITIONS_SHOWN_MAX = 16
 _BAR_WIDTH = 24
 
 
-def explain(plan: PhysicalPlan) -> list[str]:
-    """The picture, line by line."""
-    lines = [f"Engine: {plan.route.engine} ({plan.route.reason})"]
-    columns = ", ".join(f"{c.name} {c.type}" for c in plan.logical.query.output)
-    lines.append(f"Output: {columns}")
+def explain(plan: PhysicalPlan, *, verbose: bool = False) -> list[str]:
+    """The picture, line by line.
+
+    Args:
+        plan: The plan.
+        verbose: Whether the bound query is shown, too.
+    """
+    lines = [f"Engine: {plan.route.engine} ({plan.route.reason})", _output(plan)]
     seen: dict[tuple[str, ...], None] = {}
     for scan in plan.logical.scans:
         lines.append("")
         lines.extend(_scan(scan, repeated=scan.seam.key in seen))
         seen[scan.seam.key] = None
+    if verbose:
+        text = render.to_spark if plan.route.engine == SPARK else render.to_duckdb
+        lines += ["", "Bound query:", *text(plan.logical.query.tree).splitlines()]
     return lines
 
 
-def _scan(scan: Scan, *, repeated: bool) -> Iterator[str]:
+def explain_logical(plan: PhysicalPlan) -> list[str]:
+    """The tables, columns and conditions that a query asks for, whatever is read for it."""
+    lines = [_output(plan)]
+    for scan in plan.logical.scans:
+        lines += ["", *_asked(scan)]
+    return lines
+
+
+def explain_json(plan: PhysicalPlan) -> dict[str, Any]:
+    """The plan as JSON."""
+    estimate = plan.estimate
+    return {
+        "engine": plan.route.engine,
+        "reason": plan.route.reason,
+        "output": _columns(plan.logical.query.output),
+        "estimate": {
+            "rows_cold": estimate.cold_rows,
+            "rows_hot": estimate.hot_rows,
+            "bytes_cold": estimate.cold_bytes,
+        },
+        "scans": [_scan_json(scan) for scan in plan.logical.scans],
+    }
+
+
+def explain_io(plan: PhysicalPlan) -> dict[str, Any]:
+    """The tables that a query reads, with the columns and conditions on them."""
+    return {
+        "inputTableColumnInfos": [
+            {
+                "table": {
+                    "catalog": scan.seam.table[0],
+                    "schemaTable": {
+                        "schema": ".".join(scan.seam.table[1:-1]),
+                        "table": scan.seam.table[-1],
+                    },
+                },
+                "columns": [column.name for column in scan.columns],
+                "constraint": _condition(scan),
+                "estimate": {"outputRowCount": _rows(scan)},
+            }
+            for scan in plan.logical.scans
+        ]
+    }
+
+
+def _output(plan: PhysicalPlan) -> str:
+    columns = ", ".join(f"{c.name} {c.type}" for c in plan.logical.query.output)
+    return f"Output: {columns}"
+
+
+def _columns(columns: Iterable[Output | Field]) -> list[dict[str, str]]:
+    return [{"name": column.name, "type": str(column.type)} for column in columns]
+
+
+def _condition(scan: Scan) -> str | None:
+    return predicates.describe(scan.predicate) if scan.predicate is not None else None
+
+
+def _rows(scan: Scan) -> int:
+    cold = scan.files.rows if scan.files is not None else 0
+    return cold + sum(len(r) for r in scan.hot_ranges)
+
+
+def _scan_json(scan: Scan) -> dict[str, Any]:
+    files = scan.files
+    return {
+        "table": scan.seam.display_name,
+        "kind": scan.facts.kind,
+        "columns": _columns(scan.columns),
+        "condition": _condition(scan),
+        "snapshot_id": scan.seam.snapshot_id,
+        "files": len(files.files) if files is not None else 0,
+        "files_total": files.total_files if files is not None else 0,
+        "rows_cold": files.rows if files is not None else 0,
+        "boundary": scan.seam.boundary.to_json(),
+        "end": scan.seam.end.to_json(),
+        "reads": {str(r.partition): [r.start, r.end_exclusive] for r in scan.hot_ranges},
+        "pruned_by": list(scan.pruned_by),
+    }
+
+
+def _asked(scan: Scan) -> Iterator[str]:
     kind = {"unified": "", "hot": " (log only)", "cold": " (snapshot only)"}.get(
         scan.facts.kind, " (system)"
     )
@@ -40,6 +131,10 @@ def _scan(scan: Scan, *, repeated: bool) -> Iterator[str]:
         yield f"├─ columns    {', '.join(c.name for c in scan.columns)}"
     if scan.predicate is not None:
         yield f"├─ filter     {predicates.describe(scan.predicate)}"
+
+
+def _scan(scan: Scan, *, repeated: bool) -> Iterator[str]:
+    yield from _asked(scan)
     if scan.facts.kind == "system":
         yield "└─ rows       from the gateway"
         return

@@ -7,8 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from seamline.errors import STATEMENT_NOT_ALLOWED, SYNTAX_ERROR, SeamlineError
-from seamline.sql.statements import DropTable, SetSession, Show, Statement, Use
+from sqlglot import exp
+
+from seamline.errors import NOT_SUPPORTED, STATEMENT_NOT_ALLOWED, SYNTAX_ERROR, SeamlineError
+from seamline.sql.queries import QUERY_STARTS, expressions_of, query_of
+from seamline.sql.statements import (
+    Deallocate,
+    DescribePrepared,
+    DropTable,
+    Execute,
+    Explain,
+    Prepare,
+    Query,
+    SetSession,
+    Show,
+    Statement,
+    Use,
+)
 from seamline.sql.words import Words
 
 
@@ -24,6 +39,46 @@ def read(words: Words) -> Statement | None:
             words.end()
             return statement
     return None
+
+
+# --- EXPLAIN -------------------------------------------------------------------------------------
+
+
+def _explain(words: Words) -> Explain:
+    analyze = words.take("ANALYZE")
+    verbose = analyze and words.take("VERBOSE")
+    options = {"TYPE": "DISTRIBUTED", "FORMAT": "TEXT"}
+    if not analyze and words.peek() == "(" and words.peek(1) in options:
+        words.take("(")
+        while True:
+            name, place = words.peek(), words.place(1)
+            if not words.take(name) or name not in options:
+                raise words.missing("TYPE or FORMAT")
+            options[name] = words.identifier().upper()
+            if options[name] not in _EXPLAINED[name]:
+                raise SeamlineError(
+                    NOT_SUPPORTED,
+                    f"EXPLAIN ({name} {options[name]}) is not supported",
+                    location=place,
+                    hint=f"{name} is one of: {', '.join(_EXPLAINED[name])}.",
+                )
+            if not words.take(","):
+                break
+        words.require(")")
+    if not words.text():
+        raise words.missing("a statement")
+    if words.peek() not in QUERY_STARTS:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED, "only queries can be explained", location=words.place()
+        )
+    query = query_of(words.sql, words.rest())
+    return Explain(query, analyze, options["TYPE"], options["FORMAT"], verbose)
+
+
+_EXPLAINED = {
+    "TYPE": ("LOGICAL", "DISTRIBUTED", "VALIDATE", "IO"),
+    "FORMAT": ("TEXT", "JSON"),
+}
 
 
 # --- SHOW and DESCRIBE ---------------------------------------------------------------------------
@@ -94,6 +149,41 @@ def _use(words: Words) -> Use:
     return Use(name, place)
 
 
+# --- Prepared statements -------------------------------------------------------------------------
+
+
+def _prepare(words: Words) -> Prepare:
+    place, name = words.place(), words.identifier().lower()
+    words.require("FROM")
+    if not words.text():
+        raise words.missing("a statement")
+    text = words.text()
+    words.rest()
+    return Prepare(name, text, place)
+
+
+def _execute(words: Words) -> Execute:
+    place, name, text = words.place(), "", ""
+    if words.take("IMMEDIATE"):
+        place, text = words.place(), words.string()
+    else:
+        name = words.identifier().lower()
+    values = Query(exp.Select())
+    if words.take("USING"):
+        values = expressions_of(words.sql, words.rest())
+    return Execute(name, text, values, place)
+
+
+def _deallocate(words: Words) -> Deallocate:
+    return Deallocate(location=words.place(), name=words.identifier().lower())
+
+
+def _describe_prepared(what: str) -> Callable[[Words], DescribePrepared]:
+    return lambda words: DescribePrepared(
+        what, location=words.place(), name=words.identifier().lower()
+    )
+
+
 # --- Tables --------------------------------------------------------------------------------------
 
 
@@ -103,12 +193,18 @@ def _drop_table(words: Words) -> DropTable:
 
 
 _READERS: Mapping[str, Callable[[Words], Statement]] = {
+    "EXPLAIN": _explain,
     "SHOW": _show,
+    "DESCRIBE INPUT": _describe_prepared("input"),
+    "DESCRIBE OUTPUT": _describe_prepared("output"),
     "DESCRIBE": _describe,
     "DESC": _describe,
     "SET SESSION": _set_session,
     "RESET SESSION": _reset_session,
     "USE": _use,
+    "PREPARE": _prepare,
+    "EXECUTE": _execute,
+    "DEALLOCATE PREPARE": _deallocate,
     "DROP TABLE": _drop_table,
 }
 """The first words of a statement, and what reads the rest; longer ones first."""

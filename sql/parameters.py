@@ -63,12 +63,16 @@ def _check_names(wanted: set[str], values: Mapping[str, Any], *, any_placeholder
 
 
 def literal(value: Any) -> exp.Expr:
-    """A Python value as a node.
+    """A Python value, or a constant expression, as a node.
 
     Raises:
         SeamlineError: INVALID_PARAMETERS for a type without a literal.
     """
     match value:
+        case exp.Literal() | exp.Null() | exp.Boolean() | exp.Cast() | exp.Paren():
+            return value.copy()
+        case exp.Expr():
+            return exp.Paren(this=value.copy())
         case None:
             return exp.Null()
         case bool():

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from sqlglot import exp
-from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from seamline.errors import (
@@ -28,13 +26,10 @@ from seamline.errors import (
 )
 from seamline.sql import grammar
 from seamline.sql.dialects import (
-    SeamlineDialect,
-    first_line,
-    number_placeholders,
     numbered_by_name,
-    syntax_error,
     translate,
 )
+from seamline.sql.queries import QUERY_STARTS, parse_tree, query_of
 from seamline.sql.statements import (
     CreateTable,
     DropTable,
@@ -115,7 +110,9 @@ def check_text(text: str, code: ErrorCode) -> None:
 # --- Other dialects ----------------------------------------------------------------------------
 
 
-_OWN = re.compile(r"\s*(SHOW|DESCRIBE|DESC|SET|RESET|USE)\b", re.IGNORECASE)
+_OWN = re.compile(
+    r"\s*(SHOW|DESCRIBE|DESC|SET|RESET|USE|PREPARE|EXECUTE|DEALLOCATE)\b", re.IGNORECASE
+)
 """How statements begin that are the same in every dialect."""
 
 
@@ -131,7 +128,7 @@ def _translated(sql: str, dialect: str) -> Query:
     """
     text, count = translate(sql, dialect)
     try:
-        query = _query(text, one_statement(tokenize(text)))
+        query = query_of(text, one_statement(tokenize(text)))
     except SeamlineError as error:
         error.location = None
         raise
@@ -148,10 +145,8 @@ def _translated(sql: str, dialect: str) -> Query:
 
 def _statement(sql: str, tokens: list[Token]) -> Statement:
     first = tokens[0].text.upper()
-    if first in _QUERY_STARTS:
-        return _query(sql, tokens)
-    if first == "EXPLAIN":
-        return _explain(sql, tokens)
+    if first in QUERY_STARTS:
+        return query_of(sql, tokens)
     words = Words(tokens, sql)
     found = grammar.read(words)
     if found is not None:
@@ -171,70 +166,11 @@ def _statement(sql: str, tokens: list[Token]) -> Statement:
     )
 
 
-_QUERY_STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
-
-
-def _query(sql: str, tokens: list[Token]) -> Query:
-    token = None
-    tail = [t.text.upper() for t in tokens[-3:-1]]
-    if tail == ["AT", "TOKEN"] and tokens[-1].token_type == TokenType.STRING:
-        token = tokens[-1].text
-        tokens = tokens[:-3]
-    tree = _parse_tree(sql, tokens)
-    if not isinstance(tree, exp.Query | exp.Values | exp.Subquery):
-        raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{tokens[0].text.upper()} is not allowed here")
-    write = tree.find(*_WRITES)
-    if write is not None:
-        raise SeamlineError(
-            STATEMENT_NOT_ALLOWED, f"{write.key.upper()} is not allowed inside of a query"
-        )
-    if isinstance(tree, exp.Values):
-        tree = exp.select("*").from_(_aliased(tree))
-    return Query(tree, token, number_placeholders(tree))
-
-
-_WRITES = (exp.DDL, exp.DML, exp.Command, exp.Drop, exp.Into)
-
-
-def _aliased(values: exp.Values) -> exp.Values:
-    width = len(values.expressions[0].expressions) if values.expressions else 0
-    columns = [exp.to_identifier(f"_col{i}") for i in range(width)]
-    values.set("alias", exp.TableAlias(this=exp.to_identifier("_values"), columns=columns))
-    return values
-
-
-def _parse_tree(sql: str, tokens: Sequence[Token]) -> exp.Expr:
-    try:
-        trees = SeamlineDialect().parser().parse(list(tokens), sql)
-    except ParseError as error:
-        raise syntax_error(error) from error
-    except SqlglotError as error:
-        raise SeamlineError(SYNTAX_ERROR, first_line(str(error))) from error
-    if len(trees) != 1 or trees[0] is None:
-        raise SeamlineError(SYNTAX_ERROR, "the statement cannot be read")
-    tree: exp.Expr = trees[0]
-    return tree
-
-
-def _explain(sql: str, tokens: list[Token]) -> Explain:
-    rest = tokens[1:]
-    analyze = bool(rest) and rest[0].text.upper() == "ANALYZE"
-    if analyze:
-        rest = rest[1:]
-    if not rest:
-        raise SeamlineError(SYNTAX_ERROR, "EXPLAIN needs a query")
-    if rest[0].text.upper() not in _QUERY_STARTS:
-        raise SeamlineError(
-            STATEMENT_NOT_ALLOWED, "only queries can be explained", location=location_of(rest[0])
-        )
-    return Explain(_query(sql, rest), analyze)
-
-
 # --- CREATE TABLE ------------------------------------------------------------------------------
 
 
 def _create_table(sql: str, tokens: list[Token]) -> CreateTable:
-    tree = _parse_tree(sql, tokens)
+    tree = parse_tree(sql, tokens)
     if not isinstance(tree, exp.Create) or tree.args.get("expression") is not None:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,

@@ -32,10 +32,21 @@ class Query:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Explain:
-    """EXPLAIN of a query; with `analyze` it is also run."""
+    """EXPLAIN of a query.
+
+    Attributes:
+        query: The query.
+        analyze: Whether it is also run.
+        type: `DISTRIBUTED`, `LOGICAL`, `VALIDATE` or `IO`.
+        format: `TEXT` or `JSON`.
+        verbose: Whether also the engine's own text is shown.
+    """
 
     query: Query
     analyze: bool = False
+    type: str = "DISTRIBUTED"
+    format: str = "TEXT"
+    verbose: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,4 +114,59 @@ class Use:
     location: Location | None = dataclasses.field(default=None, compare=False)
 
 
-Statement: TypeAlias = Query | Explain | CreateTable | DropTable | Show | SetSession | Use
+@dataclasses.dataclass(frozen=True, slots=True)
+class Prepare:
+    """PREPARE name FROM statement; the statement as text."""
+
+    name: str
+    text: str
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Execute:
+    """EXECUTE name, or EXECUTE IMMEDIATE 'statement', each with USING values.
+
+    Attributes:
+        name: The prepared statement's; empty with a text.
+        text: The statement of EXECUTE IMMEDIATE.
+        values: The values of USING, in brackets.
+        location: Where the name stands.
+    """
+
+    name: str
+    text: str
+    values: Query
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deallocate:
+    """DEALLOCATE PREPARE name."""
+
+    name: str
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DescribePrepared:
+    """DESCRIBE INPUT name, or DESCRIBE OUTPUT name."""
+
+    what: str
+    name: str
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+Statement: TypeAlias = (
+    Query
+    | Explain
+    | CreateTable
+    | DropTable
+    | Show
+    | SetSession
+    | Use
+    | Prepare
+    | Execute
+    | Deallocate
+    | DescribePrepared
+)

@@ -87,14 +87,13 @@ def location_of(token: Token) -> Location:
 class Words:
     """Reads statements that have a grammar of keywords.
 
-    Args:
-        tokens: The statement's.
-        sql: The text they are of.
+    Attributes:
+        sql: The text.
     """
 
     def __init__(self, tokens: Sequence[Token], sql: str = "") -> None:
         self._tokens = tokens
-        self._sql = sql
+        self.sql = sql
         self._at = 0
 
     def peek(self, ahead: int = 0) -> str:
@@ -166,7 +165,7 @@ class Words:
         """The text of all words to come, as written."""
         if self._at >= len(self._tokens):
             return ""
-        return self._sql[self._tokens[self._at].start : self._tokens[-1].end + 1]
+        return self.sql[self._tokens[self._at].start : self._tokens[-1].end + 1]
 
     def end(self) -> None:
         """Nothing more comes.
@@ -194,13 +193,17 @@ class Words:
             SYNTAX_ERROR, f"unexpected {token.text!r}", location=location_of(token), hint=hint
         )
 
+    def missing(self, what: str) -> SeamlineError:
+        """The error for a statement that ends too early."""
+        end = self._tokens[-1]
+        return SeamlineError(
+            SYNTAX_ERROR,
+            f"{what} is expected at the end of the statement",
+            location=Location(end.line, end.col + 1),
+        )
+
     def _next(self, what: str) -> Token:
         if self._at >= len(self._tokens):
-            end = self._tokens[-1]
-            raise SeamlineError(
-                SYNTAX_ERROR,
-                f"{what} is expected at the end of the statement",
-                location=Location(end.line, end.col + 1),
-            )
+            raise self.missing(what)
         self._at += 1
         return self._tokens[self._at - 1]

@@ -23,6 +23,7 @@ class Connection:
         catalog: Catalog of names that leave it out.
         schema: Schema of names that leave it out.
         properties: The session's properties by name, as SET SESSION sets them.
+        prepared: The session's prepared statements by name, as PREPARE makes them.
         last_token: What the connection has read so far; later statements never fall behind it.
             Set it to None to start over, or to another connection's to continue from there; to keep
             what it has read as well, give the other's to `execute(…, after=…)`.
@@ -40,6 +41,7 @@ class Connection:
         self.catalog = catalog
         self.schema = schema
         self.properties: dict[str, str] = {}
+        self.prepared: dict[str, str] = {}
         self.engine = engine
         self._seen = SeenTokens()
         self._transport = Transport(url, access_token)
@@ -68,6 +70,7 @@ class Connection:
         self.catalog = changes.get("catalog", self.catalog)
         self.schema = changes.get("schema", self.schema)
         self.properties = _changed(self.properties, changes.get("properties", {}))
+        self.prepared = _changed(self.prepared, changes.get("prepared", {}))
 
     @property
     def closed(self) -> bool:

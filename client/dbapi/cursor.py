@@ -116,6 +116,7 @@ class Cursor:
             "schema": self._connection.schema,
             "engine": engine,
             "properties": self._connection.properties,
+            "prepared": self._connection.prepared,
             "token": token,
             "after": [*([after] if isinstance(after, str) else after), *seen],
             "freshness": freshness,

@@ -55,6 +55,7 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
     "row_limit": (int,),
     "format": (str,),
     "properties": (dict,),
+    "prepared": (dict,),
 }
 
 
@@ -282,6 +283,7 @@ def _request(body: Mapping[str, Any]) -> StatementRequest:
         timeout_s=body.get("timeout"),
         row_limit=limit,
         properties=_texts(body, "properties"),
+        prepared=_texts(body, "prepared"),
     )
 
 

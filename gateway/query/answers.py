@@ -8,24 +8,35 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 from collections.abc import Sequence
 
 import pyarrow as pa
+from sqlglot import exp
 
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.commands.rows import Rows
 from seamline.gateway.config.model import Config
-from seamline.gateway.query import freshness, names, receipt
+from seamline.gateway.query import freshness, names, prepared, receipt
+from seamline.gateway.query.prepared import Values
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
 from seamline.gateway.query.spool import ResultSpool, SpoolDirectory
 from seamline.gateway.query.statements import Statement
 from seamline.gateway.query.tokens import TokenSigner
-from seamline.planners.explain import explain
+from seamline.planners.explain import explain, explain_io, explain_json, explain_logical
 from seamline.planners.route import AUTO
 from seamline.seam.seam import Seam
 from seamline.seam.session import merge
 from seamline.sql import parameters, parse, types
 from seamline.sql.binder.scope import Output
+from seamline.sql.statements import (
+    Deallocate,
+    DescribePrepared,
+    Execute,
+    Explain,
+    Prepare,
+    Query,
+)
 
 
 class Answers:
@@ -62,19 +73,51 @@ class Answers:
         request = statement.request
         session = names.session(self._config, request.catalog, request.schema)
         parsed = parse.parse(request.statement, dialect=request.dialect)
+        values: Values = request.parameters
+        if isinstance(parsed, Execute):
+            parsed, values = prepared.executed(parsed, request)
         match parsed:
-            case parse.Query():
-                self._run_query(statement, self._request(statement, parsed, session))
-            case parse.Explain():
-                wanted = self._request(statement, parsed.query, session)
-                self._explain(statement, wanted, analyze=parsed.analyze)
+            case Query():
+                self._run_query(statement, self._request(statement, parsed, session, values))
+            case Explain():
+                wanted = self._request(statement, parsed.query, session, values)
+                self._explain(statement, wanted, parsed)
+            case Prepare():
+                self._answer(statement, prepared.prepare(parsed, request))
+            case Deallocate():
+                self._answer(statement, prepared.deallocate(parsed, request))
+            case DescribePrepared():
+                self._answer(statement, self._described(statement, parsed, session))
             case _:
                 rows = self._commands.run(parsed, session, statement.deadline, request)
-                self._write_rows(statement, rows)
-                statement.changes = rows.changes
+                self._answer(statement, rows)
+
+    def _answer(self, statement: Statement, rows: Rows) -> None:
+        self._write_rows(statement, rows)
+        statement.changes = rows.changes
+
+    def _described(
+        self, statement: Statement, parsed: DescribePrepared, session: names.Session
+    ) -> Rows:
+        found = prepared.described(parsed, statement.request)
+        query = found.query if isinstance(found, Explain) else found
+        if not isinstance(query, Query):
+            query, planned = Query(exp.Select()), None
+        else:
+            tree = prepared.with_nulls(query)
+            asked = self._request(statement, query, session, (), tree)
+            planned = self._queries.plan(asked, statement.deadline)
+        if parsed.what == "input":
+            return prepared.input_rows(query, planned)
+        return prepared.output_rows(planned)
 
     def _request(
-        self, statement: Statement, query: parse.Query, session: names.Session
+        self,
+        statement: Statement,
+        query: Query,
+        session: names.Session,
+        values: Values,
+        tree: exp.Expr | None = None,
     ) -> QueryRequest:
         request = statement.request
         token = query.token or request.token
@@ -82,7 +125,7 @@ class Answers:
         if token is not None:
             seams = self._signer.read(token, statement.principal)
         return QueryRequest(
-            tree=parameters.bind(query, request.parameters),
+            tree=parameters.bind(query, values) if tree is None else tree,
             session=session,
             engine=request.engine or AUTO,
             token=seams,
@@ -134,9 +177,9 @@ class Answers:
             spool.write(batch)
             statement.progress["rows_produced"] = spool.row_count
 
-    def _explain(self, statement: Statement, request: QueryRequest, *, analyze: bool) -> None:
-        if analyze:
-            lines = explain(self._run_query(statement, request).plan)
+    def _explain(self, statement: Statement, request: QueryRequest, asked: Explain) -> None:
+        if asked.analyze:
+            lines = explain(self._run_query(statement, request).plan, verbose=asked.verbose)
             spool, receipt = statement.spool, statement.receipt
             assert spool is not None
             lines += [
@@ -146,10 +189,19 @@ class Answers:
                 f"({receipt['bytes_hot']:,} bytes)",
             ]
             spool.close()
+            self._write_rows(statement, _lines(lines))
+            return
+        plan = self._queries.plan(request, statement.deadline).plan
+        if asked.type == "VALIDATE":
+            self._write_rows(statement, Rows((Output("Valid", types.BOOLEAN),), [(True,)]))
+        elif asked.type == "IO":
+            self._write_rows(statement, _lines([json.dumps(explain_io(plan), indent=2)]))
+        elif asked.format == "JSON":
+            self._write_rows(statement, _lines([json.dumps(explain_json(plan), indent=2)]))
+        elif asked.type == "LOGICAL":
+            self._write_rows(statement, _lines(explain_logical(plan)))
         else:
-            lines = explain(self._queries.plan(request, statement.deadline).plan)
-        rows = Rows((Output("Query Plan", types.VARCHAR),), [(line,) for line in lines])
-        self._write_rows(statement, rows)
+            self._write_rows(statement, _lines(explain(plan)))
 
     def _write_rows(self, statement: Statement, rows: Rows) -> None:
         spool = self._open(statement, rows.output)
@@ -165,3 +217,7 @@ class Answers:
         spool = self._spools.open(schema, statement.statement_id)
         statement.opened(tuple(output), spool)
         return spool
+
+
+def _lines(lines: Sequence[str]) -> Rows:
+    return Rows((Output("Query Plan", types.VARCHAR),), [(line,) for line in lines])

@@ -50,6 +50,7 @@ class StatementRequest:
         timeout_s: Seconds it may take; None means the gateway's limit.
         row_limit: Rows after which the result is cut off, and says so.
         properties: The session's properties, by name.
+        prepared: The session's prepared statements: texts by name.
     """
 
     statement: str
@@ -64,14 +65,15 @@ class StatementRequest:
     timeout_s: float | None = None
     row_limit: int | None = None
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    prepared: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
 
 class Statement:
     """One statement and everything that is known about it. Safe to read from any thread.
 
     Attributes:
-        changes: What its client's session is from now on: `catalog`, `schema`, `properties` by
-            name. What is None there is no longer set, and what is not there stays.
+        changes: What its client's session is from now on: `catalog`, `schema`, `properties` and
+            `prepared` by name. What is None there is no longer set, and what is not there stays.
     """
 
     def __init__(self, request: StatementRequest, principal: str, timeout_s: float) -> None:

@@ -6,6 +6,7 @@ it over HTTP with the DB-API, as users do.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -210,3 +211,118 @@ def test_statistics_are_those_of_the_metadata(connection: seamline.Connection) -
     assert found["name"][1] > 0
     assert found["day"][3:] == (0.0, None, "1970-01-01", "1970-01-04")
     assert found[None][4] == 4.0
+
+
+# --- Prepared statements -------------------------------------------------------------------------
+
+
+def test_a_prepared_statement_is_run_with_values(connection: seamline.Connection) -> None:
+    connection.execute(
+        "PREPARE Counted FROM SELECT count(*) FROM shop.a_b WHERE id > ? OR name = ?"
+    )
+    assert rows(connection, "EXECUTE counted USING 2, 'a'") == [(2,)]
+    assert rows(connection, "EXECUTE counted USING 1 + 1, 'A' || ''") == [(1,)]
+    assert connection.execute("EXECUTE counted USING ?, ?", [0, "x"]).fetchall() == [(3,)]
+    connection.execute("PREPARE counted FROM SHOW TABLES FROM shop;")
+    assert rows(connection, "EXECUTE counted") == [("a_b",), ("axb",)]
+    connection.execute("DEALLOCATE PREPARE counted")
+    error = refused(connection, "EXECUTE counted")
+    assert error.code.name == "PREPARED_STATEMENT_NOT_FOUND"
+
+
+def test_parameters_stand_wherever_a_literal_does(connection: seamline.Connection) -> None:
+    connection.execute("PREPARE p FROM SELECT x FROM (VALUES 1, 2, 3) AS t(x) ORDER BY x LIMIT ?")
+    assert rows(connection, "EXECUTE p USING 2") == [(1,), (2,)]
+    assert rows(connection, "EXECUTE IMMEDIATE 'SELECT ? - ?, ?' USING 5, -2, NULL") == [(7, None)]
+    assert rows(connection, "EXECUTE IMMEDIATE 'SELECT ''it''''s'''") == [("it's",)]
+    assert rows(
+        connection, "EXECUTE IMMEDIATE 'SELECT CAST(? AS varchar)' USING DATE '2024-02-29'"
+    ) == [("2024-02-29",)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("EXECUTE q USING 1", "PREPARED_STATEMENT_NOT_FOUND"),
+        ("DEALLOCATE PREPARE q", "PREPARED_STATEMENT_NOT_FOUND"),
+        ("DESCRIBE INPUT q", "PREPARED_STATEMENT_NOT_FOUND"),
+        ("PREPARE q FROM PREPARE r FROM SELECT 1", "STATEMENT_NOT_ALLOWED"),
+        ("PREPARE q FROM SELECT FROM", "SYNTAX_ERROR"),
+        ("PREPARE q FROM", "SYNTAX_ERROR"),
+        ("EXECUTE IMMEDIATE 'SELECT ?'", "INVALID_PARAMETERS"),
+        ("EXECUTE IMMEDIATE 'SELECT ?' USING 1, 2", "INVALID_PARAMETERS"),
+        ("EXECUTE IMMEDIATE 'SELECT ?' USING id", "INVALID_PARAMETERS"),
+        ("EXECUTE IMMEDIATE 'SELECT ?' USING (SELECT 1)", "INVALID_PARAMETERS"),
+    ],
+)
+def test_what_cannot_be_executed(connection: seamline.Connection, sql: str, code: str) -> None:
+    assert refused(connection, sql).code.name == code
+
+
+def test_a_misspelt_statement_is_hinted_at(connection: seamline.Connection) -> None:
+    connection.execute("PREPARE totals FROM SELECT 1")
+    error = refused(connection, "EXECUTE total")
+    assert error.hint == "Did you mean totals?"
+    assert error.location is not None
+    assert error.location.column == 9
+
+
+def test_describe_input_and_output(connection: seamline.Connection) -> None:
+    connection.execute(
+        "PREPARE d FROM SELECT id, name AS called, count(*) OVER () AS n, ? AS free FROM shop.a_b"
+        " WHERE id = ? AND name LIKE ? AND day > CAST(? AS date)"
+    )
+    assert rows(connection, "DESCRIBE INPUT d") == [
+        (0, "unknown"),
+        (1, "bigint"),
+        (2, "varchar"),
+        (3, "date"),
+    ]
+    assert rows(connection, "DESCRIBE OUTPUT d") == [
+        ("id", "lake", "shop", "a_b", "bigint", 8, False),
+        ("called", "lake", "shop", "a_b", "varchar", 0, True),
+        ("n", "", "", "", "bigint", 8, False),
+        ("free", "", "", "", "unknown", 0, False),
+    ]
+    connection.execute("PREPARE none FROM SHOW TABLES")
+    assert rows(connection, "DESCRIBE INPUT none") == []
+    assert rows(connection, "DESCRIBE OUTPUT none") == []
+
+
+# --- EXPLAIN -------------------------------------------------------------------------------------
+
+
+def test_explain_in_every_form(connection: seamline.Connection) -> None:
+    query = "SELECT name FROM shop.a_b WHERE id > 1"
+    assert rows(connection, f"EXPLAIN (TYPE VALIDATE) {query}") == [(True,)]
+    (document,) = rows(connection, f"EXPLAIN (FORMAT JSON) {query}")
+    found = json.loads(str(document[0]))
+    assert found["engine"] == "duckdb"
+    assert found["scans"][0]["condition"] == "id > 1"
+    (document,) = rows(connection, f"EXPLAIN (TYPE IO, FORMAT JSON) {query}")
+    table = json.loads(str(document[0]))["inputTableColumnInfos"][0]["table"]
+    assert table == {"catalog": "lake", "schemaTable": {"schema": "shop", "table": "a_b"}}
+    logical = [row[0] for row in rows(connection, f"EXPLAIN (TYPE LOGICAL) {query}")]
+    assert logical[0] == "Output: name varchar"
+    assert not any(str(line).startswith("Engine") for line in logical)
+    assert rows(connection, f"EXPLAIN {query}") == rows(
+        connection, f"EXPLAIN (TYPE DISTRIBUTED, FORMAT TEXT) {query}"
+    )
+    lines = [str(row[0]) for row in rows(connection, f"EXPLAIN ANALYZE VERBOSE {query}")]
+    assert "Bound query:" in lines
+    assert "2 rows" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("EXPLAIN (TYPE VALIDATE) SELECT nope FROM shop.a_b", "COLUMN_NOT_FOUND"),
+        ("EXPLAIN (FORMAT GRAPHVIZ) SELECT 1", "NOT_SUPPORTED"),
+        ("EXPLAIN (TYPE SPEED) SELECT 1", "NOT_SUPPORTED"),
+        ("EXPLAIN (TYPE LOGICAL SELECT 1", "SYNTAX_ERROR"),
+        ("EXPLAIN", "SYNTAX_ERROR"),
+        ("EXPLAIN DROP TABLE t", "STATEMENT_NOT_ALLOWED"),
+    ],
+)
+def test_what_cannot_be_explained(connection: seamline.Connection, sql: str, code: str) -> None:
+    assert refused(connection, sql).code.name == code

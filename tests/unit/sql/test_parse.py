@@ -125,7 +125,6 @@ def test_create_table() -> None:
         "PRAGMA x",
         "LOAD 'x'",
         "BEGIN",
-        "PREPARE x FROM SELECT 1",
         "SHOW GRANTS",
         "EXPLAIN DELETE FROM t",
         "WITH x AS (DELETE FROM t) SELECT 1",

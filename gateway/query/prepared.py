@@ -1,0 +1,202 @@
+"""Prepared statements: kept by the client as texts, which come along with its requests.
+
+`executed` puts the statement in the place of EXECUTE; what DESCRIBE INPUT and OUTPUT say is read
+from the plan that the statement has with nulls in the place of its parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from seamline.errors import (
+    INVALID_PARAMETERS,
+    PREPARED_STATEMENT_NOT_FOUND,
+    STATEMENT_NOT_ALLOWED,
+    Location,
+    SeamlineError,
+)
+from seamline.gateway.commands.rows import Rows, done, table
+from seamline.gateway.query.queries import Planned
+from seamline.gateway.query.statements import StatementRequest
+from seamline.seam.seam import Seam
+from seamline.sql import parameters, parse, types
+from seamline.sql.binder.scope import location_of
+from seamline.sql.calls import Call
+from seamline.sql.near import did_you_mean
+from seamline.sql.statements import (
+    Deallocate,
+    DescribePrepared,
+    Execute,
+    Prepare,
+    Query,
+    Statement,
+)
+
+Values = Sequence[Any] | Mapping[str, Any]
+"""Values of placeholders: Python values, or nodes."""
+
+_OF_PREPARED = (Prepare, Execute, Deallocate, DescribePrepared)
+
+
+def prepare(statement: Prepare, request: StatementRequest) -> Rows:
+    """PREPARE: the statement is read, and kept by the client.
+
+    Raises:
+        SeamlineError: what is wrong with it, STATEMENT_NOT_ALLOWED.
+    """
+    _read(statement.text, request)
+    return done({"prepared": {statement.name: statement.text}})
+
+
+def deallocate(statement: Deallocate, request: StatementRequest) -> Rows:
+    """DEALLOCATE PREPARE.
+
+    Raises:
+        SeamlineError: PREPARED_STATEMENT_NOT_FOUND.
+    """
+    _text_of(statement.name, request, statement.location)
+    return done({"prepared": {statement.name: None}})
+
+
+def executed(statement: Execute, request: StatementRequest) -> tuple[Statement, Values]:
+    """The statement that EXECUTE means, and the values of its parameters.
+
+    Raises:
+        SeamlineError: PREPARED_STATEMENT_NOT_FOUND, INVALID_PARAMETERS; what is wrong with it.
+    """
+    text = statement.text or _text_of(statement.name, request, statement.location)
+    found = _read(text, request)
+    row = parameters.bind(statement.values, request.parameters)
+    values = list(row.expressions)
+    for value in values:
+        varying = value.find(exp.Column, exp.Query, exp.Star)
+        if varying is not None:
+            raise SeamlineError(
+                INVALID_PARAMETERS,
+                "a parameter must be a constant",
+                location=location_of(varying),
+                hint="USING takes literals, and expressions of literals.",
+            )
+    return found, values
+
+
+def described(statement: DescribePrepared, request: StatementRequest) -> Statement:
+    """The statement that DESCRIBE INPUT or OUTPUT is about.
+
+    Raises:
+        SeamlineError: PREPARED_STATEMENT_NOT_FOUND; what is wrong with it.
+    """
+    return _read(_text_of(statement.name, request, statement.location), request)
+
+
+def _read(text: str, request: StatementRequest) -> Statement:
+    found = parse.parse(text, dialect=request.dialect)
+    if isinstance(found, _OF_PREPARED):
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED, "a statement about prepared ones cannot be prepared itself"
+        )
+    return found
+
+
+def _text_of(name: str, request: StatementRequest, location: Location | None) -> str:
+    found = request.prepared.get(name)
+    if found is None:
+        raise SeamlineError(
+            PREPARED_STATEMENT_NOT_FOUND,
+            f"there is no prepared statement {name}",
+            location=location,
+            hint=did_you_mean(name, request.prepared),
+        )
+    return found
+
+
+# --- DESCRIBE ------------------------------------------------------------------------------------
+
+
+def with_nulls(query: Query) -> exp.Expr:
+    """The tree of a query with nulls for its parameters, each of which knows its number."""
+    tree = query.tree.copy()
+    for node in list(tree.find_all(exp.Placeholder)):
+        null = exp.Null()
+        null.meta[_NUMBER] = node.meta.get("number", 0)
+        node.replace(null)
+    return tree
+
+
+_NUMBER = "parameter"
+
+
+def input_rows(query: Query, planned: Planned | None) -> Rows:
+    """DESCRIBE INPUT: the type that each parameter is converted to, as far as one follows.
+
+    Args:
+        query: The statement.
+        planned: Its plan with nulls; None when it has none.
+    """
+    found = dict.fromkeys(range(query.placeholders), str(types.UNKNOWN))
+    if planned is not None:
+        for node in planned.plan.logical.query.tree.find_all(exp.Null):
+            around = node.parent
+            if _NUMBER in node.meta and isinstance(around, Call):
+                found[node.meta[_NUMBER]] = str(around.spec.returns)
+    rows = [(number, found[number]) for number in sorted(found)]
+    return table({"Position": types.BIGINT, "Type": types.VARCHAR}, rows)
+
+
+_OUTPUT = {
+    "Column Name": types.VARCHAR,
+    "Catalog": types.VARCHAR,
+    "Schema": types.VARCHAR,
+    "Table": types.VARCHAR,
+    "Type": types.VARCHAR,
+    "Type Size": types.BIGINT,
+    "Aliased": types.BOOLEAN,
+}
+_SIZES = {
+    types.BOOLEAN: 1,
+    types.TINYINT: 1,
+    types.SMALLINT: 2,
+    types.INTEGER: 4,
+    types.REAL: 4,
+    types.DATE: 4,
+    types.BIGINT: 8,
+    types.DOUBLE: 8,
+}
+
+
+def output_rows(planned: Planned | None) -> Rows:
+    """DESCRIBE OUTPUT: the columns of the result, and the tables that plain ones are of."""
+    if planned is None:
+        return table(_OUTPUT, [])
+    query = planned.plan.logical.query
+    seams = {scan.scan_id: scan.seam for scan in planned.plan.logical.scans}
+    origins = list(_origins(query.tree, seams)) or [None] * len(query.output)
+    rows = []
+    for column, origin in zip(query.output, origins, strict=True):
+        catalog, schema, name, own = origin or ("", "", "", column.name.lower())
+        aliased = origin is not None and column.name.lower() != own
+        size = _SIZES.get(column.type, 0)
+        rows.append((column.name, catalog, schema, name, str(column.type), size, aliased))
+    return table(_OUTPUT, rows)
+
+
+def _origins(
+    tree: exp.Expr, seams: Mapping[str, Seam]
+) -> Iterator[tuple[str, str, str, str] | None]:
+    """(catalog, schema, table, column) of each result that is a column of a table."""
+    if not isinstance(tree, exp.Select):
+        return
+    from_, joins = tree.args.get("from_"), tree.args.get("joins") or ()
+    tables = [node.this for node in (from_, *joins) if node is not None]
+    seam_of = {t.alias: seams[t.name] for t in tables if t.name in seams}
+    for projection in tree.expressions:
+        node = projection.unalias()
+        seam = seam_of.get(node.table) if isinstance(node, exp.Column) else None
+        if seam is None:
+            yield None
+        else:
+            catalog, *schema, name = seam.table
+            yield catalog, ".".join(schema), name, node.name

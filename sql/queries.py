@@ -1,0 +1,86 @@
+"""Words to the tree of a query, in which nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from seamline.errors import STATEMENT_NOT_ALLOWED, SYNTAX_ERROR, SeamlineError
+from seamline.sql.dialects import SeamlineDialect, first_line, number_placeholders, syntax_error
+from seamline.sql.statements import Query
+from seamline.sql.words import location_of
+
+QUERY_STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
+"""The words that a query begins with."""
+
+
+def query_of(sql: str, tokens: list[Token]) -> Query:
+    """The query that these words are.
+
+    Raises:
+        SeamlineError: SYNTAX_ERROR, STATEMENT_NOT_ALLOWED.
+    """
+    if tokens[0].text.upper() not in QUERY_STARTS:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            f"{tokens[0].text.upper()} is not allowed here",
+            location=location_of(tokens[0]),
+            hint="A query is expected there.",
+        )
+    token = None
+    tail = [t.text.upper() for t in tokens[-3:-1]]
+    if tail == ["AT", "TOKEN"] and tokens[-1].token_type == TokenType.STRING:
+        token = tokens[-1].text
+        tokens = tokens[:-3]
+    tree = parse_tree(sql, tokens)
+    if not isinstance(tree, exp.Query | exp.Values | exp.Subquery):
+        raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{tokens[0].text.upper()} is not allowed here")
+    write = tree.find(*_WRITES)
+    if write is not None:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED, f"{write.key.upper()} is not allowed inside of a query"
+        )
+    if isinstance(tree, exp.Values):
+        tree = exp.select("*").from_(_aliased(tree))
+    return Query(tree, token, number_placeholders(tree))
+
+
+_WRITES = (exp.DDL, exp.DML, exp.Command, exp.Drop, exp.Into)
+
+
+def _aliased(values: exp.Values) -> exp.Values:
+    width = len(values.expressions[0].expressions) if values.expressions else 0
+    columns = [exp.to_identifier(f"_col{i}") for i in range(width)]
+    values.set("alias", exp.TableAlias(this=exp.to_identifier("_values"), columns=columns))
+    return values
+
+
+def expressions_of(sql: str, tokens: list[Token]) -> Query:
+    """Expressions with commas between them, as a query of that one row.
+
+    Raises:
+        SeamlineError: SYNTAX_ERROR.
+    """
+    select = Token(TokenType.SELECT, "SELECT", tokens[0].line, 0, tokens[0].start, tokens[0].start)
+    return query_of(sql, [select, *tokens])
+
+
+def parse_tree(sql: str, tokens: Sequence[Token]) -> exp.Expr:
+    """The tree of one statement.
+
+    Raises:
+        SeamlineError: SYNTAX_ERROR.
+    """
+    try:
+        trees = SeamlineDialect().parser().parse(list(tokens), sql)
+    except ParseError as error:
+        raise syntax_error(error) from error
+    except SqlglotError as error:
+        raise SeamlineError(SYNTAX_ERROR, first_line(str(error))) from error
+    if len(trees) != 1 or trees[0] is None:
+        raise SeamlineError(SYNTAX_ERROR, "the statement cannot be read")
+    tree: exp.Expr = trees[0]
+    return tree
