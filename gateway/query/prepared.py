@@ -34,6 +34,7 @@ from seamline.sql.statements import (
     Query,
     Statement,
 )
+from seamline.sql.types import Type
 
 Values = Sequence[Any] | Mapping[str, Any]
 """Values of placeholders: Python values, or nodes."""
@@ -155,7 +156,7 @@ _OUTPUT = {
     "Type Size": types.BIGINT,
     "Aliased": types.BOOLEAN,
 }
-_SIZES = {
+_SIZES: Mapping[Type, int] = {
     types.BOOLEAN: 1,
     types.TINYINT: 1,
     types.SMALLINT: 2,
