@@ -8,7 +8,8 @@ from fakes.memory import MemoryLog
 
 from seamline.connectors.protocols import Deadline
 from seamline.errors import SeamlineError
-from seamline.gateway.commands.dispatch import Commands, Rows
+from seamline.gateway.commands.dispatch import Commands
+from seamline.gateway.commands.rows import Rows
 from seamline.gateway.commands.tables import is_unified
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections

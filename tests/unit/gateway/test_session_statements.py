@@ -66,7 +66,7 @@ def test_a_property_holds_until_it_is_reset(connection: seamline.Connection) -> 
     connection.execute("SET SESSION row_limit = 2")
     assert rows(connection, values) == [(1,), (2,)]
     assert connection.execute(values, row_limit=1).fetchall() == [(1,)], "a request wins"
-    shown = dict(row[:2] for row in rows(connection, "SHOW SESSION"))
+    shown = {row[0]: row[1] for row in rows(connection, "SHOW SESSION")}
     assert shown == {
         "dialect": "trino",
         "engine": "auto",
@@ -131,13 +131,13 @@ def test_what_cannot_be_set_says_why_and_where(
 
 def test_a_request_may_carry_properties_itself(gateway: Gateway) -> None:
     with gateway.app.test_client() as client:
-        body = {"statement": "SELECT 1", "properties": {"row_limit": "x"}}
+        body: dict[str, object] = {"statement": "SELECT 1", "properties": {"row_limit": "x"}}
         answer = client.post("/api/v1/statements", json=body, headers={"Host": "127.0.0.1"})
         assert answer.status_code == 400
-        assert answer.json["error"]["code"] == "INVALID_SESSION_PROPERTY"
+        assert answer.get_json()["error"]["code"] == "INVALID_SESSION_PROPERTY"
         body["properties"] = {"row_limit": 1}
         answer = client.post("/api/v1/statements", json=body, headers={"Host": "127.0.0.1"})
-        assert answer.json["error"]["code"] == "INVALID_REQUEST"
+        assert answer.get_json()["error"]["code"] == "INVALID_REQUEST"
 
 
 # --- USE -----------------------------------------------------------------------------------------
