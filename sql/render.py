@@ -197,7 +197,9 @@ def _is_joined_and_limited(node: exp.Query) -> bool:
     around = node.parent
     while isinstance(around, exp.Subquery):
         around = around.parent
-    return isinstance(around, exp.From | exp.Join | exp.CTE | exp.In | exp.SetOperation)
+    return isinstance(
+        around, exp.From | exp.Join | exp.Lateral | exp.CTE | exp.In | exp.SetOperation
+    )
 
 
 def kernels(tree: exp.Expr, engine: str) -> dict[str, Use]:

@@ -31,12 +31,19 @@ from seamline.sql.binder.scope import (
 )
 from seamline.sql.binder.shapes import renamed
 from seamline.sql.binder.typer import Typer
+from seamline.sql.binder.unnest import bind_unnest
 from seamline.sql.calls import CallSpec, call
-from seamline.sql.types import Array, Row
 
 
-def bind_source(typer: Typer, node: exp.Expr, scope: Scope) -> exp.Expr:
-    """One source of FROM or JOIN; its columns become visible in the scope."""
+def bind_source(typer: Typer, node: exp.Expr, scope: Scope, *, keeps_row: bool = False) -> exp.Expr:
+    """One source of FROM or JOIN; its columns become visible in the scope.
+
+    Args:
+        typer: Binds it.
+        node: As parsed.
+        scope: The sources in front of it.
+        keeps_row: Whether UNNEST of nothing is a row of nulls.
+    """
     if node.args.get("joins"):
         raise SeamlineError(
             NOT_SUPPORTED,
@@ -51,7 +58,9 @@ def bind_source(typer: Typer, node: exp.Expr, scope: Scope) -> exp.Expr:
         case exp.Values():
             source = _bind_values(typer, node, scope)
         case exp.Unnest():
-            source = _bind_unnest(typer, node, scope)
+            node, source = _bind_unnest(typer, node, scope, keeps_row=keeps_row)
+        case exp.Lateral():
+            node, source = _bind_lateral(typer, node, scope)
         case _:
             raise unsupported(node)
     if source.name and any(source.name == other.name for other in scope.sources):
@@ -154,30 +163,30 @@ def _bind_values(typer: Typer, node: exp.Values, scope: Scope) -> Source:
     return source
 
 
-def _bind_unnest(typer: Typer, node: exp.Unnest, scope: Scope) -> Source:
-    if len(node.expressions) != 1 or node.args.get("offset"):
-        raise SeamlineError(NOT_SUPPORTED, "UNNEST takes one array, without ORDINALITY", hint="")
-    inner, type_ = typer.expression(node.expressions[0], scope)
-    refuse_aggregates(inner, "UNNEST")
-    refuse_windows(inner, "UNNEST")
-    if not isinstance(type_, Array):
-        raise SeamlineError(TYPE_MISMATCH, f"UNNEST of {type_} is not supported", hint="")
-    if isinstance(type_.element, Row):
-        raise SeamlineError(
-            NOT_SUPPORTED,
-            "UNNEST of an array of rows is not supported",
-            hint="element_at(array, n).field reads one of them.",
-        )
-    node.set("expressions", [inner])
-    alias = node.args.get("alias")
-    if alias is None or not alias.args.get("columns"):
-        raise SeamlineError(
-            NOT_SUPPORTED, "UNNEST needs a name", hint="CROSS JOIN UNNEST(a) AS t(x)."
-        )
-    output = renamed([Output("", type_.element)], alias)
-    source = _called(typer, node, _name_of(node), output)
-    _with_columns(node, 1)
-    return source
+def _bind_unnest(
+    typer: Typer, node: exp.Unnest, scope: Scope, *, keeps_row: bool
+) -> tuple[exp.Expr, Source]:
+    query, output = bind_unnest(typer, node, scope, keeps_row=keeps_row)
+    source = _beside(query, scope)
+    return source, _called(typer, source, _name_of(node), renamed(output, node.args.get("alias")))
+
+
+def _bind_lateral(typer: Typer, node: exp.Lateral, scope: Scope) -> tuple[exp.Expr, Source]:
+    if not isinstance(node.this, exp.Subquery) or any(
+        node.args.get(key) for key in ("view", "outer", "ordinality", "cross_apply")
+    ):
+        raise unsupported(node)
+    query, output = typer.query(node.this, scope, scope.ctes)
+    source = _beside(query, scope)
+    return source, _called(typer, source, _name_of(node), renamed(output, node.args.get("alias")))
+
+
+def _beside(query: exp.Expr, scope: Scope) -> exp.Expr:
+    """A query as a source, LATERAL if it reads the sources in front of it."""
+    inner = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)
+    if any(scope.owns(column) for column in query.find_all(exp.Column)):
+        return exp.Lateral(this=inner)
+    return inner
 
 
 def bind_join(typer: Typer, join: exp.Join, scope: Scope) -> None:
@@ -189,12 +198,15 @@ def bind_join(typer: Typer, join: exp.Join, scope: Scope) -> None:
             f"{' '.join(filter(None, (join.method, kind)))} JOIN is not supported",
             hint="INNER, LEFT, RIGHT, FULL and CROSS JOIN are; for NATURAL, write USING.",
         )
-    if isinstance(join.this, exp.Unnest) and side:
-        raise SeamlineError(
-            NOT_SUPPORTED, f"{side} JOIN UNNEST is not supported", hint="Use CROSS JOIN."
-        )
+    if side and isinstance(join.this, exp.Unnest | exp.Lateral):
+        _check_outer(join, side)
+    keeps_row = side == "LEFT" and isinstance(join.this, exp.Unnest)
+    if keeps_row:
+        side = ""
+        for key, value in (("side", None), ("kind", "CROSS"), ("on", None)):
+            join.set(key, value)
     left = list(scope.row)
-    join.set("this", bind_source(typer, join.this, scope))
+    join.set("this", bind_source(typer, join.this, scope, keeps_row=keeps_row))
     on, using = join.args.get("on"), join.args.get("using")
     if using:
         join.set("on", _bind_using(typer, using, left, side, scope))
@@ -212,6 +224,18 @@ def bind_join(typer: Typer, join: exp.Join, scope: Scope) -> None:
         join.set("on", condition)
     elif side:
         raise SeamlineError(NOT_SUPPORTED, f"{side} JOIN needs ON or USING", hint="")
+
+
+def _check_outer(join: exp.Join, side: str) -> None:
+    """An outer join of what reads the sources in front of it keeps their rows, and all of them."""
+    what = join.this.key.upper()
+    is_true = isinstance(join.args.get("on"), exp.Boolean) and join.args["on"].this
+    if side != "LEFT" or not is_true:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"{side} JOIN {what} is not supported with this condition",
+            hint=f"LEFT JOIN {what} … ON TRUE is.",
+        )
 
 
 def _bind_using(

@@ -28,7 +28,8 @@ _CLAUSES: Mapping[type[Any], frozenset[str]] = {
     exp.Join: frozenset({"side", "kind", "method", "on", "using"}),
     exp.Table: frozenset({"db", "catalog", "alias", "version", "joins"}),
     exp.Values: frozenset({"alias"}),
-    exp.Unnest: frozenset({"alias"}),
+    exp.Unnest: frozenset({"alias", "offset"}),
+    exp.Lateral: frozenset({"alias"}),
     exp.Where: frozenset(),
     exp.Having: frozenset(),
     exp.Group: frozenset({"grouping_sets", "cube", "rollup"}),
@@ -50,7 +51,6 @@ _CALLED = {
     "on": "DISTINCT ON",
     "udfs": "WITH FUNCTION",
     "recursive": "WITH RECURSIVE",
-    "offset": "WITH ORDINALITY",
 }
 """What people call an argument, where that is not its name in the tree."""
 

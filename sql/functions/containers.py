@@ -54,3 +54,9 @@ scalar(
     " lambda x: {1} || x), lambda x, y: x || y, ''), length({1}) + 1)",
     "array_join({0}, {1})",
 )
+scalar(
+    "map_entries",
+    "map(K, E) -> array(row(K, E))",
+    "list_transform(map_entries({0}), lambda x: {{'field0': x['key'], 'field1': x['value']}})",
+    "transform(map_entries({0}), x -> named_struct('field0', x.key, 'field1', x.value))",
+)

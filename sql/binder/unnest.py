@@ -1,0 +1,155 @@
+"""UNNEST: the rows that arrays and maps stand for, as a query in the place of a source.
+
+Several arguments are read side by side, the shorter ones filled up with nulls: both engines read
+one array, of rows of their elements. An array of rows gives a column for each field, a map one for
+its keys and one for its values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from seamline.errors import TYPE_MISMATCH, SeamlineError
+from seamline.sql import functions, types
+from seamline.sql.binder.conversions import constructor, field_of
+from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
+from seamline.sql.binder.scope import Output, Scope, Typed, location_of, output_column
+from seamline.sql.binder.typer import Typer
+from seamline.sql.calls import CallSpec, call
+from seamline.sql.templates import DUCKDB, SPARK, Template, row_of
+from seamline.sql.types import Array, Map, Row, Type
+
+
+def bind_unnest(
+    typer: Typer, node: exp.Unnest, scope: Scope, *, keeps_row: bool
+) -> tuple[exp.Select, list[Output]]:
+    """The query that UNNEST stands for, and its columns.
+
+    Args:
+        typer: Binds its arguments.
+        node: As parsed.
+        scope: What they may read.
+        keeps_row: Whether there is a row of nulls where it has none, as in LEFT JOIN.
+    """
+    arrays = [_array(typer, argument, scope) for argument in node.expressions]
+    members = [type_.element for _, type_ in arrays if isinstance(type_, Array)]
+    ordinality = node.args.get("offset")
+    if isinstance(ordinality, exp.Identifier):  # the parser takes it for one of its own
+        node.args["alias"].append("columns", ordinality)
+    if ordinality:
+        members.append(types.BIGINT)
+    rows = _side_by_side([array for array, _ in arrays], members)
+    if keeps_row:
+        rows = _or_a_null(*rows)
+    return _query(typer, rows, members)
+
+
+def _array(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:
+    """An argument as an array; a map as that of its entries."""
+    inner, type_ = typer.expression(node, scope)
+    refuse_aggregates(inner, "UNNEST")
+    refuse_windows(inner, "UNNEST")
+    if isinstance(type_, Map):
+        resolved = functions.resolve("map_entries", [type_])
+        spec = CallSpec(resolved.overload, resolved.parameters, resolved.returns)
+        return call(spec, [inner]), resolved.returns
+    if not isinstance(type_, Array):
+        raise SeamlineError(
+            TYPE_MISMATCH,
+            f"UNNEST takes arrays and maps, not {type_}",
+            location=location_of(node),
+            hint="",
+        )
+    return inner, type_
+
+
+def _side_by_side(arrays: Sequence[exp.Expr], members: Sequence[Type]) -> Typed:
+    """One array, of rows of the elements, and of their number if there is a member more."""
+    returns = Array(types.anonymous_row(members))
+    numbered = len(members) > len(arrays)
+    overload = dataclasses.replace(
+        constructor("$zip", "", ""),
+        duckdb=_zipped(_DUCKDB, numbered=numbered),
+        spark=_zipped(_SPARK, numbered=numbered),
+    )
+    given = tuple(Array(member) for member in members[: len(arrays)])
+    return call(CallSpec(overload, given, returns), arrays), returns
+
+
+class _Dialect(NamedTuple):
+    """How an engine says: the size of an array, its element i or null, numbers, and each of them."""
+
+    engine: str
+    size: str
+    element: str
+    numbers: str
+    each: str
+
+
+_DUCKDB = _Dialect(
+    DUCKDB, "len({})", "{}[i]", "range(1, {0} + 1)", "list_transform({}, lambda i: {})"
+)
+_SPARK = _Dialect(  # its sequence counts from 1 down to 0
+    SPARK,
+    "size({})",
+    "try_element_at({}, i)",
+    "CASE WHEN {0} > 0 THEN sequence(1, {0}) END",
+    "transform({}, i -> {})",
+)
+
+
+def _zipped(dialect: _Dialect, *, numbered: bool) -> Template:
+    def render(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
+        sizes = [f"coalesce({dialect.size.format(arg)}, 0)" for arg in args]
+        longest = f"greatest({', '.join(sizes)})" if len(args) > 1 else sizes[0]
+        values = [dialect.element.format(arg) for arg in args]
+        if numbered:
+            values.append("CAST(i AS BIGINT)")
+        fields = {f"field{place}": value for place, value in enumerate(values)}
+        return dialect.each.format(dialect.numbers.format(longest), row_of(dialect.engine, fields))
+
+    return render
+
+
+def _or_a_null(array: exp.Expr, type_: Type) -> Typed:
+    """The array, or one with a null in it where it has no element."""
+    overload = constructor(
+        "$or_a_null",
+        "(CASE WHEN len({0}) > 0 THEN {0} ELSE [NULL] END)",
+        "(CASE WHEN size({0}) > 0 THEN {0} ELSE array(NULL) END)",
+    )
+    return call(CallSpec(overload, (type_,), type_), [array]), type_
+
+
+def _query(typer: Typer, rows: Typed, members: Sequence[Type]) -> tuple[exp.Select, list[Output]]:
+    """A row for each element, a column for each member or field of one."""
+    array, type_ = rows
+    assert isinstance(type_, Array)
+    alias, name = typer.new_alias(), output_column(0)
+    element = call(
+        CallSpec(constructor("$unnest", "unnest({0})", "explode({0})"), (type_,), type_.element),
+        [array],
+    )
+    inside = exp.Subquery(
+        this=exp.select(exp.alias_(element, name)),
+        alias=exp.TableAlias(this=exp.to_identifier(alias)),
+    )
+    output: list[Output] = []
+    values: list[exp.Expr] = []
+    row = type_.element
+    assert isinstance(row, Row)
+    for field in row.fields:
+        member: exp.Expr = field_of(exp.column(name, alias), row, field)
+        if isinstance(field.type, Row):
+            for inner in field.type.fields:
+                values.append(field_of(member.copy(), field.type, inner))
+                output.append(Output(inner.name, inner.type))
+        else:
+            values.append(member)
+            output.append(Output("", field.type))
+    columns = [exp.alias_(value, output_column(place)) for place, value in enumerate(values)]
+    return exp.select(*columns).from_(inside), output
