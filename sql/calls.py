@@ -49,6 +49,12 @@ class Call(exp.Expression, exp.Func):
         return spec
 
 
+class BoundLambda(exp.Expression):
+    """An argument `(x, y) -> body`: `expressions` are names nothing else has, `this` the body."""
+
+    arg_types = {"this": True, "expressions": True}  # noqa: RUF012
+
+
 def call(spec: CallSpec, arguments: Sequence[exp.Expr], **options: Any) -> Call:
     """A `Call` node."""
     return Call(expressions=list(arguments), spec=spec, **options)

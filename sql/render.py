@@ -15,7 +15,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.spark import Spark
 
 from seamline.errors import STATEMENT_TOO_LARGE, SeamlineError
-from seamline.sql.calls import Call
+from seamline.sql.calls import BoundLambda, Call
 from seamline.sql.kernels.kernel import Use
 from seamline.sql.spark import for_spark
 from seamline.sql.templates import DUCKDB, SPARK, rendered
@@ -31,6 +31,7 @@ def _call(generator: Any, node: Call, over: str = "", nulls: str = "") -> str:
         spec.returns,
         engine,
         plain=[_is_plain(argument, engine) for argument in node.expressions],
+        lambdas=[isinstance(argument, BoundLambda) for argument in node.expressions],
         distinct="DISTINCT " if node.args.get("distinct") else "",
         over=over,
         nulls=nulls,
@@ -64,7 +65,7 @@ _PLAIN = (exp.Column, exp.Literal, exp.Null, exp.Boolean)
 def _argument(generator: Any, node: exp.Expr) -> str:
     """An argument, in brackets unless nothing around it could bind tighter."""
     text: str = generator.sql(node)
-    plain = exp.Column | exp.Literal | Call | exp.Paren | exp.Null | exp.Boolean
+    plain = exp.Column | exp.Literal | Call | BoundLambda | exp.Paren | exp.Null | exp.Boolean
     return text if isinstance(node, plain) else f"({text})"
 
 
@@ -86,6 +87,14 @@ def _over(generator: Any, node: exp.Expr) -> str:
                 nulls = " RESPECT NULLS"
         inner = inner.this
     return _call(generator, inner, over, nulls)
+
+
+def _lambda(generator: Any, node: BoundLambda) -> str:
+    names = ", ".join(generator.sql(name) for name in node.expressions)
+    body = generator.sql(node, "this")
+    if generator.dialect.engine == DUCKDB:
+        return f"lambda {names}: {body}"
+    return f"({names}) -> {body}" if len(node.expressions) > 1 else f"{names} -> {body}"
 
 
 class _Inline(exp.Expression):
@@ -118,6 +127,7 @@ def opaque(column: str) -> str:
 
 _OURS: dict[Any, Any] = {
     Call: _call,
+    BoundLambda: _lambda,
     exp.Filter: _over,
     exp.IgnoreNulls: _over,
     exp.RespectNulls: _over,

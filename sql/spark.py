@@ -11,14 +11,17 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
+from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.sql import types
-from seamline.sql.calls import Call
+from seamline.sql.calls import BoundLambda, Call
 from seamline.sql.functions import GROUPING, resolve
+from seamline.sql.templates import SPARK
 
 
 def for_spark(tree: exp.Expr) -> exp.Expr:
     """The tree in Spark's form; the one given is left as it is."""
     tree = tree.copy()
+    _refuse_kernels_in_lambdas(tree)
     names = _Names(tree)
     for node in list(tree.find_all(exp.In)):
         if isinstance(node.args.get("query"), exp.Expr) and not _only_filters(node):
@@ -31,6 +34,19 @@ def for_spark(tree: exp.Expr) -> exp.Expr:
         if _groups_no_rows(select.args.get("group")):
             _total_of_no_rows(select, names)
     return tree.transform(_one, copy=False)
+
+
+def _refuse_kernels_in_lambdas(tree: exp.Expr) -> None:
+    """Raises NOT_SUPPORTED for what Spark's Python workers would have to compute in a lambda."""
+    for function in tree.find_all(BoundLambda):
+        for node in function.find_all(Call):
+            kernel = node.spec.overload.kernel
+            if kernel is not None and SPARK in kernel.engines:
+                raise SeamlineError(
+                    NOT_SUPPORTED,
+                    f"Spark cannot compute {node.spec.overload.name}() inside of a lambda",
+                    hint="Ask with engine = 'duckdb', or compute it outside of the lambda.",
+                )
 
 
 class _Names:

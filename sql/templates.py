@@ -31,6 +31,7 @@ def rendered(
     engine: str,
     *,
     plain: Sequence[bool] = (),
+    lambdas: Sequence[bool] = (),
     distinct: str = "",
     over: str = "",
     nulls: str = "",
@@ -44,6 +45,7 @@ def rendered(
         returns: The result's type.
         engine: `duckdb` or `spark`.
         plain: Which arguments may be repeated: columns and literals.
+        lambdas: Which arguments are lambdas; a template mentions each of them once.
         distinct: DISTINCT of an aggregate, with a space behind.
         over: FILTER and OVER of an aggregate or window function, with a space in front.
         nulls: IGNORE NULLS or RESPECT NULLS, with a space in front.
@@ -58,19 +60,34 @@ def rendered(
         return part.format(*texts, args=", ".join(texts), **names)
 
     known = plain or [False] * len(args)
+    functions = lambdas or [False] * len(args)
     marks = [
-        arg if is_plain else f"\0{i}\0"
-        for i, (arg, is_plain) in enumerate(zip(args, known, strict=True))
+        arg if is_plain or is_lambda else f"\0{i}\0"
+        for i, (arg, is_plain, is_lambda) in enumerate(zip(args, known, functions, strict=True))
     ]
     before, inner, after = _parts(template)
     text = filled(inner, marks)
-    if any(mark != arg and text.count(mark) > 1 for mark, arg in zip(marks, args, strict=True)):
-        text = bound(engine, args, lambda texts: filled(inner, texts))
+    if any(mark != arg and _is_repeated(mark, text) for mark, arg in zip(marks, args, strict=True)):
+        values = [arg for arg, is_lambda in zip(args, functions, strict=True) if not is_lambda]
+
+        def with_lambdas(names: Sequence[str]) -> str:
+            rest = iter(names)
+            pairs = zip(args, functions, strict=True)
+            return filled(inner, [arg if is_lambda else next(rest) for arg, is_lambda in pairs])
+
+        text = bound(engine, values, with_lambdas)
     text = filled(before, marks) + text + filled(after, marks)
     for mark, arg in zip(marks, args, strict=True):
         if mark != arg:
             text = text.replace(mark, arg)
     return text
+
+
+def _is_repeated(mark: str, text: str) -> bool:
+    """Whether an argument is computed more than once: mentioned again, or inside of a lambda."""
+    first = text.find(mark)
+    before = text[: max(first, 0)]
+    return text.count(mark) > 1 or (first > 0 and ("->" in before or "lambda " in before))
 
 
 def _parts(template: Template) -> tuple[str, Template, str]:

@@ -56,6 +56,7 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("disabled by configuration", COLD_FILE_MISSING),
     ("value is out of range", NUMERIC_OVERFLOW),
     ("Could not cast value", NUMERIC_OVERFLOW),  # a number; a string cannot be converted
+    ("Map keys ", INVALID_ARGUMENT),  # twice, or null
     ("More than one row returned by a subquery", SUBQUERY_MULTIPLE_ROWS),
     ("No magic bytes", COLD_FILE_INVALID),
     ("Failed to read", COLD_FILE_INVALID),

@@ -13,6 +13,7 @@ from seamline.errors import (
     COMMIT_CONFLICT,
     DIVISION_BY_ZERO,
     ERRORS,
+    INVALID_ARGUMENT,
     INVALID_CAST,
     LOG_TRIMMED,
     NOT_SUPPORTED,
@@ -40,6 +41,8 @@ _CONDITIONS: Mapping[str, ErrorCode] = {
     "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY": NOT_SUPPORTED,
     # we gave every name ourselves: so it is in a subquery that reads a query further out
     "UNRESOLVED_COLUMN": NOT_SUPPORTED,
+    "DUPLICATED_MAP_KEY": INVALID_ARGUMENT,
+    "NULL_MAP_KEY": INVALID_ARGUMENT,
     "KAFKA_DATA_LOSS": LOG_TRIMMED,
 }
 _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (

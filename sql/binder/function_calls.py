@@ -19,6 +19,7 @@ from seamline.sql.binder.conversions import (
     require_comparable,
     row_of,
 )
+from seamline.sql.binder.lambdas import LambdaArgument
 from seamline.sql.binder.literals import (
     ROWS_MAX,
     bigint_literal,
@@ -34,7 +35,7 @@ from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.dialects import FROM_ZERO
 from seamline.sql.functions import GROUPING
 from seamline.sql.templates import DUCKDB, SPARK
-from seamline.sql.types import Array, Decimal, Map, Timestamp
+from seamline.sql.types import Array, Decimal, Function, Map, Timestamp
 
 
 def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
@@ -191,34 +192,44 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
     if scope.is_of_order and scope.outer is not None and functions.is_aggregate(name):
         scope = scope.outer
     for argument in expressions:
-        if isinstance(argument, exp.Order | exp.Lambda | exp.Star | exp.Kwarg):
+        if isinstance(argument, exp.Order | exp.Star | exp.Kwarg):
             raise SeamlineError(
                 NOT_SUPPORTED, f"{argument.key.upper()} inside {name}() is not supported"
             )
-    if name == "element_at" and len(expressions) == 2:
-        arguments = _bind_element(typer, expressions[0], expressions[1], scope)
-    else:
-        arguments = [typer.expression(argument, scope) for argument in expressions]
-    if name == "array_join" and arguments and isinstance(arguments[0][1], Array):
-        value, type_ = arguments[0]
-        texts = Array(types.VARCHAR)
-        arguments[0] = explicit_cast(value, type_, texts, safe=False), texts
-    typed, type_ = _bind_call(name, arguments)
+    typed, type_ = _bind_call(name, _bind_arguments(typer, name, expressions, scope))
     assert isinstance(typed, Call)
     if typed.spec.overload.kind == "window" and not isinstance(node.parent, _OVER):
         raise SeamlineError(NOT_SUPPORTED, f"{name}() needs OVER", hint="")
     if name in _COUNTS:
         _check_count(name, typed)
     if distinct:
-        if typed.spec.overload.kind != "aggregate" or not arguments or name == GROUPING:
+        if typed.spec.overload.kind != "aggregate" or not expressions or name == GROUPING:
             raise SeamlineError(NOT_SUPPORTED, f"{name}(DISTINCT …) is not supported")
-        require_comparable(arguments[0][1], "DISTINCT")
-        if len(arguments) > 1:
+        require_comparable(typed.spec.parameters[0], "DISTINCT")
+        if len(expressions) > 1:
             raise SeamlineError(NOT_SUPPORTED, f"{name}(DISTINCT a, b) is not supported")
         typed.set("distinct", True)
     if name == "avg" and isinstance(type_, Decimal):
         return _average(typed, type_), type_
     return typed, type_
+
+
+def _bind_arguments(
+    typer: Typer, name: str, expressions: Sequence[exp.Expr], scope: Scope
+) -> list[Typed | LambdaArgument]:
+    if name == "element_at" and len(expressions) == 2:
+        return [*_bind_element(typer, expressions[0], expressions[1], scope)]
+    arguments = [
+        LambdaArgument(typer, argument, scope)
+        if isinstance(argument, exp.Lambda)
+        else typer.expression(argument, scope)
+        for argument in expressions
+    ]
+    first = arguments[0] if arguments else None
+    if name == "array_join" and isinstance(first, tuple) and isinstance(first[1], Array):
+        texts = Array(types.VARCHAR)
+        arguments[0] = explicit_cast(*first, texts, safe=False), texts
+    return arguments
 
 
 def _check_count(name: str, node: Call) -> None:
@@ -262,13 +273,18 @@ AVERAGE = "$average"
 """The name of a quotient of two aggregates; FILTER and OVER belong to both."""
 
 
-def _bind_call(name: str, arguments: Sequence[Typed]) -> Typed:
+def _bind_call(name: str, arguments: Sequence[Typed | LambdaArgument]) -> Typed:
     """A call of the overload of `name` that takes these arguments."""
-    resolved = functions.resolve(name, [type_ for _, type_ in arguments])
-    converted = [
-        implicit_cast(value, type_, wanted)
-        for (value, type_), wanted in zip(arguments, resolved.parameters, strict=True)
-    ]
+    resolved = functions.resolve(
+        name, [a if isinstance(a, LambdaArgument) else a[1] for a in arguments]
+    )
+    converted: list[exp.Expr] = []
+    for argument, wanted in zip(arguments, resolved.parameters, strict=True):
+        if isinstance(argument, LambdaArgument):
+            assert isinstance(wanted, Function)
+            converted.append(argument.bound(wanted))
+        else:
+            converted.append(implicit_cast(*argument, wanted))
     spec = CallSpec(resolved.overload, resolved.parameters, resolved.returns)
     return call(spec, converted), resolved.returns
 

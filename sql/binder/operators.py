@@ -36,7 +36,7 @@ from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.types import Row, Timestamp, Type
 
 
-def _bind_name(typer: Typer, node: exp.Column | exp.Dot, scope: Scope) -> Typed:
+def _bind_name(typer: Typer, node: exp.Column | exp.Dot | exp.Identifier, scope: Scope) -> Typed:
     """A column, with or without its table in front, and fields in it; or fields of anything."""
     names = names_of(node)
     if names is None:
@@ -299,6 +299,7 @@ def _bind_row_as(typer: Typer, node: exp.Anonymous, target: Type, scope: Scope) 
 HANDLERS: Handlers = {
     exp.Column: _bind_name,
     exp.Dot: _bind_name,
+    exp.Identifier: _bind_name,
     exp.Paren: _bind_paren,
     exp.And: _bind_logic,
     exp.Or: _bind_logic,

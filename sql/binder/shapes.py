@@ -58,6 +58,8 @@ def is_text(node: exp.Expr, length: int | None = None) -> bool:
 
 def names_of(node: exp.Expr) -> list[exp.Identifier] | None:
     """The parts of a dotted name, None when it is none or starts with something else."""
+    if isinstance(node, exp.Identifier):  # a parameter of a lambda
+        return [node]
     if isinstance(node, exp.Column):
         parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
         return parts if len(parts) == len(node.parts) else None

@@ -46,6 +46,7 @@ _OPTIONS: Mapping[type[Any], frozenset[str]] = {
     exp.Concat: frozenset({"safe", "coalesce"}),
     exp.DPipe: frozenset({"safe"}),
     exp.Div: frozenset({"typed", "safe"}),
+    exp.Identifier: frozenset({"quoted"}),
     exp.If: frozenset({"true", "false"}),
     exp.In: frozenset({"query"}),
     exp.Is: frozenset({"negate"}),
@@ -79,6 +80,7 @@ class Typer:
         relations: Tables by scan id.
         now: The moment the statement was submitted, in UTC.
         used: (scan id, column) pairs that the query reads.
+        lambdas: How many bodies of lambdas have been bound.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Typer:
         self.relations = relations
         self.now = now.astimezone(datetime.UTC)
         self.used: set[tuple[str, str]] = set()
+        self.lambdas = 0
         self._handlers = handlers
         self._query_handler = query_handler
         columns = itertools.chain.from_iterable(source.columns for source in relations.values())

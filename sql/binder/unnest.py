@@ -45,7 +45,7 @@ def bind_unnest(
     rows = _side_by_side([array for array, _ in arrays], members)
     if keeps_row:
         rows = _or_a_null(*rows)
-    return _query(typer, rows, members)
+    return _query(typer, rows)
 
 
 def _array(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:
@@ -81,7 +81,7 @@ def _side_by_side(arrays: Sequence[exp.Expr], members: Sequence[Type]) -> Typed:
 
 
 class _Dialect(NamedTuple):
-    """How an engine says: the size of an array, its element i or null, numbers, and each of them."""
+    """How an engine says the size of an array, its element i, numbers, and each of them."""
 
     engine: str
     size: str
@@ -125,7 +125,7 @@ def _or_a_null(array: exp.Expr, type_: Type) -> Typed:
     return call(CallSpec(overload, (type_,), type_), [array]), type_
 
 
-def _query(typer: Typer, rows: Typed, members: Sequence[Type]) -> tuple[exp.Select, list[Output]]:
+def _query(typer: Typer, rows: Typed) -> tuple[exp.Select, list[Output]]:
     """A row for each element, a column for each member or field of one."""
     array, type_ = rows
     assert isinstance(type_, Array)

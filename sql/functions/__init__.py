@@ -10,6 +10,7 @@ from seamline.sql.functions import (
     aggregates,
     conditionals,
     containers,
+    lambdas,
     mathematics,
     operators,
     strings,
@@ -36,6 +37,7 @@ SUBJECTS = (
     strings,
     times,
     containers,
+    lambdas,
     aggregates,
     windows,
 )

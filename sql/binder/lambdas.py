@@ -1,0 +1,85 @@
+"""Lambdas: arguments whose types depend on the types that a function gives their parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from seamline.errors import NOT_SUPPORTED, STATEMENT_TOO_LARGE, TYPE_MISMATCH, SeamlineError
+from seamline.sql import coercion
+from seamline.sql.binder.conversions import implicit_cast
+from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
+from seamline.sql.binder.scope import Column, Scope, Typed, location_of
+from seamline.sql.calls import BoundLambda
+from seamline.sql.types import Function, Type
+
+if TYPE_CHECKING:
+    from seamline.sql.binder.typer import Typer
+
+BINDINGS_MAX = 1000
+"""How often bodies of lambdas are bound in one statement; each may be for several types."""
+
+
+class LambdaArgument:
+    """A lambda of a call whose overload is not settled yet.
+
+    Its body sees the parameters first, then all that the call sees.
+    """
+
+    def __init__(self, typer: Typer, node: exp.Lambda, scope: Scope) -> None:
+        self._typer = typer
+        self._node = node
+        self._scope = scope
+        self._aliases = [typer.new_alias() for _ in node.expressions]
+        self._bound: dict[tuple[Type, ...], Typed] = {}
+
+    @property
+    def arity(self) -> int:
+        """How many parameters it has."""
+        return len(self._aliases)
+
+    def result(self, parameters: tuple[Type, ...]) -> Type:
+        """The type of its body."""
+        return self._body(parameters)[1]
+
+    def bound(self, wanted: Function) -> BoundLambda:
+        """The lambda for a function that takes one of that type.
+
+        Raises:
+            SeamlineError: TYPE_MISMATCH.
+        """
+        body, type_ = self._body(wanted.parameters)
+        if not coercion.can_coerce(type_, wanted.returns):
+            raise SeamlineError(
+                TYPE_MISMATCH, f"the lambda gives {type_}, not {wanted.returns}", hint=""
+            )
+        names = [exp.to_identifier(alias) for alias in self._aliases]
+        return BoundLambda(this=implicit_cast(body, type_, wanted.returns), expressions=names)
+
+    def _body(self, parameters: tuple[Type, ...]) -> Typed:
+        if parameters not in self._bound:
+            self._typer.lambdas += 1
+            if self._typer.lambdas > BINDINGS_MAX:
+                raise SeamlineError(STATEMENT_TOO_LARGE, "lambdas are nested too deeply")
+            self._bound[parameters] = self._bind(parameters)
+        return self._bound[parameters]
+
+    def _bind(self, parameters: tuple[Type, ...]) -> Typed:
+        scope = Scope(self._scope, self._scope.ctes)
+        scope.results = self._scope.results
+        for name, alias, type_ in zip(
+            self._node.expressions, self._aliases, parameters, strict=True
+        ):
+            scope.row.append(Column(name.name, type_, exp.column(alias)))
+        body, type_ = self._typer.expression(self._node.this.copy(), scope)
+        refuse_aggregates(body, "a lambda")
+        refuse_windows(body, "a lambda")
+        if body.find(exp.Query) is not None:
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                "a lambda cannot hold a subquery",
+                location=location_of(self._node),
+                hint="Join the subquery, and use its column.",
+            )
+        return body, type_

@@ -1,0 +1,181 @@
+"""Functions that take lambdas.
+
+Spark has them all; DuckDB's lambdas take an element, or two where it reduces. What takes more there
+is a lambda in a lambda, each applied to a list of the one value of its parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seamline.sql import types
+from seamline.sql.functions.registry import define, scalar
+from seamline.sql.templates import Template
+from seamline.sql.types import Array, Type
+
+
+def applied(function: str, *values: str) -> str:
+    """A lambda's text for DuckDB with its parameters set to values."""
+    head, _, body = function.removeprefix("lambda ").partition(": ")
+    names = head.split(", ")
+    for name, value in reversed(list(zip(names, values, strict=True))):
+        body = f"list_transform([{value}], lambda {name}: {body})[1]"
+    return body
+
+
+scalar(
+    "transform",
+    "array(T), function(T, U) -> array(U)",
+    "list_transform({0}, {1})",
+    "transform({0}, {1})",
+)
+scalar(
+    "filter",
+    "array(T), function(T, boolean) -> array(T)",
+    "list_filter({0}, {1})",
+    "filter({0}, {1})",
+)
+for _name in ("find_first", "array_first"):
+    scalar(
+        _name,
+        "array(T), function(T, boolean) -> T",
+        "list_filter({0}, {1})[1]",
+        "try_element_at(filter({0}, {1}), 1)",
+    )
+scalar(
+    "array_last",
+    "array(T), function(T, boolean) -> T",
+    "list_filter({0}, {1})[-1]",
+    "try_element_at(filter({0}, {1}), -1)",
+)
+
+
+def _match(decisive: str, answers: tuple[str, str]) -> str:
+    """What follows where the predicate is decisive for an element, and where it is for none."""
+    return (
+        "list_transform([list_transform({0}, {1})], lambda m: CASE WHEN m IS NULL THEN NULL"
+        f" WHEN list_contains(m, {decisive}) THEN {answers[0]}"
+        f" WHEN len(list_filter(m, lambda e: e IS NULL)) > 0 THEN NULL ELSE {answers[1]} END)[1]"
+    )
+
+
+for _name, _duckdb, _spark in (
+    ("any_match", _match("TRUE", ("TRUE", "FALSE")), "exists({0}, {1})"),
+    ("all_match", _match("FALSE", ("FALSE", "TRUE")), "forall({0}, {1})"),
+    ("none_match", _match("TRUE", ("FALSE", "TRUE")), "(NOT exists({0}, {1}))"),
+):
+    scalar(_name, "array(T), function(T, boolean) -> boolean", _duckdb, _spark)
+
+
+def _reduce(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
+    array, state, step, last = args
+    assert isinstance(arguments[0], Array)
+    no_state = f"CAST(NULL AS {types.to_duckdb(arguments[1])})"
+    no_element = f"CAST(NULL AS {types.to_duckdb(arguments[0].element)})"
+    rows = (
+        f"([{{'s': {state}, 'e': {no_element}}}]"
+        f" || list_transform({array}, lambda e: {{'s': {no_state}, 'e': e}}))"
+    )
+    stepped = applied(step, "s['s']", "e['e']")
+    reduced = f"list_reduce({rows}, lambda s, e: {{'s': {stepped}, 'e': {no_element}}})['s']"
+    return f"(CASE WHEN {array} IS NOT NULL THEN {applied(last, reduced)} END)"
+
+
+scalar(
+    "reduce",
+    "array(T), S, function(S, T, S), function(S, R) -> R",
+    _reduce,
+    "aggregate({0}, {1}, {2}, {3})",
+)
+
+
+def _zip_with(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
+    left, right, function = args
+    value = applied(function, f"{left}[i]", f"{right}[i]")
+    return (
+        f"(CASE WHEN {left} IS NOT NULL AND {right} IS NOT NULL THEN list_transform("
+        f"range(1, greatest(len({left}), len({right})) + 1), lambda i: {value}) END)"
+    )
+
+
+define(
+    "scalar",
+    "zip_with",
+    "array(T), array(U), function(T, U, R) -> array(R)",
+    _zip_with,
+    "zip_with({0}, {1}, {2})",
+)
+
+
+def _sorted_by(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
+    """Each element is put behind those that do not come after it."""
+    array, function = args
+    place = f"len(list_filter(s, lambda x: {applied(function, 'x', 'e[1]')} <= 0))"
+    return (
+        f"list_reduce([{array}[1:0]] || list_transform({array}, lambda e: [e]), lambda s, e:"
+        f" list_transform([{place}], lambda p: s[1:p] || e || s[p + 1:])[1])"
+    )
+
+
+scalar(
+    "array_sort",
+    "array(T), function(T, T, integer) -> array(T)",
+    _sorted_by,
+    "array_sort({0}, {1})",
+)
+
+# --- Maps ----------------------------------------------------------------------------------------
+
+
+def _of_entries(form: str) -> Template:
+    """What becomes of each entry of a map; `{f}` is the lambda's answer for it."""
+
+    def render(args: Sequence[str], _: Sequence[Type], returns: Type) -> str:
+        answer = applied(args[1], "e['key']", "e['value']")
+        text = form.replace("{m}", args[0]).replace("{f}", answer)
+        return f"CAST({text} AS {types.to_duckdb(returns)})"  # DuckDB's null map has no type
+
+    return render
+
+
+scalar(
+    "map_filter",
+    "map(K, T), function(K, T, boolean) -> map(K, T)",
+    _of_entries("map_from_entries(list_filter(map_entries({m}), lambda e: {f}))"),
+    "map_filter({0}, {1})",
+)
+scalar(
+    "transform_values",
+    "map(K, T), function(K, T, U) -> map(K, U)",
+    _of_entries(
+        "map_from_entries(list_transform(map_entries({m}), lambda e: {'k': e['key'], 'v': {f}}))"
+    ),
+    "transform_values({0}, {1})",
+)
+scalar(
+    "transform_keys",
+    "map(K, T), function(K, T, U) -> map(U, T)",
+    _of_entries(
+        "map_from_entries(list_transform(map_entries({m}), lambda e: {'k': {f}, 'v': e['value']}))"
+    ),
+    "transform_keys({0}, {1})",
+)
+
+
+def _map_zip_with(args: Sequence[str], _: Sequence[Type], returns: Type) -> str:
+    left, right, function = args
+    keys = (
+        f"(map_keys({left}) || list_filter(map_keys({right}),"
+        f" lambda k: NOT map_contains({left}, k)))"
+    )
+    value = applied(function, "k", f"{left}[k]", f"{right}[k]")
+    entries = f"list_transform({keys}, lambda k: {{'k': k, 'v': {value}}})"
+    return f"CAST(map_from_entries({entries}) AS {types.to_duckdb(returns)})"
+
+
+scalar(
+    "map_zip_with",
+    "map(K, T), map(K, U), function(K, T, U, R) -> map(K, R)",
+    _map_zip_with,
+    "map_zip_with({0}, {1}, {2})",
+)
