@@ -261,9 +261,9 @@ class Stack:
         assert batch is not None
         commits.commit_boundary(table, batch.boundary)
 
-    def load(self, name: str) -> Any:
+    def load(self, name: str, schema: str = "default") -> Any:
         """The table as it is now."""
-        return self.connections.catalog("lake").load(("default", name))
+        return self.connections.catalog("lake").load((schema, name))
 
     @contextlib.contextmanager
     def unwritable_catalog(self) -> Iterator[None]:
@@ -315,13 +315,13 @@ class Stack:
             report=lambda _: None,
         )
 
-    def tier_table(self, name: str) -> SparkTierTable:
+    def tier_table(self, name: str, schema: str = "default") -> SparkTierTable:
         """A table as the pipeline sees it."""
         cluster = self.connections.cluster("default").config
         return SparkTierTable(
             self.spark,
             self.connections.catalog("lake"),
-            ("default", name),
+            (schema, name),
             self.connections.log("default"),
             cluster,
             tasks_min=2,
