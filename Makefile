@@ -10,6 +10,7 @@ TESTS ?= tests
 WORKERS ?= 2
 BENCH ?= group_by tail tiering catalog
 SEED ?= 1
+TPC ?=
 MINUTES ?= 10
 FAST := not integration and not spark and not prove
 
@@ -62,12 +63,16 @@ helm: $(READY) ## Lint the chart and render its examples (Helm from PATH, or bui
 
 lock: ## Make requirements.lock anew from the newest versions allowed
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,tpc]'
 	{ head -n 1 requirements.lock; build/lock/bin/python -m pip freeze --exclude-editable; } > build/requirements.lock
 	mv build/requirements.lock requirements.lock && rm -rf build/lock
 
 chaos: $(READY) ## Attack exactness on real parts (SEED=1, MINUTES=10); ends with `violations: 0`
 	@cd tests && ../$(BIN)/python -m chaos --seed $(SEED) --minutes $(MINUTES)
+
+tpc: jars ## TPC-H and TPC-DS on both engines, hot, half, little and not hot (TPC="--suite tpch …")
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev,tpc]'
+	@cd tests && ../$(BIN)/python -m tpc $(TPC)
 
 clean: ## Remove what the other verbs made
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import duckdb
 import pyarrow as pa
@@ -29,6 +29,8 @@ from seamline.errors import TAIL_TOO_LARGE, SeamlineError
 from seamline.sql import render, types
 
 BATCH_ROWS = 65_536
+_COPIED_PART = 4
+"""Of its memory a statement may fill one part in so many with copies of tails."""
 
 
 class DuckDBEngine:
@@ -47,6 +49,7 @@ class DuckDBEngine:
         self, *, memory_bytes: int, threads: int, spill_directory: str, spill_bytes: int
     ) -> None:
         private_folder(pathlib.Path(spill_directory))
+        self._copied_bytes_max = memory_bytes // _COPIED_PART
         self._instances = Instances(
             {
                 "memory_limit": f"{memory_bytes // 1024}KiB",
@@ -79,7 +82,7 @@ class DuckDBEngine:
 
         try:
             with _named_errors(deadline):
-                sql = _prepare(instance, query, files)
+                sql = _prepare(instance, query, files, self._copied_bytes_max)
                 reader = instance.connection.sql(sql).to_arrow_reader(BATCH_ROWS)
         except BaseException:
             close()
@@ -102,22 +105,51 @@ def _files(query: EngineQuery) -> frozenset[str]:
     return frozenset(tails.union(*(data_paths(scan) for scan in query.scans)))
 
 
-def _prepare(instance: Instance, query: EngineQuery, files: frozenset[str]) -> str:
+def _prepare(
+    instance: Instance, query: EngineQuery, files: frozenset[str], copied_bytes_max: int
+) -> str:
     """Registers the inputs, locks the instance, and gives the statement."""
-    relations: dict[str, str] = {}
     tails = {name: _parts(tail) for name, tail in query.tails.items()}
+    copies = _copies(instance, query, tails, copied_bytes_max)
+    relations: dict[str, str] = {}
     for scan in query.scans:
         if scan.deletes is not None:
             instance.register(scan.own_name(DELETES), _local(scan.deletes))
         rows, spilled = (scan.rows, ()) if scan.tail is None else tails[scan.tail]
-        if rows is not None:
+        copy = copies.get(scan.tail or "")
+        if rows is not None and copy is None:
             instance.register(scan.own_name(ROWS), _lower_case(rows))
-        relations[scan.scan_id] = relation_sql(scan, spilled)
+        relations[scan.scan_id] = relation_sql(scan, spilled, copy)
     if instance.files is None:
         attach(instance.connection, query.scans)
         instance.lock(files)
     instance.learn(render.kernels(query.tree, DuckDBEngine.name))
     return render.to_duckdb(query.tree, relations)
+
+
+def _copies(
+    instance: Instance,
+    query: EngineQuery,
+    tails: Mapping[str, tuple[pa.Table, tuple[TailFile, ...]]],
+    bytes_max: int,
+) -> dict[str, str]:
+    """Tails of a join as DuckDB's own tables: it knows how many rows these have, and orders by it.
+
+    Of an Arrow table it knows nothing, and takes it for one row. Reading it once costs less than
+    copying it, which a statement over one relation is spared.
+
+    Returns:
+        The tables' names, by tail.
+    """
+    if len(query.scans) < 2 or sum(rows.nbytes for rows, _ in tails.values()) > bytes_max:
+        return {}
+    found: dict[str, str] = {}
+    for scan in query.scans:
+        if scan.tail is not None and scan.tail not in found:
+            rows, _ = tails[scan.tail]
+            found[scan.tail] = scan.own_name(ROWS)
+            instance.copy(scan.own_name(ROWS), _lower_case(rows))
+    return found
 
 
 def read_scan(scan: EngineScan) -> Iterator[pa.RecordBatch]:

@@ -23,6 +23,7 @@ from seamline.connectors import supervision
 from seamline.connectors.duckdb.relation import text
 from seamline.sql import types
 from seamline.sql.kernels.kernel import Use
+from seamline.sql.types import quoted
 
 AHEAD = 2
 KEPT_MAX = 4
@@ -45,6 +46,7 @@ class Instance:
         self.connection = connection
         self.files: Files | None = None
         self._registered: list[str] = []
+        self._copied: list[str] = []
         self._kernels: set[str] = set()
         self._lock = threading.Lock()
         self._in_use = True
@@ -54,6 +56,16 @@ class Instance:
         """Makes an Arrow table readable, until the statement ends."""
         self.connection.register(name, rows)
         self._registered.append(name)
+
+    def copy(self, name: str, rows: pa.Table) -> None:
+        """Makes an Arrow table one of DuckDB's own, until the statement ends."""
+        given = f"{name}_given"
+        self.connection.register(given, rows)
+        try:
+            self.connection.execute(f"CREATE TEMP TABLE {quoted(name)} AS FROM {quoted(given)}")
+            self._copied.append(name)
+        finally:
+            self.connection.unregister(given)
 
     def learn(self, kernels: Mapping[str, Use]) -> None:
         """Makes kernels callable, for as long as it is kept."""
@@ -97,6 +109,9 @@ class Instance:
         for name in self._registered:
             self.connection.unregister(name)
         self._registered.clear()
+        for name in self._copied:
+            self.connection.execute(f"DROP TABLE {quoted(name)}")
+        self._copied.clear()
         return not self._interrupted
 
     def close(self) -> None:

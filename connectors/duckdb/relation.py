@@ -31,7 +31,9 @@ ROWS, DELETES = "rows", "deletes"
 _FILE, _NOTHING = "file", "nothing"
 
 
-def relation_sql(scan: EngineScan, tail_files: Sequence[TailFile] = ()) -> str:
+def relation_sql(
+    scan: EngineScan, tail_files: Sequence[TailFile] = (), copy: str | None = None
+) -> str:
     """A SELECT of the scan's columns under their lower-case names.
 
     It is put into the user's own statement. So whatever it names is the scan's, or in its files:
@@ -40,12 +42,13 @@ def relation_sql(scan: EngineScan, tail_files: Sequence[TailFile] = ()) -> str:
     Args:
         scan: The scan, its files inspected, its tables registered.
         tail_files: The part of the tail that is in files.
+        copy: DuckDB's own table of the rows in memory, if it has one.
     """
     parts = []
     if scan.cold is not None:
         parts += [_files_sql(scan, files) for files in _groups(scan.cold.files)]
     if scan.tail is not None or scan.rows is not None:
-        parts.append(_tail_sql(scan))
+        parts.append(_tail_sql(scan) if copy is None else _copy_sql(scan, copy))
         parts += _tail_files_sql(scan, tail_files)
     if not parts:
         parts.append(f"SELECT {_no_columns(scan)} WHERE FALSE")
@@ -218,6 +221,12 @@ def _uuid_text(expression: str, field: pa.Field) -> str:
 def _tail_sql(scan: EngineScan) -> str:
     chosen = ", ".join(_hidden(column.name.lower()) for column in scan.columns) or _nothing(scan)
     return f"SELECT {chosen} FROM {quoted(scan.own_name(ROWS))}{_looked_up(scan)}"
+
+
+def _copy_sql(scan: EngineScan, copy: str) -> str:
+    """Its columns as they are: what DuckDB pushes into a table of its own, it can apply."""
+    chosen = ", ".join(quoted(column.name.lower()) for column in scan.columns) or _nothing(scan)
+    return f"SELECT {chosen} FROM {quoted(copy)}"
 
 
 def _nothing(scan: EngineScan) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import pathlib
+import re
 import threading
 import weakref
 from collections.abc import Iterator
@@ -106,6 +107,33 @@ def test_what_was_registered_is_let_go(instances: Instances) -> None:
     assert again is instance
     with pytest.raises(duckdb.CatalogException):
         rows(again, "tail_0")
+
+
+def test_what_was_copied_is_let_go(instances: Instances) -> None:
+    instance = locked(instances, Files())
+    for n in (1, 2):
+        instance.copy("tail_0", pa.table({"n": [n] * 5}))
+        assert rows(instance, "tail_0") == [(n,)] * 5
+        instances.give_back(instance, finished=True)
+        instance = locked(instances, Files())
+        with pytest.raises(duckdb.CatalogException):
+            rows(instance, "tail_0")
+
+
+def test_only_a_copy_tells_how_many_rows_it_has(instances: Instances) -> None:
+    """Joins are ordered by that; of an Arrow table nothing is known."""
+    instance = locked(instances, Files())
+    table = pa.table({"n": range(4321)})
+    instance.copy("copied", table)
+    instance.register("given", table)
+
+    def estimated(name: str) -> str:
+        ((_, plan),) = instance.connection.execute(f"EXPLAIN SELECT n FROM {name}").fetchall()
+        found = re.search(r"~([\d,]+) row", plan)
+        assert found is not None
+        return found[1]
+
+    assert (estimated("copied"), estimated("given")) == ("4,321", "1")
 
 
 def test_few_are_kept(instances: Instances, tmp_path: pathlib.Path) -> None:
