@@ -36,7 +36,7 @@ def _equal(one: Any, other: Any) -> bool:
         places = min(map(_places, (one, other)))
         error = 0.5000001 * 10.0**-places if places < math.inf else 0.0
         return math.isclose(float(one), float(other), rel_tol=_RELATIVE, abs_tol=error)
-    return _text(one) == _text(other)
+    return _is_number(one) == _is_number(other) and _text(one) == _text(other)
 
 
 def _places(value: Any) -> float:
