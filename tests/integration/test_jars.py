@@ -194,7 +194,7 @@ def test_missing_pyspark_is_an_install_hint(tmp_path: pathlib.Path) -> None:
             sys.executable,
             "-S",
             "-c",
-            "from seamline.connectors import jars; jars.kafka_jars(print)",
+            "from seamline.connectors.jvm import jars; jars.kafka_jars(print)",
         ],
         env={
             "PATH": os.environ["PATH"],
