@@ -77,7 +77,8 @@ class Suite:
 
     def answer(self, query: str) -> Sequence[tuple[Any, ...]]:
         """What DuckDB answers."""
-        return self._connection.execute(query).fetchall()
+        rows: list[tuple[Any, ...]] = self._connection.execute(query).fetchall()
+        return rows
 
     def _count(self, table: str) -> int:
         found = self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()
