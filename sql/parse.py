@@ -24,11 +24,12 @@ from seamline.errors import (
     ErrorCode,
     SeamlineError,
 )
-from seamline.sql import grammar
+from seamline.sql import grammar, places
 from seamline.sql.dialects import (
     numbered_by_name,
     translate,
 )
+from seamline.sql.places import location_at
 from seamline.sql.queries import QUERY_STARTS, parse_tree, query_of
 from seamline.sql.statements import (
     CreateTable,
@@ -97,10 +98,13 @@ def check_text(text: str, code: ErrorCode) -> None:
     Raises:
         SeamlineError: `code`.
     """
-    wrong = next((c for c in text if c == "\0" or "\ud800" <= c <= "\udfff"), None)
+    wrong = next((i for i, c in enumerate(text) if c == "\0" or "\ud800" <= c <= "\udfff"), None)
     if wrong is not None:
         raise SeamlineError(
-            code, f"the character U+{ord(wrong):04X} cannot stand in a text", hint=""
+            code,
+            f"the character U+{ord(text[wrong]):04X} cannot stand in a text",
+            hint="",
+            location=location_at(text, wrong) if code is SYNTAX_ERROR else None,
         )
 
 
@@ -224,6 +228,7 @@ def table_name(table: exp.Expr) -> tuple[str, ...]:
         raise SeamlineError(
             SYNTAX_ERROR,
             f"{table.sql('trino')} is not the name of a table",
+            location=places.location_of(table),
             hint="a name is table, schema.table or catalog.schema.table",
         )
     return names
@@ -232,7 +237,10 @@ def table_name(table: exp.Expr) -> tuple[str, ...]:
 def _column(definition: exp.Expr) -> tuple[str, exp.DataType, bool]:
     if not isinstance(definition, exp.ColumnDef) or not isinstance(definition.kind, exp.DataType):
         raise SeamlineError(
-            SYNTAX_ERROR, f"{definition.sql('trino')} is not a column", hint="write: name type, …"
+            SYNTAX_ERROR,
+            f"{definition.sql('trino')} is not a column",
+            location=places.location_of(definition),
+            hint="write: name type, …",
         )
     required = False
     for constraint in definition.constraints:
@@ -242,6 +250,7 @@ def _column(definition: exp.Expr) -> tuple[str, exp.DataType, bool]:
             raise SeamlineError(
                 NOT_SUPPORTED,
                 f"column {definition.name}: {constraint.sql('trino')} is not supported",
+                location=places.location_of(definition),
                 hint="NOT NULL is",
             )
     return definition.name, definition.kind, required
@@ -255,7 +264,11 @@ def _property(node: exp.Expr) -> tuple[str, Any]:
     if isinstance(node, exp.PartitionedByProperty):
         return "partitioning", _property_value(node.this)
     if not isinstance(node, exp.Property) or "value" not in node.args:
-        raise SeamlineError(NOT_SUPPORTED, f"{node.sql('trino')} is not supported here")
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"{node.sql('trino')} is not supported here",
+            location=places.location_of(node),
+        )
     return node.name.lower(), _property_value(node.args["value"])
 
 
@@ -271,4 +284,8 @@ def _property_value(value: exp.Expr) -> Any:
             return tuple(_property_value(item) for item in value.expressions)
         case exp.Identifier() | exp.Column() | exp.Var():
             return value.name
-    raise SeamlineError(INVALID_ARGUMENT, f"{value.sql('trino')} is not the value of a property")
+    raise SeamlineError(
+        INVALID_ARGUMENT,
+        f"{value.sql('trino')} is not the value of a property",
+        location=places.location_of(value),
+    )

@@ -27,6 +27,7 @@ from seamline.sql.binder.bind import bind
 from seamline.sql.binder.naming import unused_prefix
 from seamline.sql.binder.options import check_options
 from seamline.sql.binder.scope import Column, Output, Source
+from seamline.sql.places import location_of
 from seamline.sql.types import Field
 
 
@@ -116,6 +117,7 @@ def references(tree: exp.Expr) -> list[TableReference]:
             raise SeamlineError(
                 NOT_SUPPORTED,
                 "a function cannot be read as a table",
+                location=location_of(table),
                 hint="After FROM stands a table, a query in brackets, VALUES or UNNEST.",
             )
     return [_reference(table) for table in _tables(tree)]
@@ -133,7 +135,7 @@ def qualify(tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.date
         SeamlineError: COLUMN_NOT_FOUND, COLUMN_AMBIGUOUS, TYPE_MISMATCH, FUNCTION_NOT_FOUND,
             NOT_SUPPORTED, GROUPING_ERROR and the like.
     """
-    tree = tree.copy()
+    written, tree = tree, tree.copy()
     scans: dict[str, tuple[TableReference, dict[str, Field]]] = {}
     sources: dict[str, Source] = {}
     prefix = unused_prefix("scan_", (c.name for relation in relations for c in relation.columns))
@@ -147,6 +149,9 @@ def qualify(tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.date
         tree, output, used = bind(tree, sources, now)
     except RecursionError as error:
         raise SeamlineError(STATEMENT_TOO_LARGE, "the statement is nested too deeply") from error
+    except SeamlineError as error:
+        error.location = error.location or location_of(written)
+        raise
     return BoundQuery(
         tree=tree,
         scans=tuple(
@@ -226,14 +231,7 @@ def _is_cte(table: exp.Table) -> bool:
 
 
 def _reference(table: exp.Table) -> TableReference:
-    identifier = table.this
-    meta = identifier.meta
-    location = Location(meta["line"], _column(meta)) if "line" in meta else None
-    return TableReference(parse.table_name(table), _version(table), location)
-
-
-def _column(meta: Mapping[str, int]) -> int:
-    return max(1, meta["col"] - (meta["end"] - meta["start"]))
+    return TableReference(parse.table_name(table), _version(table), location_of(table.this))
 
 
 def _version(table: exp.Table) -> TableVersion | None:
@@ -251,12 +249,17 @@ def _version(table: exp.Table) -> TableVersion | None:
         try:
             moment = datetime.datetime.fromisoformat(text)
         except ValueError as error:
-            raise SeamlineError(SYNTAX_ERROR, f"{value.this.name!r} is not a timestamp") from error
+            raise SeamlineError(
+                SYNTAX_ERROR,
+                f"{value.this.name!r} is not a timestamp",
+                location=location_of(value),
+            ) from error
         return TableVersion(
             "timestamp", moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
         )
     raise SeamlineError(
         NOT_SUPPORTED,
         "a version must be written out",
+        location=location_of(version),
         hint="FOR VERSION AS OF 123, FOR VERSION AS OF 'tag', FOR TIMESTAMP AS OF TIMESTAMP '…'.",
     )

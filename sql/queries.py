@@ -9,6 +9,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from seamline.errors import STATEMENT_NOT_ALLOWED, SYNTAX_ERROR, SeamlineError
+from seamline.sql import places
 from seamline.sql.dialects import SeamlineDialect, first_line, number_placeholders, syntax_error
 from seamline.sql.statements import Query
 from seamline.sql.words import location_of
@@ -37,11 +38,17 @@ def query_of(sql: str, tokens: list[Token]) -> Query:
         tokens = tokens[:-3]
     tree = parse_tree(sql, tokens)
     if not isinstance(tree, exp.Query | exp.Values | exp.Subquery):
-        raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{tokens[0].text.upper()} is not allowed here")
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            f"{tokens[0].text.upper()} is not allowed here",
+            location=location_of(tokens[0]),
+        )
     write = tree.find(*_WRITES)
     if write is not None:
         raise SeamlineError(
-            STATEMENT_NOT_ALLOWED, f"{write.key.upper()} is not allowed inside of a query"
+            STATEMENT_NOT_ALLOWED,
+            f"{write.key.upper()} is not allowed inside of a query",
+            location=places.location_of(write),
         )
     if isinstance(tree, exp.Values):
         tree = exp.select("*").from_(_aliased(tree))
@@ -79,8 +86,12 @@ def parse_tree(sql: str, tokens: Sequence[Token]) -> exp.Expr:
     except ParseError as error:
         raise syntax_error(error) from error
     except SqlglotError as error:
-        raise SeamlineError(SYNTAX_ERROR, first_line(str(error))) from error
+        raise SeamlineError(
+            SYNTAX_ERROR, first_line(str(error)), location=location_of(tokens[0])
+        ) from error
     if len(trees) != 1 or trees[0] is None:
-        raise SeamlineError(SYNTAX_ERROR, "the statement cannot be read")
+        raise SeamlineError(
+            SYNTAX_ERROR, "the statement cannot be read", location=location_of(tokens[0])
+        )
     tree: exp.Expr = trees[0]
     return tree

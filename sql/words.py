@@ -19,6 +19,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql.dialects import SeamlineDialect
+from seamline.sql.places import location_at
 
 TOKENS_MAX = 50_000
 DEPTH_MAX = 60
@@ -34,7 +35,9 @@ def tokenize(sql: str) -> list[Token]:
         tokens = SeamlineDialect().tokenize(sql)
     except TokenError as error:
         raise SeamlineError(
-            SYNTAX_ERROR, "a string, a quoted name or a comment is not closed"
+            SYNTAX_ERROR,
+            "a string, a quoted name or a comment is not closed",
+            location=location_at(sql, _begin_of(error, sql)),
         ) from error
     if len(tokens) > TOKENS_MAX:
         raise SeamlineError(
@@ -59,6 +62,12 @@ _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
 
 
+def _begin_of(error: TokenError, sql: str) -> int:
+    """The character at which the tokenizer says that what is not closed begins."""
+    found = re.search(r"from \d+:(\d+)", str(error.__cause__))
+    return int(found[1]) if found is not None else len(sql)
+
+
 def one_statement(tokens: list[Token]) -> list[Token]:
     """The words of the only statement, without semicolons around it.
 
@@ -70,7 +79,7 @@ def one_statement(tokens: list[Token]) -> list[Token]:
     while tokens and tokens[0].token_type == TokenType.SEMICOLON:
         tokens = tokens[1:]
     if not tokens:
-        raise SeamlineError(SYNTAX_ERROR, "the statement is empty")
+        raise SeamlineError(SYNTAX_ERROR, "the statement is empty", location=Location(1, 1))
     for token in tokens:
         if token.token_type == TokenType.SEMICOLON:
             raise SeamlineError(

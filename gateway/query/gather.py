@@ -18,7 +18,10 @@ from seamline.errors import (
     INVALID_CONFIG,
     INVALID_TOKEN,
     READ_CONFLICT,
+    SCHEMA_NOT_FOUND,
+    TABLE_NOT_FOUND,
     TOPIC_NOT_FOUND,
+    Location,
     SeamlineError,
 )
 from seamline.gateway.connections import Sources
@@ -53,6 +56,7 @@ from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
 from seamline.sql.qualify import TableReference
 
+_NAMES_NOTHING = frozenset({TABLE_NOT_FOUND, SCHEMA_NOT_FOUND})
 _BOUND_ANEW = frozenset({READ_CONFLICT, TOPIC_NOT_FOUND, INVALID_CONFIG})
 """What a table that has been bound to another topic meanwhile may look like at first."""
 
@@ -108,10 +112,37 @@ class Gatherer:
         Raises:
             SeamlineError: named after the cause; see `seam`.
         """
-        known = self._connections
-        targets = [Target(names.resolve(r.name, session, known), r.version) for r in references]
+        targets = [self._target(reference, session) for reference in references]
         wanted = Wanted(targets, session, deadline, token, after, freshness)
-        return self._pin_all(wanted if now is None else dataclasses.replace(wanted, now=now))
+        try:
+            return self._pin_all(wanted if now is None else dataclasses.replace(wanted, now=now))
+        except SeamlineError as error:
+            if error.code in _NAMES_NOTHING and error.location is None:
+                error.location = self._place_of(error, references, targets)
+            raise
+
+    def _target(self, reference: TableReference, session: names.Session) -> Target:
+        try:
+            name = names.resolve(reference.name, session, self._connections)
+        except SeamlineError as error:
+            error.location = error.location or reference.location
+            raise
+        return Target(name, reference.version)
+
+    def _place_of(
+        self,
+        error: SeamlineError,
+        references: Sequence[TableReference],
+        targets: Sequence[Target],
+    ) -> Location | None:
+        """Where a statement names what is not there."""
+        for reference, target in zip(references, targets, strict=True):
+            try:
+                self._loaded.now([target.name])
+            except SeamlineError as own:
+                if own.message == error.message:
+                    return reference.location
+        return None
 
     def pin_table(self, name: TableName, deadline: Deadline) -> PinnedTable:
         """Pins one table, as it is now.

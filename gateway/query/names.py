@@ -27,6 +27,7 @@ from seamline.errors import (
     TABLE_NOT_FOUND,
     SeamlineError,
 )
+from seamline.sql.near import did_you_mean
 
 if TYPE_CHECKING:
     from seamline.gateway.config.model import Config
@@ -197,7 +198,10 @@ def _source(name: str, config: Config) -> str:
     """The catalog or cluster of a name."""
     found = _spelt(name, config.catalogs) or _spelt(name, config.clusters)
     if found is None:
-        raise SeamlineError(CATALOG_NOT_FOUND, f"catalog {name} does not exist")
+        known = (*config.catalogs, *config.clusters)
+        raise SeamlineError(
+            CATALOG_NOT_FOUND, f"catalog {name} does not exist", hint=did_you_mean(name, known)
+        )
     return found
 
 

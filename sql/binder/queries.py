@@ -22,6 +22,7 @@ from seamline.sql.binder.scope import Cte, Output, Scope, location_of, output_co
 from seamline.sql.binder.shapes import renamed
 from seamline.sql.binder.typer import Typer
 from seamline.sql.binder.windows import bind_windows
+from seamline.sql.places import placed
 
 
 def bind_query(
@@ -73,18 +74,23 @@ def _bind_select(
         raise SeamlineError(SYNTAX_ERROR, "SELECT needs at least one column")
     scope = Scope(outer, ctes)
     if from_ := node.args.get("from_"):
-        from_.set("this", bind_source(typer, from_.this, scope))
+        with placed(from_):
+            from_.set("this", bind_source(typer, from_.this, scope))
     for join in node.args.get("joins") or ():
-        bind_join(typer, join, scope)
+        with placed(join):
+            bind_join(typer, join, scope)
     bind_windows(typer, node, scope)
     output, results = bind_results(typer, node.expressions, scope)
     node.set(
         "expressions", [exp.alias_(r, output_column(place)) for place, r in enumerate(results)]
     )
-    bind_condition(typer, node, "where", scope)
+    with placed(node.args.get("where")):
+        bind_condition(typer, node, "where", scope)
     types_ = [column.type for column in output]
-    bind_group(typer, node, scope, list(zip(results, types_, strict=True)))
-    bind_condition(typer, node, "having", scope)
+    with placed(node.args.get("group")):
+        bind_group(typer, node, scope, list(zip(results, types_, strict=True)))
+    with placed(node.args.get("having")):
+        bind_condition(typer, node, "having", scope)
     bind_limits(node)
     if node.args.get("distinct"):
         for column in output:

@@ -24,6 +24,8 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
+from seamline.sql import places
+from seamline.sql.near import did_you_mean
 from seamline.sql.types import Type
 
 
@@ -193,20 +195,20 @@ def _unknown(names: Sequence[exp.Identifier], scope: Scope) -> SeamlineError:
         levels.append(levels[-1].outer)
     is_table = any(s.is_called(parts[:-1]) for level in levels for s in level.sources)
     if len(parts) > 1 and not is_table:
+        tables = {s.name[-1] for level in levels for s in level.sources if s.name}
         return SeamlineError(
             COLUMN_NOT_FOUND,
             f"there is no table {_text(names[:-1])} in FROM",
             location=location_of(names[-1]),
+            hint=did_you_mean(parts[-2], tables),
         )
     name = parts[-1]
-    known = sorted({column.folded for column in scope.row})
-    near = [n for n in known if n[:3] == name[:3] or name in n][:5]
-    hint = f"Near it: {', '.join(near)}." if near else None
+    known = {column.name for level in levels for column in level.row if column.name}
     return SeamlineError(
         COLUMN_NOT_FOUND,
         f"column {name} does not exist",
         location=location_of(names[-1]),
-        hint=hint,
+        hint=did_you_mean(name, known),
     )
 
 
@@ -216,13 +218,7 @@ def _text(names: Sequence[exp.Identifier]) -> str:
 
 def location_of(node: exp.Expr) -> Location | None:
     """Where in the statement a node is."""
-    identifier = (
-        node if isinstance(node, exp.Identifier | exp.Literal) else node.find(exp.Identifier)
-    )
-    meta = identifier.meta if identifier is not None else {}
-    if "line" not in meta:
-        return None
-    return Location(meta["line"], max(1, meta["col"] - (meta["end"] - meta["start"])))
+    return places.location_of(node)
 
 
 def unsupported(node: exp.Expr) -> SeamlineError:

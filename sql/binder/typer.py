@@ -144,8 +144,12 @@ class Typer:
         for class_ in type(node).__mro__:
             handler = self._handlers.get(class_)
             if handler is not None:
-                _check_options(node)
-                return handler(self, node, scope)
+                try:
+                    _check_options(node)
+                    return handler(self, node, scope)
+                except SeamlineError as error:  # whoever raises need not know the place
+                    error.location = error.location or location_of(node)
+                    raise
         raise unsupported(node)
 
     def boolean(self, node: exp.Expr, scope: Scope, where: str) -> exp.Expr:
@@ -154,7 +158,10 @@ class Typer:
         Raises:
             SeamlineError: TYPE_MISMATCH when it is no boolean.
         """
+        place = location_of(node)
         value, type_ = self.expression(node, scope)
         if not coercion.can_coerce(type_, types.BOOLEAN):
-            raise SeamlineError(TYPE_MISMATCH, f"{where} needs a boolean, not {type_}", hint="")
+            raise SeamlineError(
+                TYPE_MISMATCH, f"{where} needs a boolean, not {type_}", location=place, hint=""
+            )
         return implicit_cast(value, type_, types.BOOLEAN)

@@ -22,6 +22,7 @@ from seamline.sql.functions import patterns
 from seamline.sql.functions.patterns import Pattern
 from seamline.sql.kernels.calls import duckdb_template, spark_template
 from seamline.sql.kernels.kernel import Compute, Kernel, by_duckdb
+from seamline.sql.near import did_you_mean
 from seamline.sql.templates import SPARK, Template
 from seamline.sql.types import Type
 
@@ -228,8 +229,7 @@ def unknown(name: str) -> SeamlineError:
     folded = name.lower()
     if folded in _REASONS:
         return SeamlineError(NOT_SUPPORTED, f"{folded} is not offered", hint=_REASONS[folded] + ".")
-    near = [n for n in FUNCTIONS if n.startswith(folded[:3]) and not n.startswith("$")][:4]
-    hint = f"Near it: {', '.join(sorted(near))}." if near else None
+    hint = did_you_mean(folded, (known for known in FUNCTIONS if not known.startswith("$")))
     return SeamlineError(FUNCTION_NOT_FOUND, f"there is no function {folded}", hint=hint)
 
 

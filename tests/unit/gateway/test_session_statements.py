@@ -326,3 +326,29 @@ def test_explain_in_every_form(connection: seamline.Connection) -> None:
 )
 def test_what_cannot_be_explained(connection: seamline.Connection, sql: str, code: str) -> None:
     assert refused(connection, sql).code.name == code
+
+
+# --- Names that are not there --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sql", "code", "column", "hint"),
+    [
+        ("SELECT nam FROM shop.a_b", "COLUMN_NOT_FOUND", 8, "Did you mean name"),
+        ("SELECT a.nope FROM shop.a_b a, other", "COLUMN_NOT_FOUND", 10, "DESCRIBE"),
+        ("SELECT 1 FROM shop.a_b, shop.axx", "TABLE_NOT_FOUND", 30, "Did you mean axb"),
+        ("SELECT 1 FROM shopp.axb", "TABLE_NOT_FOUND", 21, "Did you mean shop?"),
+        ("SELECT 1 FROM lakee.shop.axb", "CATALOG_NOT_FOUND", 26, "Did you mean lake?"),
+        ("SELECT 1, uper('a')", "FUNCTION_NOT_FOUND", 11, "Did you mean upper"),
+        ("DESCRIBE shop.axbb", "TABLE_NOT_FOUND", 10, "Did you mean axb?"),
+        ("SHOW COLUMNS FROM shop.axbb", "TABLE_NOT_FOUND", 19, "Did you mean axb?"),
+        ("SHOW STATS FOR lakee.shop.axb", "CATALOG_NOT_FOUND", 16, "Did you mean lake?"),
+    ],
+)
+def test_the_nearest_name_is_hinted_at(
+    connection: seamline.Connection, sql: str, code: str, column: int, hint: str
+) -> None:
+    error = refused(connection, sql)
+    assert error.location is not None
+    assert (error.code.name, error.location.line, error.location.column) == (code, 1, column)
+    assert hint in error.hint
