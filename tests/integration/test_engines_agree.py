@@ -167,13 +167,32 @@ def test_fault_12_texts_are_converted_alike(gateway: Gateway) -> None:
 
 
 def test_fault_12_functions_of_texts_agree(gateway: Gateway) -> None:
-    rows = (
-        "(SELECT (a.i * 100 + b.j) * 10 + c.n AS i, x, y, n"
-        f" FROM {texts.source(texts.LETTERS, 'a(i, x)')}"
-        f" CROSS JOIN {texts.source(texts.PARTS, 'b(j, y)')}"
-        f" CROSS JOIN (VALUES {', '.join(map(str, texts.COUNTS))}) AS c(n)) AS v"
-    )
-    assert columns_that_differ(gateway, list(texts.calls()), rows) == {}
+    def only(*letters: str) -> str:
+        return (
+            "(SELECT (a.i * 100 + b.j) * 10 + c.n AS i, x, y, n"
+            f" FROM {texts.source(letters, 'a(i, x)')}"
+            f" CROSS JOIN {texts.source(texts.PARTS, 'b(j, y)')}"
+            f" CROSS JOIN (VALUES {', '.join(map(str, texts.COUNTS))}) AS c(n)) AS v"
+        )
+
+    rows = only(*texts.LETTERS)
+    answered, refused = [], []
+    for sql in texts.calls():
+        (answered if failure(gateway, sql, rows, "duckdb") is None else refused).append(sql)
+    assert columns_that_differ(gateway, answered, rows) == {}
+    for sql in refused:  # some of the texts: these by both engines, and by the same name
+        name = failure(gateway, sql, rows, "duckdb")
+        assert name not in ENGINE_ERRORS, sql
+        assert failure(gateway, sql, rows, "spark") == name, sql
+        taken = [text for text in texts.LETTERS if not failure(gateway, sql, only(text), "duckdb")]
+        if taken:
+            assert columns_that_differ(gateway, [sql], only(*taken)) == {}
+
+
+def failure(gateway: Gateway, expression: str, source: str, engine: str) -> str | None:
+    """The name of the error that computing it over all rows ends with."""
+    statement = gateway.statement(f"SELECT count({expression}) FROM {source}", engine)
+    return None if statement.error is None else statement.error.code.name
 
 
 @pytest.mark.parametrize("plane", [0, 1])
