@@ -176,7 +176,8 @@ def test_fault_12_functions_of_texts_agree(gateway: Gateway) -> None:
         )
 
     rows = only(*texts.LETTERS)
-    answered, refused = [], []
+    answered: list[str] = []
+    refused: list[str] = []
     for sql in texts.calls():
         (answered if failure(gateway, sql, rows, "duckdb") is None else refused).append(sql)
     assert columns_that_differ(gateway, answered, rows) == {}
