@@ -260,6 +260,19 @@ NOT_A_UNIFIED_TABLE = _declare(
     "Only tables with the property seamline.topic can be tiered; see `seamline table list`.",
 )
 
+INVALID_VIEW = _declare(
+    "INVALID_VIEW", 47, _USER, "Make it again with CREATE OR REPLACE VIEW, or with its own tool."
+)
+VIEW_IS_STALE = _declare(
+    "VIEW_IS_STALE",
+    48,
+    _USER,
+    "What the view reads has changed since it was made: CREATE OR REPLACE VIEW.",
+)
+VIEW_IS_RECURSIVE = _declare(
+    "VIEW_IS_RECURSIVE", 49, _USER, "Let one of the views read something else."
+)
+
 # --- Requests ----------------------------------------------------------------------------------
 
 INVALID_REQUEST = _declare(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
@@ -274,6 +274,44 @@ class Catalog(Protocol):
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND.
         """
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """A view of a catalog.
+
+    Attributes:
+        columns: Its columns, as they were when it was made.
+        texts: Its query by dialect.
+        catalog: What names in it leave out; None means the catalog that holds it.
+        namespace: The namespace that names in it leave out.
+        comment: What its owner says of it.
+    """
+
+    columns: tuple[Field, ...]
+    texts: Mapping[str, str] = dataclasses.field(hash=False)
+    catalog: str | None = None
+    namespace: tuple[str, ...] = ()
+    comment: str | None = None
+
+
+class Views(Protocol):
+    """The views of a catalog, by (namespace…, view)."""
+
+    def names(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Those of a namespace, sorted."""
+
+    def find(self, identifier: tuple[str, ...]) -> View | None:
+        """One of them; None when there is none of that name."""
+
+
+@runtime_checkable
+class HasViews(Protocol):
+    """A catalog that may hold views, too."""
+
+    @property
+    def view_store(self) -> Views:
+        """Its views."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

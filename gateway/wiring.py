@@ -38,6 +38,7 @@ from seamline.gateway.query.service import Service
 from seamline.gateway.query.snapshot_tags import SnapshotTags
 from seamline.gateway.query.spool import SpoolDirectory
 from seamline.gateway.query.tokens import TokenSigner, kept_secret
+from seamline.gateway.query.views import ViewExpander
 from seamline.gateway.spark import spark_engine
 from seamline.gateway.tail.metrics import TailMetrics
 from seamline.gateway.tail.tails import followers
@@ -101,6 +102,7 @@ class Gateway:
                 spark=SPARK in engines,
             ),
             snapshot_tags=self.snapshot_tags,
+            views=ViewExpander(self.connections),
         )
         answers = Answers(config, self.queries, Commands(self.connections), signer, spools)
         self.service = self._closing(Service(limits, answers.run, Metrics(self._registry)))

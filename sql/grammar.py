@@ -12,9 +12,11 @@ from sqlglot import exp
 from seamline.errors import NOT_SUPPORTED, STATEMENT_NOT_ALLOWED, SYNTAX_ERROR, SeamlineError
 from seamline.sql.queries import QUERY_STARTS, expressions_of, query_of
 from seamline.sql.statements import (
+    CreateView,
     Deallocate,
     DescribePrepared,
     DropTable,
+    DropView,
     Execute,
     Explain,
     Prepare,
@@ -95,8 +97,8 @@ def _show(words: Words) -> Show:
             STATEMENT_NOT_ALLOWED,
             f"SHOW {words.peek()} is not known",
             location=words.place(),
-            hint="SHOW CATALOGS, SCHEMAS, TABLES, COLUMNS, FUNCTIONS, SESSION, STATS and CREATE "
-            "TABLE are.",
+            hint="SHOW CATALOGS, SCHEMAS, TABLES, COLUMNS, FUNCTIONS, SESSION, STATS, CREATE "
+            "TABLE and CREATE VIEW are.",
         )
     place = words.place(1)
     if what == "stats":
@@ -114,6 +116,7 @@ def _show(words: Words) -> Show:
 
 _SHOWN = {
     "create table": False,
+    "create view": False,
     "catalogs": False,
     "functions": False,
     "session": False,
@@ -184,6 +187,40 @@ def _describe_prepared(what: str) -> Callable[[Words], DescribePrepared]:
     )
 
 
+# --- Views ---------------------------------------------------------------------------------------
+
+
+def _create_view(words: Words, *, replace: bool = False) -> CreateView:
+    place, name = words.place(), words.name()
+    comment = words.string() if words.take("COMMENT") else None
+    if words.take("SECURITY") and not words.take("INVOKER"):
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "a view reads with the rights of whoever asks",
+            location=words.place(),
+            hint="SECURITY INVOKER",
+        )
+    words.require("AS")
+    if not words.text():
+        raise words.missing("a query")
+    text, start = words.text(), words.place()
+    query = query_of(words.sql, words.rest())
+    if query.placeholders or query.token:
+        raise SeamlineError(
+            NOT_SUPPORTED, "a view has neither parameters nor a token", location=start, hint=""
+        )
+    return CreateView(name, query, text, replace, comment, place)
+
+
+def _replace_view(words: Words) -> CreateView:
+    return _create_view(words, replace=True)
+
+
+def _drop_view(words: Words) -> DropView:
+    if_exists = words.take("IF", "EXISTS")
+    return DropView(location=words.place(), name=words.name(), if_exists=if_exists)
+
+
 # --- Tables --------------------------------------------------------------------------------------
 
 
@@ -205,6 +242,9 @@ _READERS: Mapping[str, Callable[[Words], Statement]] = {
     "PREPARE": _prepare,
     "EXECUTE": _execute,
     "DEALLOCATE PREPARE": _deallocate,
+    "CREATE VIEW": _create_view,
+    "CREATE OR REPLACE VIEW": _replace_view,
+    "DROP VIEW": _drop_view,
     "DROP TABLE": _drop_table,
 }
 """The first words of a statement, and what reads the rest; longer ones first."""

@@ -120,7 +120,7 @@ def references(tree: exp.Expr) -> list[TableReference]:
                 location=location_of(table),
                 hint="After FROM stands a table, a query in brackets, VALUES or UNNEST.",
             )
-    return [_reference(table) for table in _tables(tree)]
+    return [_reference(table) for table in tables_of(tree)]
 
 
 def qualify(tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.datetime) -> BoundQuery:
@@ -139,7 +139,7 @@ def qualify(tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.date
     scans: dict[str, tuple[TableReference, dict[str, Field]]] = {}
     sources: dict[str, Source] = {}
     prefix = unused_prefix("scan_", (c.name for relation in relations for c in relation.columns))
-    for number, table in enumerate(_tables(tree)):
+    for number, table in enumerate(tables_of(tree)):
         scan_id, reference = f"{prefix}{number}", _reference(table)
         table.meta["scan_id"] = scan_id
         fields = _fields(relations[number])
@@ -194,7 +194,7 @@ def _fields(relation: Relation) -> dict[str, Field]:
     return fields
 
 
-def _tables(tree: exp.Expr) -> list[exp.Table]:
+def tables_of(tree: exp.Expr) -> list[exp.Table]:
     """The table nodes that are not common table expressions, in the order of the text.
 
     Raises:

@@ -83,7 +83,7 @@ class Show:
 
     Attributes:
         what: One of `catalogs`, `schemas`, `tables`, `columns`, `functions`, `session`, `stats`,
-            `create table`.
+            `create table`, `create view`.
         name: What comes after FROM, IN, FOR or the keyword; as many parts as were written.
         like: The pattern of LIKE.
         escape: The character of ESCAPE.
@@ -157,6 +157,36 @@ class DescribePrepared:
     location: Location | None = dataclasses.field(default=None, compare=False)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class CreateView:
+    """CREATE [OR REPLACE] VIEW name [COMMENT '…'] AS query.
+
+    Attributes:
+        name: As written, one to three parts.
+        query: The query.
+        text: The query as text.
+        replace: Whether it may take the place of another view.
+        comment: What its owner says of it.
+        location: Where the name stands.
+    """
+
+    name: tuple[str, ...]
+    query: Query
+    text: str
+    replace: bool = False
+    comment: str | None = None
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DropView:
+    """DROP VIEW [IF EXISTS] name."""
+
+    name: tuple[str, ...]
+    if_exists: bool = False
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
 Statement: TypeAlias = (
     Query
     | Explain
@@ -169,4 +199,6 @@ Statement: TypeAlias = (
     | Execute
     | Deallocate
     | DescribePrepared
+    | CreateView
+    | DropView
 )

@@ -47,6 +47,7 @@ from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import GuardedCatalog
 from seamline.connectors.iceberg.scan import FileTask, ScanPlanner
 from seamline.connectors.iceberg.types import table_schema
+from seamline.connectors.iceberg.views import ViewStore
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.seam.boundary import Boundary
 from seamline.seam.files import ColdPlan, ScanRequest
@@ -205,6 +206,7 @@ class IcebergCatalog:
         self.name = config.name
         self._lock = threading.Lock()
         self._catalog: GuardedCatalog | None = None
+        self.view_store = ViewStore(self)
         self._planner = ScanPlanner()
         self._files = FileReader()
         self._states: Cache[tuple[str, ...], TableState] = Cache(STATES_CACHED_MAX)
@@ -246,11 +248,12 @@ class IcebergCatalog:
             SeamlineError: TABLE_EXISTS, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
         """
         with catalog_errors(self.name, identifier), storage_errors(f"warehouse of {self.name}"):
-            self._require_namespace(identifier[:-1])
+            self.require_namespace(identifier[:-1])
             table = self._create(identifier, schema, spec, order, dict(properties), boundary)
         return self._wrap(identifier, table)
 
-    def _require_namespace(self, namespace: tuple[str, ...]) -> None:
+    def require_namespace(self, namespace: tuple[str, ...]) -> None:
+        """Makes a namespace where it is missing."""
         if self.pyiceberg.namespace_exists(namespace):
             return
         try:

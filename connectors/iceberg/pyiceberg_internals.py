@@ -20,7 +20,7 @@ from pyiceberg.catalog import Catalog as PyCatalog
 from pyiceberg.catalog.rest import Capability, Endpoints, IdentifierKind, RestCatalog, TableResponse
 from pyiceberg.catalog.rest.response import _handle_non_200_response
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import NoSuchViewError
+from pyiceberg.exceptions import CommitFailedException, NoSuchViewError
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
@@ -192,6 +192,43 @@ def load_view(catalog: RestCatalog, identifier: tuple[str, ...]) -> bytes:
     except HTTPError as error:
         _handle_non_200_response(error, {404: NoSuchViewError})
     return bytes(answer.content)
+
+
+def put_view(
+    catalog: PyCatalog, identifier: tuple[str, ...], metadata: dict[str, Any], *, replace: bool
+) -> None:
+    """Makes a view in a REST catalog, or its next version, which PyIceberg cannot.
+
+    Raises:
+        RESTError: the catalog fails.
+    """
+    assert isinstance(catalog, RestCatalog)
+    parts = catalog._split_identifier_for_path(identifier, IdentifierKind.VIEW)
+    version, schema = metadata["versions"][-1], metadata["schemas"][-1]
+    if not replace:
+        url = catalog.url(Endpoints.create_view, namespace=parts["namespace"])
+        body = {
+            "name": parts["view"],
+            "schema": schema,
+            "view-version": version,
+            "properties": metadata["properties"],
+        }
+    else:
+        url = catalog.url(Endpoints.load_view, **parts)
+        body = {
+            "requirements": [{"type": "assert-view-uuid", "uuid": metadata["view-uuid"]}],
+            "updates": [
+                {"action": "add-schema", "schema": schema},
+                {"action": "add-view-version", "view-version": {**version, "schema-id": -1}},
+                {"action": "set-current-view-version", "view-version-id": -1},
+                {"action": "set-properties", "updates": metadata["properties"]},
+            ],
+        }
+    answer = catalog._session.post(url, json=body)
+    try:
+        answer.raise_for_status()
+    except HTTPError as error:
+        _handle_non_200_response(error, {404: NoSuchViewError, 409: CommitFailedException})
 
 
 # --- Scans ---------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.protocols import Deadline
@@ -14,7 +15,7 @@ from seamline.errors import (
     ErrorKind,
     SeamlineError,
 )
-from seamline.gateway.commands import sessions, tables
+from seamline.gateway.commands import sessions, tables, views
 from seamline.gateway.commands.rows import Rows, done
 from seamline.gateway.commands.shows import Shows
 from seamline.gateway.connections import Connections
@@ -23,7 +24,16 @@ from seamline.gateway.query.names import Session
 from seamline.gateway.query.statements import StatementRequest
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
-from seamline.sql.statements import CreateTable, DropTable, SetSession, Show, Statement, Use
+from seamline.sql.statements import (
+    CreateTable,
+    CreateView,
+    DropTable,
+    DropView,
+    SetSession,
+    Show,
+    Statement,
+    Use,
+)
 
 _NO_REQUEST = StatementRequest("")
 
@@ -53,12 +63,24 @@ class Commands:
         Raises:
             SeamlineError: named after the cause.
         """
-        try:
+        with _placed(statement):
             return self._run(statement, session, deadline, request)
-        except SeamlineError as error:
-            if error.location is None and error.code.kind is ErrorKind.USER:
-                error.location = getattr(statement, "location", None)
-            raise
+
+    def create_view(
+        self, statement: CreateView, session: Session, output: Sequence[Output]
+    ) -> Rows:
+        """CREATE VIEW.
+
+        Args:
+            statement: The statement.
+            session: What its names leave unsaid.
+            output: The columns of its query.
+
+        Raises:
+            SeamlineError: named after the cause.
+        """
+        with _placed(statement):
+            return views.create(self._connections, statement, session, output)
 
     def _run(
         self, statement: Statement, session: Session, deadline: Deadline, request: StatementRequest
@@ -72,6 +94,8 @@ class Commands:
                 return sessions.set_property(statement)
             case Use():
                 return sessions.use(statement, session, self._connections)
+            case DropView():
+                return views.drop(self._connections, statement, session)
             case CreateTable():
                 return self._create(statement, session, deadline)
             case DropTable():
@@ -117,6 +141,17 @@ class Commands:
             if error.code is not TABLE_NOT_FOUND or not statement.if_exists:
                 raise
         return done()
+
+
+@contextlib.contextmanager
+def _placed(statement: Statement) -> Iterator[None]:
+    """What is wrong with the name of a statement is where the name stands."""
+    try:
+        yield
+    except SeamlineError as error:
+        if error.location is None and error.code.kind is ErrorKind.USER:
+            error.location = getattr(statement, "location", None)
+        raise
 
 
 def _strings(name: str, value: Any) -> tuple[str, ...]:

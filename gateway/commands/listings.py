@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols import Deadline, HasViews, View
 from seamline.connectors.supervision import named
 from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
 from seamline.gateway.connections import Sources
@@ -39,6 +39,8 @@ class Listed:
         binding: The topic behind it; None for a plain table.
         state: What it was loaded with; None for a topic, and for what cannot be loaded.
         error: Why some of it cannot be shown.
+        view: The view that it is; None for one that cannot be read.
+        is_view: Whether it is one.
     """
 
     source: str
@@ -48,6 +50,8 @@ class Listed:
     binding: TopicBinding | None = None
     state: TableState | None = dataclasses.field(default=None, repr=False)
     error: SeamlineError | None = None
+    view: View | None = None
+    is_view: bool = False
 
     @property
     def display(self) -> str:
@@ -103,6 +107,19 @@ def tables(sources: Sources, source: str, schema: str, deadline: Deadline) -> li
     return [TableName(source, "", identifier) for identifier in found]
 
 
+def views(sources: Sources, source: str, schema: str) -> list[TableName]:
+    """Views of a schema; only catalogs have any.
+
+    Raises:
+        SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
+    """
+    catalog = sources.catalog(source) if source in sources.config.catalogs else None
+    if not isinstance(catalog, HasViews):
+        return []
+    found = catalog.view_store.names(names.namespace_of(schema))
+    return [TableName(source, "", identifier) for identifier in found]
+
+
 def all_tables(sources: Sources, source: str, deadline: Deadline) -> Iterator[Listed]:
     """Every table of a catalog, or topic of a cluster, with what is shown of it.
 
@@ -117,6 +134,11 @@ def all_tables(sources: Sources, source: str, deadline: Deadline) -> Iterator[Li
             yield Listed(source, schema, error=error)
         for name in found or ():
             yield _listed(sources, source, schema, name)
+        seen, error = _tried(lambda s=schema: views(sources, source, s))  # type: ignore[misc]
+        if error is not None and found is not None:
+            yield Listed(source, schema, error=error)
+        for name in seen or ():
+            yield _listed_view(sources, source, schema, name)
 
 
 def unified(sources: Sources, deadline: Deadline) -> Iterator[Waiting]:
@@ -127,6 +149,8 @@ def unified(sources: Sources, deadline: Deadline) -> Iterator[Waiting]:
         if error is not None:
             yield Waiting(Listed(catalog, error=error), None, error)
         for table in found or ():
+            if table.is_view:
+                continue
             if table.error is not None:
                 yield Waiting(table, None, table.error)
             elif table.binding is not None and table.state is not None:
@@ -142,6 +166,15 @@ def _listed(sources: Sources, source: str, schema: str, name: TableName) -> List
         return Listed(source, schema, name, error=error)
     bound, error = _tried(lambda: TopicBinding.from_properties(state.properties))
     return Listed(source, schema, name, state.schema.columns, bound, state, error)
+
+
+def _listed_view(sources: Sources, source: str, schema: str, name: TableName) -> Listed:
+    catalog = sources.catalog(source)
+    assert isinstance(catalog, HasViews)
+    store = catalog.view_store
+    view, error = _tried(lambda: store.find(name.path))
+    own = view.columns if view is not None else ()
+    return Listed(source, schema, name, own, error=error, view=view, is_view=True)
 
 
 def _waiting(

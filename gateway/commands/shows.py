@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 from seamline.connectors.protocols import Deadline
-from seamline.errors import TABLE_NOT_FOUND, SeamlineError
-from seamline.gateway.commands import listings, stats, system
+from seamline.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
+from seamline.gateway.commands import listings, stats, system, views
 from seamline.gateway.commands.rows import Rows, matching, table
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.names import Session
+from seamline.gateway.query.views import find as find_view
 from seamline.seam.binding import TopicBinding
 from seamline.seam.log import READ_COMMITTED
 from seamline.seam.table import TableState
@@ -47,6 +48,8 @@ class Shows:
             case "stats":
                 name = names.resolve(statement.name, session, self._connections)
                 return stats.show(self._connections, name, deadline)
+            case "create view":
+                return views.show(self._connections, statement.name, session)
         return self._create_text(statement, session)
 
     def _schemas(self, statement: Show, session: Session) -> Rows:
@@ -61,7 +64,8 @@ class Shows:
             found = list(system.INFORMATION_TABLES)
         else:
             listed = listings.tables(self._connections, source, schema, deadline)
-            found = [name.table for name in listed]
+            seen = listings.views(self._connections, source, schema)
+            found = [name.table for name in (*listed, *seen)]
         return _names("Table", found, statement)
 
     def _columns(self, statement: Show, session: Session, deadline: Deadline) -> Rows:
@@ -85,7 +89,15 @@ class Shows:
         if name.is_system:
             return tuple(Field(*column) for column in system.information_columns(name).items())
         if not name.cluster:
-            return self._state(parts, session).schema.columns
+            try:
+                return self._state(parts, session).schema.columns
+            except SeamlineError as error:
+                found = None
+                if error.code in (TABLE_NOT_FOUND, SCHEMA_NOT_FOUND):
+                    found = find_view(self._connections, name)
+                if found is None:
+                    raise
+                return found[1].columns
         (topic,) = name.path
         self._connections.log(name.cluster).bounds([topic], READ_COMMITTED, deadline)
         return columns.TOPIC_FIELDS

@@ -2,7 +2,7 @@
 
 They are relations like any other: bound, filtered and joined by the engine.
 
-    catalog.information_schema.{schemata, tables, columns}
+    catalog.information_schema.{schemata, tables, columns, views}
     t$seam        the seam the statement itself reads t with, a row per partition
     t$snapshots   the snapshots that are kept
     t$files       the data files of the current snapshot
@@ -28,6 +28,7 @@ from seamline.seam.boundary import decode
 from seamline.seam.files import ScanRequest
 from seamline.seam.seam import Seam
 from seamline.sql import columns, types
+from seamline.sql.near import did_you_mean
 from seamline.sql.qualify import Relation
 from seamline.sql.types import Field, Type
 
@@ -53,7 +54,18 @@ _COLUMNS: Mapping[str, Type] = {
     "data_type": types.VARCHAR,
     "is_hidden": types.BOOLEAN,
 }
-INFORMATION_TABLES = {"columns": _COLUMNS, "schemata": _SCHEMATA, "tables": _TABLES}
+_VIEWS: Mapping[str, Type] = {
+    "table_catalog": types.VARCHAR,
+    "table_schema": types.VARCHAR,
+    "table_name": types.VARCHAR,
+    "view_definition": types.VARCHAR,
+}
+INFORMATION_TABLES = {
+    "columns": _COLUMNS,
+    "schemata": _SCHEMATA,
+    "tables": _TABLES,
+    "views": _VIEWS,
+}
 
 
 def information_columns(name: TableName) -> Mapping[str, Type]:
@@ -64,7 +76,11 @@ def information_columns(name: TableName) -> Mapping[str, Type]:
     """
     shape = INFORMATION_TABLES.get(name.path[-1])
     if shape is None:
-        raise SeamlineError(TABLE_NOT_FOUND, f"table {name.display} does not exist")
+        raise SeamlineError(
+            TABLE_NOT_FOUND,
+            f"table {name.display} does not exist",
+            hint=did_you_mean(name.path[-1], INFORMATION_TABLES),
+        )
     return shape
 
 
@@ -82,14 +98,21 @@ def information_schema(
         return _table(shape, [(source, schema) for schema in listings.schemas(sources, source)])
     rows: list[tuple[Any, ...]] = []
     for listed in listings.all_tables(sources, source, deadline):
+        is_wanted = listed.is_view or name.path[-1] != "views"
+        if not is_wanted:
+            continue
         table = listed.name.table if listed.name is not None else None
         place = (source, listed.schema, table)
-        if name.path[-1] == "columns":
+        if name.path[-1] == "views":
+            texts = listed.view.texts if listed.view is not None else {}
+            rows.append((*place, texts.get("trino") or next(iter(texts.values()), None)))
+        elif name.path[-1] == "columns":
             rows += [(*place, *column) for column in column_rows(listed.columns)]
         else:
             topic = listed.binding.topic if listed.binding is not None else None
             error = f"{listed.error.code.name}: {listed.error.message}" if listed.error else None
-            rows.append((*place, "BASE TABLE" if table is not None else None, topic, error))
+            kind = "VIEW" if listed.is_view else "BASE TABLE"
+            rows.append((*place, kind if table is not None else None, topic, error))
     return _table(shape, rows)
 
 

@@ -34,6 +34,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.connections import Connections
+from seamline.gateway.query import views
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.names import TableName
 from seamline.planners.rules.prune_tail_by_key import PARTITIONERS
@@ -141,7 +142,7 @@ def create(connections: Connections, definition: TableDefinition, deadline: Dead
         SeamlineError: TABLE_EXISTS, TOPIC_NOT_FOUND, INVALID_TABLE_DEFINITION, INFERENCE_FAILED, …
     """
     _check_words(definition)
-    _require_free(connections, definition.name)
+    require_free(connections, definition.name)
     log = connections.log(definition.cluster)
     bounds = _bounds(log, definition, deadline)
     values = _sample(log, definition, bounds, deadline)
@@ -246,7 +247,7 @@ def _bounds(log: HotLog, definition: TableDefinition, deadline: Deadline) -> Log
         deadline.pause(_TOPIC_AGAIN_S)
 
 
-def _require_free(connections: Connections, name: TableName) -> None:
+def require_free(connections: Connections, name: TableName) -> None:
     """A name is taken when a statement reads a table by it, or would if the table could be read.
 
     Raises:
@@ -256,7 +257,9 @@ def _require_free(connections: Connections, name: TableName) -> None:
         LoadedTables(connections).now([name])
     except SeamlineError as error:
         if error.code in (TABLE_NOT_FOUND, SCHEMA_NOT_FOUND):
-            return
+            if views.find(connections, name) is None:
+                return
+            raise SeamlineError(TABLE_EXISTS, f"{name.display} is a view") from error
         if error.code in (CATALOG_UNAVAILABLE, CATALOG_ACCESS_DENIED):
             raise
     raise SeamlineError(TABLE_EXISTS, f"table {name.display} exists already")

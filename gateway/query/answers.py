@@ -30,6 +30,7 @@ from seamline.seam.session import merge
 from seamline.sql import parameters, parse, types
 from seamline.sql.binder.scope import Output
 from seamline.sql.statements import (
+    CreateView,
     Deallocate,
     DescribePrepared,
     Execute,
@@ -88,6 +89,10 @@ class Answers:
                 self._answer(statement, prepared.deallocate(parsed, request))
             case DescribePrepared():
                 self._answer(statement, self._described(statement, parsed, session))
+            case CreateView():
+                wanted = self._request(statement, parsed.query, session, ())
+                output = self._queries.plan(wanted, statement.deadline).plan.logical.query.output
+                self._answer(statement, self._commands.create_view(parsed, session, output))
             case _:
                 rows = self._commands.run(parsed, session, statement.deadline, request)
                 self._answer(statement, rows)

@@ -21,7 +21,9 @@ from seamline.errors import (
     LOG_TRIMMED,
     LOG_TRUNCATED,
     READ_CONFLICT,
+    SCHEMA_NOT_FOUND,
     SNAPSHOT_GONE,
+    TABLE_NOT_FOUND,
     TAIL_TOO_LARGE,
     TOPIC_RECREATED,
     SeamlineError,
@@ -33,6 +35,7 @@ from seamline.gateway.query.names import Session
 from seamline.gateway.query.run import Execution, Executor
 from seamline.gateway.query.snapshot_tags import HeldSnapshots, SnapshotTags
 from seamline.gateway.query.tokens import After
+from seamline.gateway.query.views import ViewExpander
 from seamline.planners.physical import PhysicalPlan
 from seamline.planners.pipeline import asked, plan
 from seamline.planners.route import AUTO, SPARK, Limits, Route
@@ -120,6 +123,7 @@ class Queries:
         limits: What is large.
         qualify: Binds statements.
         snapshot_tags: Keeps what Spark reads from expiring; when left out, nothing does.
+        views: Puts the queries of views in their places; when left out, there are no views.
     """
 
     def __init__(
@@ -130,12 +134,14 @@ class Queries:
         *,
         qualify: Qualify = qualify,
         snapshot_tags: SnapshotTags | None = None,
+        views: ViewExpander | None = None,
     ) -> None:
         self._gatherer = gatherer
         self._executor = executor
         self._limits = limits
         self._qualify = qualify
         self._snapshot_tags = snapshot_tags
+        self._views = views
 
     def plan(self, request: QueryRequest, deadline: Deadline) -> Planned:
         """Gathers the facts of a query and plans it.
@@ -143,6 +149,17 @@ class Queries:
         Raises:
             SeamlineError: named after the cause.
         """
+        try:
+            return self._plan(request, deadline)
+        except SeamlineError as error:
+            if self._views is None or error.code not in (TABLE_NOT_FOUND, SCHEMA_NOT_FOUND):
+                raise
+            expanded = self._views.expand(request.tree, request.session)
+            if expanded is None:
+                raise
+        return self._plan(dataclasses.replace(request, tree=expanded), deadline)
+
+    def _plan(self, request: QueryRequest, deadline: Deadline) -> Planned:
         as_of = datetime.datetime.now(datetime.UTC)
         tables = self._gatherer.pin(
             references(request.tree),

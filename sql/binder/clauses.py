@@ -32,6 +32,7 @@ from seamline.sql.binder.scope import (
 from seamline.sql.binder.shapes import renamed
 from seamline.sql.binder.typer import Typer
 from seamline.sql.binder.unnest import bind_unnest
+from seamline.sql.binder.views import bind_view, expansion_of
 from seamline.sql.calls import CallSpec, call
 
 
@@ -125,6 +126,12 @@ def _with_columns(node: exp.Expr, count: int) -> None:
 
 
 def _bind_derived(typer: Typer, node: exp.Subquery, scope: Scope) -> Source:
+    expansion = expansion_of(node)
+    if expansion is not None:
+        inner, columns = bind_view(typer, node.this, expansion)
+        node.set("this", inner)
+        name = _name_of(node) if expansion.is_renamed else expansion.name
+        return _called(typer, node, name, renamed(columns, node.args.get("alias")))
     inner, output = typer.query(node.this, None, scope.ctes)
     node.set("this", inner)
     return _called(typer, node, _name_of(node), renamed(output, node.args.get("alias")))

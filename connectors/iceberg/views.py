@@ -1,0 +1,230 @@
+"""Views of a catalog: in the catalog where it has views, else in the warehouse beside it.
+
+Either way a view is Iceberg's view metadata, format version 1, with a SQL representation a dialect.
+In a catalog without views that is a file in the warehouse, and a property of the namespace says
+where the newest one lies; so replacing a view is one commit of the catalog.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+from pyiceberg.exceptions import NoSuchNamespaceError
+from pyiceberg.io import load_file_io
+from pyiceberg.schema import Schema
+
+from seamline.connectors.iceberg import pyiceberg_internals
+from seamline.connectors.iceberg.errors import catalog_errors, storage_errors
+from seamline.connectors.iceberg.types import table_schema, to_schema
+from seamline.connectors.protocols import View
+from seamline.errors import INVALID_VIEW, NOT_SUPPORTED, VIEW_NOT_FOUND, SeamlineError
+from seamline.version import VERSION
+
+if TYPE_CHECKING:
+    from seamline.connectors.iceberg.catalog import IcebergCatalog
+
+_PROPERTY = "seamline.view."
+"""With a view's name after it: the property of its namespace that says where its metadata is."""
+_VERSIONS_KEPT = 10
+
+Identifier = tuple[str, ...]
+
+
+class ViewStore:
+    """The views of one catalog. Safe to share between threads.
+
+    Args:
+        catalog: The catalog.
+    """
+
+    def __init__(self, catalog: IcebergCatalog) -> None:
+        self._catalog = catalog
+
+    def names(self, namespace: Identifier) -> list[Identifier]:
+        """Identifiers of the views of a namespace, sorted.
+
+        Raises:
+            SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
+        """
+        if self._catalog.has_views:
+            return self._catalog.views(namespace)
+        with catalog_errors(self._catalog.name, namespace):
+            properties = self._catalog.pyiceberg.load_namespace_properties(namespace)
+        found = (key.removeprefix(_PROPERTY) for key in properties if key.startswith(_PROPERTY))
+        return sorted((*namespace, name) for name in found)
+
+    def find(self, identifier: Identifier) -> View | None:
+        """A view; None when there is none of that name.
+
+        Raises:
+            SeamlineError: INVALID_VIEW, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE,
+                LOCATION_NOT_ALLOWED.
+        """
+        metadata = self._metadata(identifier)
+        if metadata is None:
+            return None
+        try:
+            return _view(metadata)
+        except (KeyError, TypeError, ValueError, StopIteration, ValidationError) as error:
+            name = ".".join((self._catalog.name, *identifier))
+            raise SeamlineError(INVALID_VIEW, f"the metadata of view {name} is broken") from error
+
+    def put(self, identifier: Identifier, view: View) -> None:
+        """Makes a view, or the next version of it.
+
+        Raises:
+            SeamlineError: CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE, NOT_SUPPORTED.
+        """
+        known = self._metadata(identifier)
+        location = known["location"] if known is not None else self._location(identifier)
+        metadata = _next(known, view, location)
+        with catalog_errors(self._catalog.name, identifier):
+            self._catalog.require_namespace(identifier[:-1])
+            if self._catalog.has_views:
+                pyiceberg_internals.put_view(
+                    self._catalog.pyiceberg, identifier, metadata, replace=known is not None
+                )
+            else:
+                self._write(identifier, metadata)
+
+    def drop(self, identifier: Identifier) -> None:
+        """Drops a view.
+
+        Raises:
+            SeamlineError: VIEW_NOT_FOUND, CATALOG_UNAVAILABLE.
+        """
+        if self._metadata(identifier) is None:
+            name = ".".join((self._catalog.name, *identifier))
+            raise SeamlineError(VIEW_NOT_FOUND, f"view {name} does not exist")
+        pyiceberg = self._catalog.pyiceberg
+        with catalog_errors(self._catalog.name, identifier):
+            if self._catalog.has_views:
+                pyiceberg.drop_view(identifier)
+            else:
+                removed = {_PROPERTY + identifier[-1]}
+                pyiceberg.update_namespace_properties(identifier[:-1], removals=removed)
+
+    def _metadata(self, identifier: Identifier) -> dict[str, Any] | None:
+        if self._catalog.has_views:
+            return self._from_catalog(identifier)
+        with catalog_errors(self._catalog.name, identifier):
+            try:
+                properties = self._catalog.pyiceberg.load_namespace_properties(identifier[:-1])
+            except NoSuchNamespaceError:
+                return None
+        location = properties.get(_PROPERTY + identifier[-1])
+        if location is None:
+            return None
+        self._catalog.pyiceberg.guard.places.require(location)
+        with storage_errors(f"view {'.'.join(identifier)}"):
+            io = load_file_io(self._catalog.pyiceberg.properties, location)
+            with io.new_input(location).open() as source:
+                return _decoded(source.read(), identifier)
+
+    def _from_catalog(self, identifier: Identifier) -> dict[str, Any] | None:
+        if not self._catalog.has_namespace(identifier[:-1]):
+            return None
+        try:
+            answer = self._catalog.view(identifier)
+        except SeamlineError as error:
+            if error.code is VIEW_NOT_FOUND:
+                return None
+            raise
+        found: dict[str, Any] = _decoded(answer, identifier).get("metadata", {})
+        return found
+
+    def _location(self, identifier: Identifier) -> str:
+        warehouse = self._catalog.config.warehouse.rstrip("/")
+        if not self._catalog.has_views and "/" not in warehouse:
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"catalog {self._catalog.name} has no views, and no warehouse to keep them in",
+                hint="Give it a warehouse with a location.",
+            )
+        return f"{warehouse}/{'/'.join(identifier)}-{uuid.uuid4().hex[:8]}"
+
+    def _write(self, identifier: Identifier, metadata: Mapping[str, Any]) -> None:
+        number = metadata["current-version-id"]
+        file = f"{metadata['location']}/metadata/{number:05d}-{uuid.uuid4()}.metadata.json"
+        pyiceberg = self._catalog.pyiceberg
+        pyiceberg.guard.places.require(file)
+        with storage_errors(f"view {'.'.join(identifier)}"):
+            io = load_file_io(pyiceberg.properties, file)
+            with io.new_output(file).create() as target:
+                target.write(json.dumps(metadata, indent=1).encode())
+        updates = {_PROPERTY + identifier[-1]: file}
+        pyiceberg.update_namespace_properties(identifier[:-1], updates=updates)
+
+
+# --- Metadata ------------------------------------------------------------------------------------
+
+
+def _decoded(body: bytes, identifier: Identifier) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except ValueError as error:
+        message = f"the metadata of view {'.'.join(identifier)} is no JSON"
+        raise SeamlineError(INVALID_VIEW, message) from error
+    return found if isinstance(found, dict) else {}
+
+
+def _view(metadata: Mapping[str, Any]) -> View:
+    number = metadata["current-version-id"]
+    version = next(v for v in metadata["versions"] if v["version-id"] == number)
+    schema = next(s for s in metadata["schemas"] if s.get("schema-id", 0) == version["schema-id"])
+    return View(
+        columns=table_schema(Schema.model_validate(schema)).columns,
+        texts={
+            str(found["dialect"]).lower(): str(found["sql"])
+            for found in version["representations"]
+            if found.get("type") == "sql"
+        },
+        catalog=version.get("default-catalog"),
+        namespace=tuple(version.get("default-namespace") or ()),
+        comment=(metadata.get("properties") or {}).get("comment"),
+    )
+
+
+def _next(known: Mapping[str, Any] | None, view: View, location: str) -> dict[str, Any]:
+    """The metadata of a view with one more version."""
+    earlier = known or {}
+    now_ms = int(time.time() * 1000)
+    versions = list(earlier.get("versions", ()))[1 - _VERSIONS_KEPT :]
+    number = max((v["version-id"] for v in earlier.get("versions", ())), default=0) + 1
+    schemas = list(earlier.get("schemas", ()))
+    schema_id = max((s.get("schema-id", 0) for s in schemas), default=-1) + 1
+    schema = json.loads(to_schema(view.columns).model_dump_json()) | {"schema-id": schema_id}
+    used = {v["schema-id"] for v in versions}
+    version = {
+        "version-id": number,
+        "timestamp-ms": now_ms,
+        "schema-id": schema_id,
+        "summary": {"engine-name": "seamline", "engine-version": VERSION},
+        "default-catalog": view.catalog,
+        "default-namespace": list(view.namespace),
+        "representations": [
+            {"type": "sql", "sql": sql, "dialect": dialect} for dialect, sql in view.texts.items()
+        ],
+    }
+    properties = dict(earlier.get("properties") or {})
+    properties.pop("comment", None)
+    if view.comment is not None:
+        properties["comment"] = view.comment
+    return {
+        "view-uuid": earlier.get("view-uuid", str(uuid.uuid4())),
+        "format-version": 1,
+        "location": location,
+        "schemas": [*(s for s in schemas if s.get("schema-id", 0) in used), schema],
+        "current-version-id": number,
+        "versions": [*versions, version],
+        "version-log": [
+            *earlier.get("version-log", ()),
+            {"timestamp-ms": now_ms, "version-id": number},
+        ],
+        "properties": properties,
+    }

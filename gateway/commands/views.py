@@ -1,0 +1,163 @@
+"""CREATE VIEW, DROP VIEW and SHOW CREATE VIEW."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from seamline.connectors.protocols import View
+from seamline.errors import (
+    INVALID_VIEW,
+    STATEMENT_NOT_ALLOWED,
+    TABLE_EXISTS,
+    VIEW_NOT_FOUND,
+    SeamlineError,
+)
+from seamline.gateway.commands import tables
+from seamline.gateway.commands.rows import Rows, done, table
+from seamline.gateway.connections import Connections
+from seamline.gateway.query import names, views
+from seamline.gateway.query.names import Session, TableName
+from seamline.sql import types
+from seamline.sql.binder.scope import Output
+from seamline.sql.near import did_you_mean
+from seamline.sql.statements import CreateView, DropView
+from seamline.sql.types import Field, Type
+
+
+def create(
+    connections: Connections, statement: CreateView, session: Session, output: Sequence[Output]
+) -> Rows:
+    """CREATE VIEW.
+
+    Args:
+        connections: Catalogs.
+        statement: The statement.
+        session: What names leave unsaid: those of the statement now, and of the view from now on.
+        output: The columns of its query.
+
+    Raises:
+        SeamlineError: TABLE_EXISTS, INVALID_VIEW, NOT_SUPPORTED, CATALOG_UNAVAILABLE, …
+    """
+    name = _own(connections, statement.name, session)
+    found = views.find(connections, name)
+    if found is not None and not statement.replace:
+        raise SeamlineError(
+            TABLE_EXISTS, f"view {name.display} exists already", hint="CREATE OR REPLACE VIEW"
+        )
+    if found is None:
+        tables.require_free(connections, name)
+    view = View(
+        columns=_columns(output),
+        texts={"trino": statement.text},
+        catalog=session.catalog,
+        namespace=names.namespace_of(session.schema),
+        comment=statement.comment,
+    )
+    path = found[0] if found is not None else name.path
+    whole = TableName(name.catalog, "", path)
+    views.ViewExpander(connections).require_no_ring(statement.query.tree, session, whole)
+    connections.catalog(name.catalog).view_store.put(path, view)
+    return done()
+
+
+def drop(connections: Connections, statement: DropView, session: Session) -> Rows:
+    """DROP VIEW.
+
+    Raises:
+        SeamlineError: VIEW_NOT_FOUND, CATALOG_UNAVAILABLE.
+    """
+    name = _own(connections, statement.name, session)
+    found = views.find(connections, name)
+    if found is not None:
+        connections.catalog(name.catalog).view_store.drop(found[0])
+    elif not statement.if_exists:
+        raise _missing(connections, name)
+    return done()
+
+
+def show(connections: Connections, parts: tuple[str, ...], session: Session) -> Rows:
+    """SHOW CREATE VIEW.
+
+    Raises:
+        SeamlineError: VIEW_NOT_FOUND, INVALID_VIEW, CATALOG_UNAVAILABLE.
+    """
+    name, view = require(connections, parts, session)
+    _, text = views.text_of(name, view)
+    comment = "" if view.comment is None else f"\nCOMMENT {_quoted(view.comment)}"
+    return table(
+        {"Create View": types.VARCHAR}, [(f"CREATE VIEW {name.display}{comment} AS\n{text}",)]
+    )
+
+
+def comment(
+    connections: Connections, parts: tuple[str, ...], session: Session, text: str | None
+) -> Rows:
+    """COMMENT ON VIEW.
+
+    Raises:
+        SeamlineError: VIEW_NOT_FOUND, INVALID_VIEW, CATALOG_UNAVAILABLE.
+    """
+    name, view = require(connections, parts, session)
+    changed = dataclasses.replace(view, comment=text)
+    connections.catalog(name.catalog).view_store.put(name.path, changed)
+    return done()
+
+
+def require(
+    connections: Connections, parts: tuple[str, ...], session: Session
+) -> tuple[TableName, View]:
+    """The view of a name.
+
+    Raises:
+        SeamlineError: VIEW_NOT_FOUND, INVALID_VIEW, CATALOG_UNAVAILABLE.
+    """
+    name = _own(connections, parts, session)
+    found = views.find(connections, name)
+    if found is None:
+        raise _missing(connections, name)
+    return TableName(name.catalog, "", found[0]), found[1]
+
+
+def _own(connections: Connections, parts: tuple[str, ...], session: Session) -> TableName:
+    name = names.resolve(parts, session, connections)
+    if not name.is_own_table:
+        raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be a view")
+    return name
+
+
+def _missing(connections: Connections, name: TableName) -> SeamlineError:
+    store, namespace = connections.catalog(name.catalog).view_store, name.path[:-1]
+    is_there = connections.catalog(name.catalog).has_namespace(namespace)
+    known = [path[-1] for path in store.names(namespace)] if is_there else []
+    return SeamlineError(
+        VIEW_NOT_FOUND,
+        f"view {name.display} does not exist",
+        hint=did_you_mean(name.path[-1], known),
+    )
+
+
+def _columns(output: Sequence[Output]) -> tuple[Field, ...]:
+    seen: set[str] = set()
+    fields = []
+    for column in output:
+        if not column.name or column.name.lower() in seen:
+            raise SeamlineError(
+                INVALID_VIEW,
+                f"the view has two columns {column.name}"
+                if column.name
+                else "a column has no name",
+                hint="Name each column once, with AS.",
+            )
+        seen.add(column.name.lower())
+        fields.append(Field(column.name, _kept(column.type)))
+    return tuple(fields)
+
+
+def _kept(type_: Type) -> Type:
+    """A bare NULL is a text for whoever reads the view."""
+    return types.VARCHAR if type_ == types.UNKNOWN else type_
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,173 @@
+"""Views in statements: each becomes the subquery it stands for, with its own session's names.
+
+A view is looked for only where no table of a name is found, so statements without views pay
+nothing. Names in a view are settled by the catalog and schema it was made with, never by those of
+whoever reads it.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from seamline.connectors.protocols import HasViews, View
+from seamline.errors import (
+    INVALID_VIEW,
+    NOT_SUPPORTED,
+    VIEW_IS_RECURSIVE,
+    SeamlineError,
+)
+from seamline.gateway.connections import Sources
+from seamline.gateway.query import names
+from seamline.gateway.query.names import Session, TableName
+from seamline.sql import parse
+from seamline.sql.binder.views import Expansion, expanded
+from seamline.sql.places import location_of
+from seamline.sql.qualify import tables_of
+from seamline.sql.statements import Query
+
+_DIALECTS = ("trino", "presto", "seamline", "spark", "duckdb")
+"""The dialects of a view's texts, the first of them that is there is read; else any."""
+_DEPTH_MAX = 20
+
+
+class ViewExpander:
+    """Puts the queries of views in their places.
+
+    Args:
+        sources: Catalogs.
+    """
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    def expand(self, tree: exp.Expr, session: Session) -> exp.Expr | None:
+        """The tree with every view replaced; None when it names none.
+
+        Raises:
+            SeamlineError: VIEW_IS_RECURSIVE, INVALID_VIEW, NOT_SUPPORTED, CATALOG_UNAVAILABLE.
+        """
+        found = tree.copy()
+        return found if self._expand(found, session, ()) else None
+
+    def require_no_ring(self, tree: exp.Expr, session: Session, name: TableName) -> None:
+        """A view must not be made to read itself.
+
+        Args:
+            tree: Its query.
+            session: What names in it leave unsaid.
+            name: The view.
+
+        Raises:
+            SeamlineError: VIEW_IS_RECURSIVE.
+        """
+        self._expand(tree.copy(), session, (name,))
+
+    def _expand(self, tree: exp.Expr, session: Session, around: tuple[TableName, ...]) -> bool:
+        """Replaces the views of a tree in place; inside of views, all names become whole ones."""
+        changed = False
+        for table in tables_of(tree):
+            name = names.resolve(parse.table_name(table), session, self._sources)
+            found = find(self._sources, name)
+            if found is not None:
+                path, view = found
+                whole = TableName(name.catalog, "", path)
+                table.replace(self._subquery(table, whole, view, around))
+                changed = True
+            elif around:
+                _write_whole(table, name)
+        return changed
+
+    def _subquery(
+        self, table: exp.Table, name: TableName, view: View, around: tuple[TableName, ...]
+    ) -> exp.Subquery:
+        place = location_of(table.this)
+        if name in around or len(around) >= _DEPTH_MAX:
+            raise SeamlineError(
+                VIEW_IS_RECURSIVE, f"view {name.display} reads itself", location=place
+            )
+        if table.args.get("version") is not None:
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"{name.display} is a view, which has no past of its own",
+                location=place,
+                hint="Ask for the past of the tables it reads.",
+            )
+        try:
+            inner = self.body(name, view)
+            self._expand(inner, self._session(name, view), (*around, name))
+        except SeamlineError as error:
+            error.location = place or error.location
+            raise
+        is_renamed = table.args.get("alias") is not None
+        whole = tuple(part.lower() for part in name.full)
+        return expanded(inner, table, Expansion(whole, view.columns, is_renamed))
+
+    def body(self, name: TableName, view: View) -> exp.Expr:
+        """The query of a view, without places: they would be those of another text.
+
+        Raises:
+            SeamlineError: INVALID_VIEW.
+        """
+        dialect, text = text_of(name, view)
+        try:
+            parsed = parse.parse(text, dialect=None if dialect in _DIALECTS[:3] else dialect)
+        except SeamlineError as error:
+            raise SeamlineError(INVALID_VIEW, f"view {name.display}: {error.message}") from error
+        if not isinstance(parsed, Query):
+            raise SeamlineError(INVALID_VIEW, f"view {name.display} is not a query")
+        for node in parsed.tree.walk():
+            for key in ("line", "col", "start", "end"):
+                node.meta.pop(key, None)
+        for table in parsed.tree.find_all(exp.Table):
+            if table.catalog and table.catalog == view.catalog and not self._knows(table.catalog):
+                table.set("catalog", exp.to_identifier(name.catalog, quoted=True))
+        return parsed.tree
+
+    def _session(self, name: TableName, view: View) -> Session:
+        """What names in a view leave unsaid; another engine may call the catalog otherwise."""
+        known = view.catalog is not None and self._knows(view.catalog)
+        catalog = view.catalog if known and view.catalog is not None else name.catalog
+        return Session(catalog, names.schema_text(view.namespace or name.path[:-1]))
+
+    def _knows(self, catalog: str) -> bool:
+        config = self._sources.config
+        return catalog in config.catalogs or catalog in config.clusters
+
+
+def find(sources: Sources, name: TableName) -> tuple[tuple[str, ...], View] | None:
+    """The view of a name, and what its catalog calls it; None when there is none.
+
+    Raises:
+        SeamlineError: INVALID_VIEW, CATALOG_UNAVAILABLE.
+    """
+    catalog = sources.catalog(name.catalog) if name.is_own_table else None
+    if not isinstance(catalog, HasViews):
+        return None
+    for path in dict.fromkeys((name.path, tuple(part.lower() for part in name.path))):
+        view = catalog.view_store.find(path)
+        if view is not None:
+            return path, view
+    return None
+
+
+def text_of(name: TableName, view: View) -> tuple[str, str]:
+    """A view's query: its dialect, and its text.
+
+    Raises:
+        SeamlineError: INVALID_VIEW when it has none.
+    """
+    for dialect in (*_DIALECTS, *view.texts):
+        if dialect in view.texts:
+            return dialect, view.texts[dialect]
+    raise SeamlineError(INVALID_VIEW, f"view {name.display} has no SQL")
+
+
+def _write_whole(table: exp.Table, name: TableName) -> None:
+    """Writes a name with all its parts; how the query calls the table stays as it is."""
+    table_text = table.this.name if name.variant else name.table
+    for argument, text in (
+        ("catalog", name.catalog or name.cluster),
+        ("db", name.schema),
+        ("this", table_text),
+    ):
+        table.set(argument, exp.to_identifier(text, quoted=True))

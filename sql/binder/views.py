@@ -1,0 +1,84 @@
+"""Views in a query: subqueries that keep the columns that the view had when it was made."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sqlglot import exp
+
+from seamline.errors import VIEW_IS_STALE, ErrorKind, SeamlineError
+from seamline.sql import coercion
+from seamline.sql.binder.conversions import cast_outputs
+from seamline.sql.binder.scope import Output
+from seamline.sql.binder.typer import Typer
+from seamline.sql.types import Field
+
+_META = "view"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Expansion:
+    """What a subquery stands for that was put in the place of a view.
+
+    Attributes:
+        name: The view's whole name, in lower case.
+        columns: Its columns.
+        is_renamed: Whether the statement gives it another name.
+    """
+
+    name: tuple[str, ...]
+    columns: tuple[Field, ...]
+    is_renamed: bool = False
+
+    @property
+    def display(self) -> str:
+        """Its name, for messages."""
+        return ".".join(self.name)
+
+
+def expanded(inner: exp.Expr, table: exp.Table, expansion: Expansion) -> exp.Subquery:
+    """The subquery that takes the place of a view in FROM.
+
+    Args:
+        inner: The view's query.
+        table: Where the statement names the view.
+        expansion: The view.
+    """
+    alias = table.args.get("alias") or exp.TableAlias(this=table.this.copy())
+    node = exp.Subquery(this=inner, alias=alias.copy())
+    node.meta[_META] = expansion
+    return node
+
+
+def expansion_of(node: exp.Subquery) -> Expansion | None:
+    """The view that a subquery stands for."""
+    found: Expansion | None = node.meta.get(_META)
+    return found
+
+
+def bind_view(typer: Typer, inner: exp.Expr, view: Expansion) -> tuple[exp.Expr, list[Output]]:
+    """The view's query, with the columns it had when it was made.
+
+    Raises:
+        SeamlineError: VIEW_IS_STALE when what it reads has changed too much for that.
+    """
+    try:
+        found, output = typer.query(inner, None, {})
+    except SeamlineError as error:
+        if error.code.kind is not ErrorKind.USER or error.code is VIEW_IS_STALE:
+            raise
+        raise SeamlineError(VIEW_IS_STALE, f"view {view.display}: {error.message}") from error
+    if len(output) != len(view.columns):
+        raise SeamlineError(
+            VIEW_IS_STALE,
+            f"view {view.display} has {len(view.columns)} columns, its query {len(output)}",
+        )
+    for known, column in zip(view.columns, output, strict=True):
+        if not coercion.can_coerce(column.type, known.type):
+            raise SeamlineError(
+                VIEW_IS_STALE,
+                f"view {view.display}: column {known.name} was {known.type}, "
+                f"its query now gives {column.type}",
+            )
+    wanted = [Output(column.name, column.type) for column in view.columns]
+    return cast_outputs(typer, found, output, wanted), wanted
