@@ -314,6 +314,11 @@ class HasViews(Protocol):
         """Its views."""
 
 
+def views_of(catalog: object) -> Views | None:
+    """The views of a catalog that may hold some."""
+    return catalog.view_store if isinstance(catalog, HasViews) else None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class TailSource:
     """A tail that has not been read: for an engine whose workers read the log themselves.

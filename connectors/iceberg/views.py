@@ -23,7 +23,6 @@ from seamline.connectors.iceberg.errors import catalog_errors, storage_errors
 from seamline.connectors.iceberg.types import table_schema, to_schema
 from seamline.connectors.protocols import View
 from seamline.errors import INVALID_VIEW, NOT_SUPPORTED, VIEW_NOT_FOUND, SeamlineError
-from seamline.version import VERSION
 
 if TYPE_CHECKING:
     from seamline.connectors.iceberg.catalog import IcebergCatalog
@@ -204,7 +203,7 @@ def _next(known: Mapping[str, Any] | None, view: View, location: str) -> dict[st
         "version-id": number,
         "timestamp-ms": now_ms,
         "schema-id": schema_id,
-        "summary": {"engine-name": "seamline", "engine-version": VERSION},
+        "summary": {"engine-name": "seamline"},
         "default-catalog": view.catalog,
         "default-namespace": list(view.namespace),
         "representations": [

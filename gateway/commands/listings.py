@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from seamline.connectors.protocols import Deadline, HasViews, View
+from seamline.connectors.protocols import Deadline, View, views_of
 from seamline.connectors.supervision import named
 from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
 from seamline.gateway.connections import Sources
@@ -113,10 +113,8 @@ def views(sources: Sources, source: str, schema: str) -> list[TableName]:
     Raises:
         SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
     """
-    catalog = sources.catalog(source) if source in sources.config.catalogs else None
-    if not isinstance(catalog, HasViews):
-        return []
-    found = catalog.view_store.names(names.namespace_of(schema))
+    store = views_of(sources.catalog(source)) if source in sources.config.catalogs else None
+    found = store.names(names.namespace_of(schema)) if store is not None else []
     return [TableName(source, "", identifier) for identifier in found]
 
 
@@ -169,10 +167,8 @@ def _listed(sources: Sources, source: str, schema: str, name: TableName) -> List
 
 
 def _listed_view(sources: Sources, source: str, schema: str, name: TableName) -> Listed:
-    catalog = sources.catalog(source)
-    assert isinstance(catalog, HasViews)
-    store = catalog.view_store
-    view, error = _tried(lambda: store.find(name.path))
+    store = views_of(sources.catalog(source))
+    view, error = _tried(lambda: store.find(name.path) if store is not None else None)
     own = view.columns if view is not None else ()
     return Listed(source, schema, name, own, error=error, view=view, is_view=True)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from seamline.connectors.protocols import HasViews, View
+from seamline.connectors.protocols import View, views_of
 from seamline.errors import (
     INVALID_VIEW,
     NOT_SUPPORTED,
@@ -140,11 +140,11 @@ def find(sources: Sources, name: TableName) -> tuple[tuple[str, ...], View] | No
     Raises:
         SeamlineError: INVALID_VIEW, CATALOG_UNAVAILABLE.
     """
-    catalog = sources.catalog(name.catalog) if name.is_own_table else None
-    if not isinstance(catalog, HasViews):
+    store = views_of(sources.catalog(name.catalog)) if name.is_own_table else None
+    if store is None:
         return None
     for path in dict.fromkeys((name.path, tuple(part.lower() for part in name.path))):
-        view = catalog.view_store.find(path)
+        view = store.find(path)
         if view is not None:
             return path, view
     return None
