@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from seamline.sql import intervals
+from seamline.sql.types import INTERVAL_OF
+
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch in `schema`: columns by position, types converted where the engine's differ.
@@ -13,8 +16,18 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """
     if batch.schema.equals(schema):
         return batch
-    arrays = [_as_type(batch.column(position), field.type) for position, field in enumerate(schema)]
+    arrays = [_as_field(batch.column(position), field) for position, field in enumerate(schema)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _as_field(array: pa.Array, field: pa.Field) -> pa.Array:
+    unit = (field.metadata or {}).get(INTERVAL_OF)
+    if unit is None or not pa.types.is_integer(array.type):
+        return _as_type(array, field.type)
+    name = unit.decode()
+    values = array.to_pylist()
+    texts = [None if value is None else intervals.text_of(value, name) for value in values]
+    return pa.array(texts, pa.string())
 
 
 def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:

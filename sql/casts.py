@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
-from seamline.sql import types
+from seamline.sql import intervals, time_zones, types
 from seamline.sql.functions import Overload
 from seamline.sql.templates import DUCKDB, SPARK, Template, rendered
-from seamline.sql.types import Array, Decimal, Map, Row, Timestamp, Type, Varbinary
+from seamline.sql.types import Array, Decimal, Interval, Map, Row, Time, Timestamp, Type, Varbinary
 
 _INTEGER = "[+-]?[0-9]+"
 _NUMBER = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
@@ -51,8 +51,12 @@ def overload(source: Type, target: Type, *, safe: bool) -> Overload:
 
 
 def _templates(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template]:
+    if isinstance(source, Time) or isinstance(target, Time):
+        return _time_of_day(source, target, safe=safe)
     if source == target:
         return "{0}", "{0}"
+    if isinstance(source, Timestamp) and source.zoned and source.zone != time_zones.UTC:
+        return _from_zone(source, target, safe=safe)
     if types.UNKNOWN in (source, target):
         return _plain(safe=safe)
     if isinstance(source, Varbinary) or isinstance(target, Varbinary):
@@ -71,6 +75,64 @@ def _templates(source: Type, target: Type, *, safe: bool) -> tuple[Template, Tem
     if nested is not None:
         return nested
     raise SeamlineError(TYPE_MISMATCH, f"{source} cannot be cast to {target}", hint="")
+
+
+def _time_of_day(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template]:
+    """To and from a time; on Spark microseconds since midnight."""
+    match source, target:
+        case Time(digits), Time(wanted):
+            return ("{0}", "{0}") if wanted >= digits else _rounded_time("{0}", "{0}", wanted)
+        case Time(digits), types.VARCHAR:
+            length = 8 + (digits + 1 if digits else 0)
+            return (
+                f"substr(strftime(DATE '1970-01-01' + {{0}}, '%H:%M:%S.%f'), 1, {length})",
+                f"substr(date_format(timestamp_micros({{0}}), 'HH:mm:ss.SSSSSS'), 1, {length})",
+            )
+        case types.VARCHAR, Time(wanted):
+            read = f"{'TRY_' if safe else ''}CAST({{0}} AS TIME)"
+            micros = "unix_micros(CAST(concat('1970-01-01 ', {0}) AS TIMESTAMP))"
+            convert = (read, micros) if wanted == 6 else _rounded_time(read, micros, wanted)
+            return _matching(_TIME, target, safe=safe, convert=convert)
+        case Timestamp(_, zoned), Time(wanted):
+            duckdb, spark = time_zones.local_time(source.zone) if zoned else ("{0}", "{0}")
+            micros = f"pmod(unix_micros(CAST({spark} AS TIMESTAMP)), {_DAY})"
+            if wanted >= source.precision:
+                return f"CAST({duckdb} AS TIME)", micros
+            return _rounded_time(f"CAST({duckdb} AS TIME)", micros, wanted)
+        case types.UNKNOWN, _:
+            return "CAST({0} AS TIME)", "CAST({0} AS BIGINT)"
+    raise SeamlineError(TYPE_MISMATCH, f"{source} cannot be cast to {target}", hint="")
+
+
+_DAY = 86_400_000_000
+
+
+def _rounded_time(duckdb: str, spark: str, digits: int) -> tuple[str, str]:
+    unit = 10 ** (6 - digits)
+    half = unit // 2
+    return (
+        f"(TIME '00:00:00' + to_microseconds((epoch_us({duckdb}) + {half}) // {unit} * {unit}"
+        f" % {_DAY}))",
+        f"(({spark} + {half}) div {unit} * {unit} % {_DAY})",
+    )
+
+
+def _from_zone(source: Timestamp, target: Type, *, safe: bool) -> tuple[Template, Template]:
+    """An instant by what clocks show in its zone."""
+    if isinstance(target, Timestamp) and target.zoned:
+        return _time(source, target, safe=safe)
+    local = Timestamp(source.precision, zoned=False)
+    duckdb, spark = time_zones.local_time(source.zone)
+    inner = duckdb, spark
+    if local != target:
+        outer = _templates(local, target, safe=safe)
+        assert isinstance(outer[0], str)
+        assert isinstance(outer[1], str)
+        inner = outer[0].replace("{0}", duckdb), outer[1].replace("{0}", spark)
+    if target == types.VARCHAR:
+        zone = f" {source.zone}"
+        return f"({inner[0]} || '{zone}')", f"concat({inner[1]}, '{zone}')"
+    return inner
 
 
 def _is_time(type_: Type) -> bool:
@@ -186,6 +248,8 @@ def _to_text(source: Type) -> tuple[Template, Template]:
         return "CAST({0} AS VARCHAR)", "CAST({0} AS STRING)"
     if source == types.UUID:
         return "{0}", "{0}"
+    if isinstance(source, Interval):
+        return intervals.templates(source)
     if isinstance(source, Timestamp):
         digits = source.precision + 1 if source.precision else 0  # with the point
         moment = "CAST({0} AS TIMESTAMP)" if source.zoned else "{0}"

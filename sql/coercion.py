@@ -29,6 +29,8 @@ def as_decimal(type_: Type) -> Decimal | None:
 
 def common_type(left: Type, right: Type) -> Type | None:
     """The type both sides of a comparison, set operation or CASE take; None when there is none."""
+    if isinstance(left, Timestamp) and isinstance(right, Timestamp):
+        return _common_moment(left, right)
     if left == right or right == types.UNKNOWN:
         return left
     if left == types.UNKNOWN:
@@ -36,8 +38,6 @@ def common_type(left: Type, right: Type) -> Type | None:
     if types.is_numeric(left) and types.is_numeric(right):
         return _common_number(left, right)
     match left, right:
-        case Timestamp(one_digits, one_zoned), Timestamp(other_digits, other_zoned):
-            return Timestamp(max(one_digits, other_digits), one_zoned or other_zoned)
         case (Timestamp(), types.DATE):
             return left
         case (types.DATE, Timestamp()):
@@ -53,6 +53,16 @@ def common_type(left: Type, right: Type) -> Type | None:
         case Row(fields), Row(others) if len(fields) == len(others):
             return left if left == right else None
     return None
+
+
+def _common_moment(left: Timestamp, right: Timestamp) -> Timestamp:
+    zones = {moment.zone for moment in (left, right) if moment.zoned}
+    zone = zones.pop() if len(zones) == 1 else SEVERAL_ZONES if zones else "UTC"
+    return Timestamp(max(left.precision, right.precision), left.zoned or right.zoned, zone)
+
+
+SEVERAL_ZONES = "several"
+"""The zone of instants of different zones; their fields cannot be read."""
 
 
 def common_type_of(all_types: Sequence[Type]) -> Type | None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from seamline.sql import coercion, types
 from seamline.sql.predicates import FALSE, Comparison, In, IsNull, Predicate, Value
-from seamline.sql.types import Decimal, Type, Varbinary
+from seamline.sql.types import Decimal, Timestamp, Type, Varbinary
 
 _TIMES = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ)
 
@@ -29,12 +29,21 @@ floating number of it."""
 
 def widens(source: Type, target: Type) -> bool:
     """Whether a cast from one type to the other keeps every value and their order."""
-    if source in _TIMES and target in _TIMES:
-        return _TIMES.index(source) <= _TIMES.index(target)
+    if _is_time(source) and _is_time(target):
+        return _rank(source) <= _rank(target)
     one, other = coercion.as_decimal(source), coercion.as_decimal(target)
     if one is None or other is None:
         return source == target
     return one.scale <= other.scale and one.precision - one.scale <= other.precision - other.scale
+
+
+def _is_time(type_: Type) -> bool:
+    return type_ == types.DATE or isinstance(type_, Timestamp)
+
+
+def _rank(type_: Type) -> tuple[int, int]:
+    """Dates before timestamps before instants, few digits of a second before many."""
+    return (1 + type_.zoned, type_.precision) if isinstance(type_, Timestamp) else (0, 0)
 
 
 def comparison(column: str, type_: Type, operator: str, value: Value) -> Predicate | None:

@@ -1,8 +1,9 @@
 """The types of the SQL language, and their names in Arrow, DuckDB, Spark and sqlglot.
 
-Trino's types, in microsecond precision: `timestamp` is timestamp(6) and a timestamp with time zone
-is an instant, shown in UTC. Field ids of Iceberg ride along in nested types but take no part in
-comparison: two rows with equal fields are the same type wherever they are stored.
+Trino's types, in microsecond precision: `timestamp` is timestamp(6). A timestamp with time zone is
+an instant; in which zone its fields are read belongs to its type, not to its value. Field ids of
+Iceberg ride along in nested types but take no part in comparison: two rows with equal fields are
+the same type wherever they are stored.
 """
 
 from __future__ import annotations
@@ -51,7 +52,6 @@ REAL = _Simple("real", pa.float32(), "FLOAT", "FLOAT")
 DOUBLE = _Simple("double", pa.float64(), "DOUBLE", "DOUBLE")
 VARCHAR = _Simple("varchar", pa.string(), "VARCHAR", "STRING")
 DATE = _Simple("date", pa.date32(), "DATE", "DATE")
-TIME = _Simple("time(6)", pa.time64("us"), "TIME", "")
 UUID = _Simple("uuid", pa.string(), "VARCHAR", "STRING")
 UNKNOWN = _Simple("unknown", pa.null(), "INTEGER", "VOID")
 """The type of a bare NULL: coerces to every other type."""
@@ -66,18 +66,35 @@ class Timestamp(Type):
 
     Columns have six digits of a second. CAST to fewer rounds to them; the value is then the same
     as one of six digits that ends in zeros.
+
+    Attributes:
+        precision: Digits of a second.
+        zoned: Whether it is an instant.
+        zone: In which time zone fields of an instant are read; instants of all zones compare.
     """
 
     precision: int
     zoned: bool
+    zone: str = dataclasses.field(default="UTC", compare=False)
 
     def __str__(self) -> str:
         return f"timestamp({self.precision}){' with time zone' if self.zoned else ''}"
 
     def __repr__(self) -> str:
-        return str(self).upper()
+        return str(self).upper() + (f" {self.zone}" if self.zone != "UTC" else "")
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Time(Type):
+    """A time of day without zone; to how many digits of a second is nothing of its value."""
+
+    precision: int = dataclasses.field(default=6, compare=False)
+
+    def __str__(self) -> str:
+        return f"time({self.precision})"
+
+
+TIME = Time()
 TIMESTAMP = Timestamp(6, zoned=False)
 TIMESTAMP_TZ = Timestamp(6, zoned=True)
 
@@ -175,12 +192,16 @@ class Row(Type):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Interval(Type):
-    """A length of time as an operand of date arithmetic; never a column of a result."""
+    """A length of time: so many milliseconds, or so many months."""
 
     unit: str
 
     def __str__(self) -> str:
         return f"interval {self.unit}"
+
+
+INTERVAL_DAY = Interval("day to second")
+INTERVAL_YEAR = Interval("year to month")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -258,8 +279,12 @@ def to_arrow(type_: Type) -> pa.DataType:
             return type_.arrow
         case Timestamp():
             return pa.timestamp("us", "UTC" if type_.zoned else None)
+        case Time():
+            return pa.time64("us")
         case Varbinary():
             return pa.binary()
+        case Interval():
+            return pa.int64()
         case Decimal(precision, scale):
             return pa.decimal128(precision, scale)
         case Array(element):
@@ -282,6 +307,25 @@ def arrow_field(field: Field) -> pa.Field:
     return _arrow_field(field.name, field.type, field.field_id, field.required)
 
 
+def result_field(name: str, type_: Type) -> pa.Field:
+    """The Arrow field of a column of a result; intervals are text there.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED for an interval inside of an array, a map or a row.
+    """
+    if isinstance(type_, Interval):
+        return pa.field(name, pa.string(), metadata={INTERVAL_OF: type_.unit.encode()})
+    if contains(type_, Interval):
+        raise SeamlineError(
+            NOT_SUPPORTED, f"{type_} cannot be a result", hint="Take the intervals out of it."
+        )
+    return pa.field(name, to_arrow(type_))
+
+
+INTERVAL_OF = b"seamline.interval"
+"""Metadata of a field that has intervals as text: their unit."""
+
+
 def _arrow_field(name: str, type_: Type, field_id: int, required: bool) -> pa.Field:
     metadata = {b"PARQUET:field_id": str(field_id).encode()} if field_id != NO_FIELD_ID else None
     return pa.field(name, to_arrow(type_), nullable=not required, metadata=metadata)
@@ -294,8 +338,12 @@ def to_duckdb(type_: Type) -> str:
             return type_.duckdb
         case Timestamp():
             return "TIMESTAMP WITH TIME ZONE" if type_.zoned else "TIMESTAMP"
+        case Time():
+            return "TIME"
         case Varbinary():
             return "BLOB"
+        case Interval():
+            return "BIGINT"
         case Decimal(precision, scale):
             return f"DECIMAL({precision},{scale})"
         case Array(element):
@@ -311,12 +359,14 @@ def to_duckdb(type_: Type) -> str:
 def to_spark(type_: Type) -> str:
     """The type's name in Spark's SQL."""
     match type_:
-        case _Simple() if type_.spark:
+        case _Simple():
             return type_.spark
         case Timestamp():
             return "TIMESTAMP" if type_.zoned else "TIMESTAMP_NTZ"
         case Varbinary():
             return "BINARY"
+        case Interval():
+            return "BIGINT"
         case Decimal(precision, scale):
             return f"DECIMAL({precision},{scale})"
         case Array(element):
@@ -363,6 +413,8 @@ def from_sqlglot(data_type: exp.DataType) -> Type:
     """
     kind = data_type.this
     arguments = data_type.expressions
+    if isinstance(kind, exp.Interval):
+        return _interval(kind)
     if kind == exp.DType.DECIMAL:
         numbers = [_whole_number(argument) for argument in arguments]
         precision = numbers[0] if numbers else MAX_DECIMAL_PRECISION
@@ -412,13 +464,22 @@ def _with_precision(simple: Type, data_type: exp.DataType) -> Type:
     numbers = [_whole_number(argument) for argument in data_type.expressions]
     if isinstance(simple, Timestamp) and len(numbers) == 1 and 0 <= numbers[0] <= 6:
         return Timestamp(numbers[0], simple.zoned)
-    if simple == TIME and numbers == [6]:
-        return simple
+    if simple == TIME and len(numbers) == 1 and 0 <= numbers[0] <= 6:
+        return Time(numbers[0])
     raise SeamlineError(
         NOT_SUPPORTED,
         f"the type {data_type.sql('trino').lower()} is not supported",
         hint="timestamps have at most 6 digits; use varchar without a length and SUBSTR to shorten",
     )
+
+
+def _interval(node: exp.Interval) -> Interval:
+    unit = node.args["unit"]
+    span = f"{unit.this.name} to {unit.expression.name}" if unit.expression else unit.name
+    for known in (INTERVAL_DAY, INTERVAL_YEAR):
+        if span.lower() == known.unit:
+            return known
+    raise SeamlineError(NOT_SUPPORTED, f"the type interval {span.lower()} is not supported")
 
 
 def _whole_number(argument: exp.Expr) -> int:

@@ -73,7 +73,7 @@ class Instance:
             use = kernels[name]
             self.connection.create_function(
                 name,
-                use,
+                use.function(),
                 [duckdb.sqltype(types.to_duckdb(type_)) for type_ in use.parameters],
                 duckdb.sqltype(types.to_duckdb(use.returns)),
                 type=PythonUDFType.ARROW,

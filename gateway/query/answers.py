@@ -218,7 +218,7 @@ class Answers:
         spool.write(pa.RecordBatch.from_arrays(arrays, schema=spool.schema))
 
     def _open(self, statement: Statement, output: Sequence[Output]) -> ResultSpool:
-        schema = pa.schema([(column.name, types.to_arrow(column.type)) for column in output])
+        schema = pa.schema([types.result_field(column.name, column.type) for column in output])
         spool = self._spools.open(schema, statement.statement_id)
         statement.opened(tuple(output), spool)
         return spool

@@ -184,7 +184,7 @@ def _engine_query(
     output = plan.logical.query.output
     return EngineQuery(
         tree=plan.logical.query.tree,
-        schema=pa.schema([(c.name, types.to_arrow(c.type)) for c in output]),
+        schema=pa.schema([types.result_field(c.name, c.type) for c in output]),
         scans=tuple(
             _engine_scan(plan, scan, tables.get(scan.scan_id), keys) for scan in plan.logical.scans
         ),

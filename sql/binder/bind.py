@@ -7,13 +7,15 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from seamline.sql.binder import function_calls, literals, operators, windows
+from seamline.sql.binder import function_calls, intervals, literals, moments, operators, windows
 from seamline.sql.binder.queries import bind_query
 from seamline.sql.binder.scope import Output, Source
 from seamline.sql.binder.typer import Handlers, Typer
 
 HANDLERS: Handlers = {
     **literals.HANDLERS,
+    **moments.HANDLERS,
+    **intervals.HANDLERS,
     **operators.HANDLERS,
     **function_calls.HANDLERS,
     **windows.HANDLERS,

@@ -16,7 +16,7 @@ from seamline.sql import casts, coercion, functions, types
 from seamline.sql.binder.scope import Output, Typed, output_column
 from seamline.sql.calls import CallSpec, call
 from seamline.sql.functions import Overload
-from seamline.sql.types import Decimal, Field, Row, Type
+from seamline.sql.types import Decimal, Field, Row, Timestamp, Type
 
 if TYPE_CHECKING:
     from seamline.sql.binder.typer import Typer
@@ -31,6 +31,11 @@ def implicit_cast(node: exp.Expr, source: Type, target: Type) -> exp.Expr:
 
 def explicit_cast(node: exp.Expr, source: Type, target: Type, *, safe: bool) -> exp.Expr:
     """The value as another type, by the rules of CAST or TRY_CAST."""
+    match source, target:
+        case Timestamp(digits, zoned), Timestamp(wanted, other_zoned) if (
+            zoned == other_zoned and digits <= wanted
+        ):
+            return node  # more digits are no other value, and a zone is nothing of the value's
     overload = casts.overload(source, target, safe=safe)
     return call(CallSpec(overload, (source,), target), [node])
 

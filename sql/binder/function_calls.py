@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from sqlglot import exp
 
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import decimals, functions, types
+from seamline.sql.binder import times
 from seamline.sql.binder.conversions import (
     common_type,
     constructor,
@@ -19,57 +20,54 @@ from seamline.sql.binder.conversions import (
     require_comparable,
     row_of,
 )
+from seamline.sql.binder.intervals import moved
 from seamline.sql.binder.lambdas import LambdaArgument
 from seamline.sql.binder.literals import (
     ROWS_MAX,
     bigint_literal,
-    bind_now_literal,
-    interval_of,
     negated_literal,
     whole_number_of,
 )
 from seamline.sql.binder.scope import Scope, Typed, unsupported
-from seamline.sql.binder.shapes import is_text, unparenthesized
+from seamline.sql.binder.time_zones import bind_at_time_zone
+from seamline.sql.binder.times import is_of_time
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.dialects import FROM_ZERO
 from seamline.sql.functions import GROUPING
+from seamline.sql.functions.times import EXTRACTED
 from seamline.sql.templates import DUCKDB, SPARK
-from seamline.sql.types import Array, Decimal, Function, Map, Timestamp
+from seamline.sql.types import Array, Decimal, Function, Map
 
 
 def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
     name = _OPERATORS[type(node)]
-    left, right = node.this, node.expression
-    if isinstance(unparenthesized(right), exp.Interval) and name in {"$add", "$subtract"}:
-        return _bind_move(
-            typer, left, cast("exp.Interval", unparenthesized(right)), scope, back=name != "$add"
-        )
-    if isinstance(unparenthesized(left), exp.Interval) and name == "$add":
-        return _bind_move(
-            typer, right, cast("exp.Interval", unparenthesized(left)), scope, back=False
-        )
-    operands = [typer.expression(left, scope), typer.expression(right, scope)]
+    operands = [typer.expression(side, scope) for side in (node.this, node.expression)]
     found = [type_ for _, type_ in operands]
-    if any(type_ == types.DATE or isinstance(type_, Timestamp) for type_ in found):
-        raise SeamlineError(
-            TYPE_MISMATCH,
-            f"{found[0]} and {found[1]} cannot be added or subtracted",
-            hint="x + INTERVAL '1' DAY moves a time, date_diff('day', a, b) compares two.",
-        )
+    if any(map(is_of_time, found)):
+        return _bind_time_arithmetic(name, operands)
     for type_ in found:
         if not types.is_numeric(type_) and type_ != types.UNKNOWN:
             raise SeamlineError(TYPE_MISMATCH, f"arithmetic needs numbers, not {type_}")
     return _bind_call(name, numbers_alike(operands))
 
 
-def _bind_move(
-    typer: Typer, node: exp.Expr, interval: exp.Interval, scope: Scope, *, back: bool
-) -> Typed:
-    count, unit = interval_of(interval)
-    time = typer.expression(node, scope)
-    amount = (bigint_literal(-count if back else count), types.BIGINT)
-    return _bind_call(f"$date_add_{unit}", [amount, time])
+def _bind_time_arithmetic(name: str, operands: Sequence[Typed]) -> Typed:
+    one, other = (type_ for _, type_ in operands)
+    constant = moved(name, operands)
+    if constant is not None:
+        return constant
+    try:
+        return _bind_call(name, operands)
+    except SeamlineError as error:
+        if error.code is not TYPE_MISMATCH:
+            raise
+        verb = name.removeprefix("$")
+        raise SeamlineError(
+            TYPE_MISMATCH,
+            f"{one} and {other} have no {verb}",
+            hint="x + INTERVAL '1' DAY moves a time, date_diff('day', a, b) compares two.",
+        ) from error
 
 
 def _bind_negate(typer: Typer, node: exp.Neg, scope: Scope) -> Typed:
@@ -96,7 +94,7 @@ def _bind_coalesce(typer: Typer, node: exp.Coalesce, scope: Scope) -> Typed:
 
 def _bind_extract(typer: Typer, node: exp.Extract, scope: Scope) -> Typed:
     part = node.this.name.lower()
-    if part not in functions.FUNCTIONS or part == "last_day_of_month":
+    if part not in EXTRACTED:
         raise SeamlineError(NOT_SUPPORTED, f"EXTRACT({part.upper()} …) is not supported")
     return _bind_call(part, [typer.expression(node.expression, scope)])
 
@@ -150,25 +148,13 @@ def _bind_array(typer: Typer, node: exp.Array, scope: Scope) -> Typed:
     return call(spec, [implicit_cast(*item, common) for item in items]), returns
 
 
-def _bind_at_time_zone(typer: Typer, node: exp.AtTimeZone, scope: Scope) -> Typed:
-    zone = node.args["zone"]
-    inner, type_ = typer.expression(node.this, scope)
-    is_utc = is_text(zone) and zone.name.upper() in {"UTC", "Z", "+00:00"}
-    if is_utc and isinstance(type_, Timestamp):
-        return implicit_cast(inner, type_, types.TIMESTAMP_TZ), types.TIMESTAMP_TZ
-    raise SeamlineError(
-        NOT_SUPPORTED, "instants are in UTC here", hint="Convert time zones in the client."
-    )
-
-
 def _bind_function(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     name = node.name.lower()
     if name.startswith("$"):
         raise functions.unknown(name)
-    if name in _MOMENTS and not node.expressions:
-        return bind_now_literal(typer, _MOMENTS[name](), scope)
-    if name in {"date_trunc", "date_add", "date_diff"}:
-        return _bind_by_unit(typer, name, node, scope)
+    of_time = times.bind_function(typer, node, scope, _bind_call)
+    if of_time is not None:
+        return of_time
     if name == "row":
         return _bind_row_constructor(typer, node, scope)
     if name == "map":
@@ -176,9 +162,6 @@ def _bind_function(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     if name == "typeof" and len(node.expressions) == 1:
         _, type_ = typer.expression(node.expressions[0], scope)
         return exp.Literal.string(str(type_)), types.VARCHAR
-    if name == "date" and len(node.expressions) == 1:
-        inner, type_ = typer.expression(node.expressions[0], scope)
-        return explicit_cast(inner, type_, types.DATE, safe=False), types.DATE
     return _bind_plain_call(typer, name, node, scope)
 
 
@@ -275,6 +258,10 @@ AVERAGE = "$average"
 
 def _bind_call(name: str, arguments: Sequence[Typed | LambdaArgument]) -> Typed:
     """A call of the overload of `name` that takes these arguments."""
+    typed = [argument for argument in arguments if not isinstance(argument, LambdaArgument)]
+    found = times.in_zone(name, typed, _bind_call) if len(typed) == len(arguments) else None
+    if found is not None:
+        return found
     resolved = functions.resolve(
         name, [a if isinstance(a, LambdaArgument) else a[1] for a in arguments]
     )
@@ -287,24 +274,6 @@ def _bind_call(name: str, arguments: Sequence[Typed | LambdaArgument]) -> Typed:
             converted.append(implicit_cast(*argument, wanted))
     spec = CallSpec(resolved.overload, resolved.parameters, resolved.returns)
     return call(spec, converted), resolved.returns
-
-
-def _bind_by_unit(typer: Typer, name: str, node: exp.Anonymous, scope: Scope) -> Typed:
-    unit = node.expressions[0] if node.expressions else None
-    if unit is None or not is_text(unit):
-        raise SeamlineError(NOT_SUPPORTED, f"{name} needs its unit written out", hint="")
-    full_name = f"${name}_{unit.name.lower()}"
-    if full_name not in functions.FUNCTIONS:
-        raise SeamlineError(
-            INVALID_ARGUMENT,
-            f"{name} has no unit {unit.name!r}",
-            hint="Units are second, minute, hour, day, week, month, quarter and year.",
-        )
-    arguments = [typer.expression(argument, scope) for argument in node.expressions[1:]]
-    if name == "date_diff" and len(arguments) == 2:
-        common = common_type([type_ for _, type_ in arguments], "date_diff")
-        arguments = [(implicit_cast(*argument, common), common) for argument in arguments]
-    return _bind_call(full_name, arguments)
 
 
 def _bind_row_constructor(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
@@ -332,13 +301,6 @@ _OPERATORS: Mapping[type[Any], str] = {
     exp.Div: "$divide",
     exp.Mod: "$modulus",
 }
-_MOMENTS: Mapping[str, type[Any]] = {
-    "now": exp.CurrentTimestamp,
-    "current_timestamp": exp.CurrentTimestamp,
-    "current_date": exp.CurrentDate,
-    "localtimestamp": exp.Localtimestamp,
-}
-
 HANDLERS: Handlers = {
     exp.Add: _bind_arithmetic,
     exp.Sub: _bind_arithmetic,
@@ -355,6 +317,6 @@ HANDLERS: Handlers = {
     exp.StrPosition: _bind_position,
     exp.Bracket: _bind_bracket,
     exp.Array: _bind_array,
-    exp.AtTimeZone: _bind_at_time_zone,
+    exp.AtTimeZone: bind_at_time_zone,
     exp.Anonymous: _bind_function,
 }

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import datetime
 import decimal
-import re
 from typing import Any
 
 from sqlglot import exp
 
 from seamline.errors import INVALID_LITERAL, NOT_SUPPORTED, SeamlineError
-from seamline.sql import functions, types
+from seamline.sql import types
 from seamline.sql.binder.conversions import constructor
+from seamline.sql.binder.moments import bind_moment
 from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call, CallSpec, call
-from seamline.sql.types import Decimal, Timestamp, Type
+from seamline.sql.types import Decimal, Type
 
 
 def constant_of(template: str, type_: Type, value: Any) -> exp.Expr:
@@ -28,10 +27,7 @@ def constant_of(template: str, type_: Type, value: Any) -> exp.Expr:
 def _literal_text(text: str, type_: Type, value: Any) -> exp.Expr:
     """A literal whose type each engine is told."""
     template = f"CAST('{text}' AS {{type}})"
-    # a cast from text to a date or time fails where Spark puts a value in a subquery's place
-    is_moment = type_ == types.DATE or isinstance(type_, Timestamp)
-    spark = f"{{type}} '{text}'" if is_moment else template
-    return call(CallSpec(constructor("$literal", template, spark), (), type_, value), [])
+    return call(CallSpec(constructor("$literal", template, template), (), type_, value), [])
 
 
 def bigint_literal(value: int) -> exp.Expr:
@@ -62,54 +58,18 @@ def negated_literal(node: exp.Expr, type_: Type) -> Typed | None:
     return _literal_text(format(value, "f"), type_, value), type_
 
 
-def _moment_literal(value: datetime.date, type_: Type) -> Typed:
-    text = value.isoformat(" ") if isinstance(value, datetime.datetime) else value.isoformat()
-    return _literal_text(text, type_, value), type_
-
-
 def literal_of_type(node: exp.Cast) -> Typed | None:
     """DATE '…', TIMESTAMP '…', DECIMAL '…': checked here, so that no engine has to read them."""
-    text = node.this.name
-    kind = node.to.this
-    try:
-        if kind == exp.DType.DATE:
-            return _moment_literal(datetime.date.fromisoformat(text), types.DATE)
-        if kind in {exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ}:
-            return None if _is_cast_to_fewer_digits(node) else _timestamp_literal(text, node.to)
-        if kind == exp.DType.DECIMAL and not node.to.expressions:
-            return _signed_decimal(text)
-    except (ValueError, OverflowError) as error:
-        what = "timestamp" if kind != exp.DType.DATE else "date"
-        raise SeamlineError(
-            INVALID_LITERAL, f"{text!r} is not a {what}", location=location_of(node.this)
-        ) from error
-    return None
-
-
-def _timestamp_literal(text: str, data_type: exp.DataType) -> Typed:
-    cleaned = text.strip()
-    if cleaned.upper().endswith(" UTC"):
-        cleaned = cleaned[:-4] + "+00:00"
-    digits = _FRACTION.search(cleaned)
-    if digits is not None and digits[1][6:].strip("0"):
-        raise SeamlineError(
-            NOT_SUPPORTED, f"{text!r} has more than 6 digits of a second", hint="Write at most 6."
-        )
-    moment = datetime.datetime.fromisoformat(cleaned)
-    if moment.tzinfo is None and data_type.this == exp.DType.TIMESTAMP:
-        return _moment_literal(moment, types.TIMESTAMP)
-    instant = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
-    return _moment_literal(instant.astimezone(datetime.UTC), types.TIMESTAMP_TZ)
-
-
-_FRACTION = re.compile(r"[.,](\d+)")
-
-
-def _is_cast_to_fewer_digits(node: exp.Cast) -> bool:
-    """Whether CAST rounds; TIMESTAMP '…' has as many digits as are written."""
-    digits = _FRACTION.search(node.this.name)
-    precision = node.to.expressions
-    return bool(precision) and int(precision[0].name) < len(digits[1] if digits else "")
+    if node.to.this == exp.DType.DECIMAL and not node.to.expressions:
+        try:
+            return _signed_decimal(node.this.name)
+        except (ValueError, OverflowError) as error:
+            raise SeamlineError(
+                INVALID_LITERAL,
+                f"{node.this.name!r} is not a number",
+                location=location_of(node.this),
+            ) from error
+    return bind_moment(node)
 
 
 def _signed_decimal(text: str) -> Typed:
@@ -119,27 +79,6 @@ def _signed_decimal(text: str) -> Typed:
         raise SeamlineError(INVALID_LITERAL, f"{text!r} is not a number") from error
     negated = negated_literal(inner, type_) if text.startswith("-") else None
     return negated or (inner, type_)
-
-
-def interval_of(node: exp.Interval) -> tuple[int, str]:
-    """How many of which unit.
-
-    Raises:
-        SeamlineError: NOT_SUPPORTED for an interval of several units or of a fraction.
-    """
-    unit = node.args.get("unit")
-    unit_name = unit.name.lower().rstrip("s") if unit is not None else ""
-    value = unparenthesized(node.this)
-    text = value.name if isinstance(value, exp.Literal) else ""
-    if isinstance(value, exp.Neg):
-        text = "-" + value.this.name
-    if f"$date_add_{unit_name}" not in functions.FUNCTIONS or not text.lstrip("+-").isdigit():
-        raise SeamlineError(
-            NOT_SUPPORTED,
-            f"{node.sql('trino')} is not supported",
-            hint="INTERVAL 'whole number' SECOND, MINUTE, HOUR, DAY, WEEK, MONTH or YEAR.",
-        )
-    return int(text), unit_name
 
 
 def as_value(node: exp.Expr, type_: Type) -> exp.Expr:
@@ -232,22 +171,9 @@ def _bind_bytes(_: Typer, node: exp.HexString, __: Scope) -> Typed:
     return constant_of(f"unhex('{raw.hex().upper()}')", types.VARBINARY, raw), types.VARBINARY
 
 
-def bind_now_literal(typer: Typer, node: exp.Expr, _: Scope) -> Typed:
-    """CURRENT_TIMESTAMP and its kin: when the statement was submitted, the same everywhere."""
-    moment = typer.now.replace(tzinfo=None)
-    if isinstance(node, exp.CurrentDate):
-        return _moment_literal(moment.date(), types.DATE)
-    if isinstance(node, exp.Localtimestamp):
-        return _moment_literal(moment, types.TIMESTAMP)
-    return _moment_literal(typer.now, types.TIMESTAMP_TZ)
-
-
 HANDLERS: Handlers = {
     exp.Literal: _bind_literal,
     exp.Boolean: _bind_boolean_literal,
     exp.Null: _bind_null,
     exp.HexString: _bind_bytes,
-    exp.CurrentTimestamp: bind_now_literal,
-    exp.CurrentDate: bind_now_literal,
-    exp.Localtimestamp: bind_now_literal,
 }

@@ -33,7 +33,7 @@ from seamline.sql.binder.scope import (
 )
 from seamline.sql.binder.shapes import as_operand, bracketed, is_text, names_of, unwrapped
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.types import Row, Timestamp, Type
+from seamline.sql.types import Row, Time, Timestamp, Type
 
 
 def _bind_name(typer: Typer, node: exp.Column | exp.Dot | exp.Identifier, scope: Scope) -> Typed:
@@ -278,9 +278,7 @@ def _bind_cast_node(typer: Typer, node: exp.Cast, scope: Scope) -> Typed:
     if isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "row":
         return _bind_row_as(typer, node.this, target, scope)
     inner, source = typer.expression(node.this, scope)
-    if target == types.TIME:
-        raise SeamlineError(NOT_SUPPORTED, "Spark has no type time", hint="")
-    if source == target:
+    if source == target and not isinstance(target, Time):
         return inner, target
     return explicit_cast(inner, source, target, safe=safe), target
 

@@ -9,11 +9,9 @@ from sqlglot import exp
 from seamline.errors import (
     COLUMN_AMBIGUOUS,
     COLUMN_NOT_FOUND,
-    NOT_SUPPORTED,
     STATEMENT_TOO_LARGE,
     SeamlineError,
 )
-from seamline.sql import types
 from seamline.sql.binder.scope import Column, Output, Scope, Typed, location_of, resolve
 from seamline.sql.binder.shapes import names_of, unparenthesized
 from seamline.sql.binder.typer import Typer
@@ -37,10 +35,6 @@ def bind_results(
     size = 0
     for projection in projections:
         for name, (result, type_) in _expanded(typer, projection, scope):
-            if isinstance(type_, types.Interval):
-                raise SeamlineError(
-                    NOT_SUPPORTED, "an interval cannot be a result", hint="Use date_diff."
-                )
             output.append(Output(name, type_))
             results.append(result)
             if isinstance(projection, exp.Alias):

@@ -48,6 +48,7 @@ _OPTIONS: Mapping[type[Any], frozenset[str]] = {
     exp.Div: frozenset({"typed", "safe"}),
     exp.Identifier: frozenset({"quoted"}),
     exp.If: frozenset({"true", "false"}),
+    exp.Interval: frozenset({"unit"}),
     exp.In: frozenset({"query"}),
     exp.Is: frozenset({"negate"}),
     exp.Like: frozenset({"negate"}),

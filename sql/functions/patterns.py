@@ -4,8 +4,9 @@ A pattern is a type, a variable, or a container of patterns. Matching a call set
 each becomes the narrowest type that all arguments in its places convert to.
 
 Variables are T, U, E, R and S (anything), O and K (anything ordered), N (any number), I (any
-integer), C and D (any decimal). `any` is an argument of whatever type, unlike that of the others.
-The last part of a `function` is what it gives.
+integer), C and D (any decimal); so are `timestamp` and `timestamp with time zone`, which are any
+precision and zone. `any` is an argument of whatever type, unlike that of the others. The last part
+of a `function` is what it gives.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import dataclasses
 import functools
 
 from seamline.sql import coercion, types
-from seamline.sql.types import Array, Decimal, Function, Map, Row, Type
+from seamline.sql.types import Array, Decimal, Function, Map, Row, Timestamp, Type
 
 _ANYTHING = frozenset("TUERS")
 _ORDERED = frozenset("OK")
 _VARIABLES = _ANYTHING | _ORDERED | frozenset("NICD")
 ANY = "any"
+_MOMENTS = {"timestamp": types.TIMESTAMP, "timestamp with time zone": types.TIMESTAMP_TZ}
 _CONTAINERS = frozenset({"array", "map", "function", "row"})
 
 Bound = dict[str, Type]
@@ -45,7 +47,7 @@ class Pattern:
 def parsed(text: str) -> Pattern:
     """The pattern that a signature spells so."""
     text = text.strip()
-    if text in _VARIABLES or text == ANY:
+    if text in _VARIABLES or text in _MOMENTS or text == ANY:
         return Pattern(text, text)
     name, bracket, rest = text.partition("(")
     if bracket and name in _CONTAINERS:
@@ -98,7 +100,21 @@ def bind(pattern: Pattern, argument: Type, bound: Bound) -> bool:
             return isinstance(argument, Function) and bind(
                 pattern.parts[-1], argument.returns, bound
             )
+        case "timestamp" | "timestamp with time zone":
+            return _widen_moment(pattern.head, argument, bound)
     return _widen(pattern.head, argument, bound)
+
+
+def _widen_moment(name: str, argument: Type, bound: Bound) -> bool:
+    wanted = _MOMENTS[name]
+    if isinstance(argument, Timestamp):
+        if argument.zoned and not wanted.zoned:
+            return False
+        found = dataclasses.replace(argument, zoned=wanted.zoned)
+        common = coercion.common_type(bound.get(name, found), found)
+        assert common is not None
+        bound[name] = common
+    return coercion.can_coerce(argument, wanted)
 
 
 def _widen(variable: str, argument: Type, bound: Bound) -> bool:
@@ -145,18 +161,14 @@ def substitute(pattern: Pattern, bound: Bound) -> Type:
             return types.anonymous_row(parts)
         case "function":
             return Function(tuple(parts[:-1]), parts[-1])
-    return bound.get(pattern.head, types.UNKNOWN)
+    return bound.get(pattern.head, _MOMENTS.get(pattern.head, types.UNKNOWN))
 
 
 def is_ordered(type_: Type) -> bool:
     """Whether values can be compared with < and sorted alike on both engines."""
-    return not types.contains(type_, Map) and not isinstance(
-        type_, Array | Row | types.Interval | types.Unsupported
-    )
+    return not types.contains(type_, Map) and not isinstance(type_, Array | Row | types.Unsupported)
 
 
 def is_comparable(type_: Type) -> bool:
     """Whether = is defined on it and means the same on both engines."""
-    return not types.contains(type_, Map) and not isinstance(
-        type_, types.Interval | types.Unsupported
-    )
+    return not types.contains(type_, Map) and not isinstance(type_, types.Unsupported)

@@ -1,4 +1,8 @@
-"""Functions of dates and times."""
+"""Functions of dates and times: their fields, and moving and comparing them.
+
+An instant in another zone than UTC is made local before it comes here. A time of day is
+microseconds since midnight on Spark, which has no type for it.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,16 @@ from seamline.sql.functions.registry import scalar
 from seamline.sql.templates import Template
 from seamline.sql.types import Type
 
-_TIMES = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ)
+_MOMENTS = ("timestamp", "timestamp with time zone")
+_TIMES = ("date", *_MOMENTS)
+_TIME = str(types.TIME)
+
+# --- Fields --------------------------------------------------------------------------------------
+
 _PARTS = {
     "year": ("year", "year({0})"),
+    "year_of_week": ("isoyear", "extract(YEAROFWEEK FROM {0})"),
+    "yow": ("isoyear", "extract(YEAROFWEEK FROM {0})"),
     "quarter": ("quarter", "quarter({0})"),
     "month": ("month", "month({0})"),
     "week": ("week", "weekofyear({0})"),
@@ -28,9 +39,18 @@ _CLOCK_PARTS = {
     "minute": ("minute", "minute({0})"),
     "second": ("second", "second({0})"),
 }
+FIELDS = frozenset({*_PARTS, *_CLOCK_PARTS, "millisecond", "last_day_of_month"})
+"""What reads fields of an instant, as clocks in its zone show them."""
+
+EXTRACTED = (FIELDS - {"last_day_of_month", "millisecond", "week_of_year"}) | {
+    "timezone_hour",
+    "timezone_minute",
+}
+"""What EXTRACT reads."""
+
 for _time in _TIMES:
     for _name, (_part, _spark_part) in (
-        _PARTS.items() if _time == types.DATE else {**_PARTS, **_CLOCK_PARTS}.items()
+        _PARTS.items() if _time == "date" else {**_PARTS, **_CLOCK_PARTS}.items()
     ):
         scalar(
             _name,
@@ -38,16 +58,64 @@ for _time in _TIMES:
             f"CAST(date_part('{_part}', {{0}}) AS BIGINT)",
             f"CAST({_spark_part} AS BIGINT)",
         )
-DATE_UNITS = ("day", "week", "month", "quarter", "year")
-CLOCK_UNITS = ("second", "minute", "hour")
+for _time in _MOMENTS:
+    scalar(
+        "millisecond",
+        f"{_time} -> bigint",
+        "(date_part('millisecond', {0}) % 1000)",
+        "CAST(date_format({0}, 'SSS') AS BIGINT)",
+    )
+for _name, _length, _count in (
+    ("hour", 3_600_000_000, 24),
+    ("minute", 60_000_000, 60),
+    ("second", 1_000_000, 60),
+    ("millisecond", 1_000, 1_000),
+):
+    scalar(
+        _name,
+        f"{_TIME} -> bigint",
+        f"((epoch_us({{0}}) // {_length}) % {_count})",
+        f"(({{0}} div {_length}) % {_count})",
+    )
+for _name in ("timezone_hour", "timezone_minute"):
+    scalar(
+        _name,
+        "timestamp with time zone -> bigint",
+        "(CASE WHEN {0} IS NULL THEN NULL ELSE CAST(0 AS BIGINT) END)",
+    )
 for _time in _TIMES:
-    for _unit in DATE_UNITS if _time == types.DATE else (*CLOCK_UNITS, *DATE_UNITS):
+    scalar("last_day_of_month", f"{_time} -> date", "last_day({0})")
+
+# --- date_trunc ----------------------------------------------------------------------------------
+
+DATE_UNITS = ("day", "week", "month", "quarter", "year")
+CLOCK_UNITS = ("millisecond", "second", "minute", "hour")
+_MICROS = {
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+for _time in _TIMES:
+    for _unit in DATE_UNITS if _time == "date" else (*CLOCK_UNITS, *DATE_UNITS):
         scalar(
             f"$date_trunc_{_unit}",
             f"{_time} -> {_time}",
             f"CAST(date_trunc('{_unit}', {{0}}) AS {{type}})",
             f"CAST(date_trunc('{_unit}', {{0}}) AS {{type}})",
         )
+for _unit in CLOCK_UNITS:
+    scalar(
+        f"$date_trunc_{_unit}",
+        f"{_TIME} -> {_TIME}",
+        f"({{0}} - to_microseconds(epoch_us({{0}}) % {_MICROS[_unit]}))",
+        f"({{0}} - {{0}} % {_MICROS[_unit]})",
+    )
+
+# --- date_add ------------------------------------------------------------------------------------
+
 _INTERVALS = {
     "millisecond": "to_milliseconds({0})",
     "second": "to_seconds({0})",
@@ -59,9 +127,10 @@ _INTERVALS = {
     "quarter": "to_months(CAST({0} * 3 AS INTEGER))",
     "year": "to_years(CAST({0} AS INTEGER))",
 }
+_DAY = 86_400_000_000
 for _time in _TIMES:
     for _unit, _interval in _INTERVALS.items():
-        if _time == types.DATE and _unit not in DATE_UNITS:
+        if _time == "date" and _unit not in DATE_UNITS:
             continue
         scalar(
             f"$date_add_{_unit}",
@@ -69,15 +138,17 @@ for _time in _TIMES:
             f"CAST(({{1}} + {_interval}) AS {{type}})",
             f"CAST(timestampadd({_unit.upper()}, CAST({{0}} AS INT), {{1}}) AS {{type}})",
         )
-_MICROS = {
-    "millisecond": 1_000,
-    "second": 1_000_000,
-    "minute": 60_000_000,
-    "hour": 3_600_000_000,
-    "day": 86_400_000_000,
-    "week": 604_800_000_000,
-}
-for _time in (types.TIMESTAMP, types.TIMESTAMP_TZ):
+for _unit in CLOCK_UNITS:
+    scalar(
+        f"$date_add_{_unit}",
+        f"bigint, {_TIME} -> {_TIME}",
+        f"({{1}} + {_INTERVALS[_unit]})",
+        f"pmod({{1}} + {{0}} * {_MICROS[_unit]}, {_DAY})",
+    )
+
+# --- date_diff -----------------------------------------------------------------------------------
+
+for _time in _MOMENTS:
     for _unit, _micros in _MICROS.items():
         scalar(
             f"$date_diff_{_unit}",
@@ -86,6 +157,13 @@ for _time in (types.TIMESTAMP, types.TIMESTAMP_TZ):
             f"((unix_micros(CAST({{1}} AS TIMESTAMP)) - unix_micros(CAST({{0}} AS TIMESTAMP)))"
             f" div {_micros})",
         )
+for _unit in CLOCK_UNITS:
+    scalar(
+        f"$date_diff_{_unit}",
+        f"{_TIME}, {_TIME} -> bigint",
+        f"((epoch_us({{1}}) - epoch_us({{0}})) // {_MICROS[_unit]})",
+        f"(({{1}} - {{0}}) div {_MICROS[_unit]})",
+    )
 scalar(
     "$date_diff_day",
     "date, date -> bigint",
@@ -130,6 +208,9 @@ for _time in _TIMES:
             _months_between("duckdb", _months),
             _months_between("spark", _months),
         )
+
+# --- Seconds since 1970 --------------------------------------------------------------------------
+
 scalar(
     "to_unixtime",
     "timestamp with time zone -> double",
@@ -138,8 +219,15 @@ scalar(
 )
 scalar(
     "from_unixtime",
-    "double -> timestamp with time zone",
-    "make_timestamptz(CAST(round({0} * 1000000) AS BIGINT))",
-    "timestamp_micros(CAST(round({0} * 1000000) AS BIGINT))",
+    "double -> timestamp(3) with time zone",
+    "make_timestamptz(CAST(floor({0} * 1000 + 0.5) AS BIGINT) * 1000)",
+    "timestamp_micros(CAST(floor({0} * 1000 + 0.5D) AS BIGINT) * 1000)",
 )
-scalar("last_day_of_month", "date -> date", "last_day({0})")
+_TOO_FINE = "('NOT_SUPPORTED: timestamps have at most 6 digits of a second')"
+scalar(
+    "from_unixtime_nanos",
+    "bigint -> timestamp with time zone",
+    f"(CASE WHEN {{0}} % 1000 <> 0 THEN error{_TOO_FINE} ELSE make_timestamptz({{0}} // 1000) END)",
+    f"(CASE WHEN {{0}} % 1000 <> 0 THEN raise_error{_TOO_FINE}"
+    " ELSE timestamp_micros({0} div 1000) END)",
+)

@@ -22,7 +22,7 @@ import pyarrow as pa
 from seamline.sql import types
 from seamline.sql.kernels.kernel import Kernel, Use
 from seamline.sql.templates import SPARK, bound
-from seamline.sql.types import Array, Decimal, Map, Row, Timestamp, Type, Varbinary
+from seamline.sql.types import Array, Decimal, Map, Row, Time, Timestamp, Type, Varbinary
 
 
 def duckdb_template(kernel: Kernel) -> Callable[[Sequence[str], Sequence[Type], Type], str]:
@@ -94,6 +94,8 @@ def _of_text(sql: str, type_: Type) -> str:
             return f"date_from_unix_date(CAST({sql} AS INT))"
         case Timestamp():
             return f"CAST(timestamp_micros(CAST({sql} AS BIGINT)) AS {types.to_spark(type_)})"
+        case Time():
+            return f"CAST({sql} AS BIGINT)"
         case Varbinary():
             return f"unbase64({sql})"
     return f"CAST({sql} AS {types.to_spark(type_)})"
@@ -186,7 +188,7 @@ def from_wire(values: pa.Array, type_: Type) -> pa.Array:
         return pa.array(found, wanted)
     if type_ == types.DATE:
         return values.cast(pa.int32()).cast(wanted)
-    if isinstance(type_, Timestamp):
+    if isinstance(type_, Timestamp | Time):
         return values.cast(pa.int64()).cast(wanted)
     return values if values.type == wanted else values.cast(wanted)
 
@@ -200,7 +202,7 @@ def to_wire(values: pa.Array, type_: Type) -> pa.Array:
         return pa.array([_float_text(v) for v in values.to_pylist()], pa.string())
     if type_ == types.DATE:
         values = values.cast(pa.int32())
-    if isinstance(type_, Timestamp):
+    if isinstance(type_, Timestamp | Time):
         values = values.cast(pa.int64())
     wanted = types.to_arrow(wire_type(type_))
     return values if values.type == wanted else values.cast(wanted)

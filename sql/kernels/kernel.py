@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import duckdb
@@ -59,6 +60,17 @@ class Use:
         digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
         return f"kernel_{self.kernel.name}_{digest}"
 
+    def function(self) -> Callable[..., pa.Array]:
+        """It, with a signature that has as many arguments as it takes."""
+
+        def run(*arguments: pa.Array | pa.ChunkedArray) -> pa.Array:
+            return self(*arguments)
+
+        names = [f"a{place}" for place in range(len(self.parameters))]
+        parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
     def __call__(self, *arguments: pa.Array | pa.ChunkedArray) -> pa.Array:
         """The result for arguments as the engines hand them over."""
         return self.kernel.compute(self, [_whole(argument) for argument in arguments])
@@ -101,15 +113,21 @@ def by_duckdb(template: Template) -> Compute:
         sql = rendered(
             template, texts, use.parameters, use.returns, DUCKDB, plain=[True] * len(texts)
         )
-        connection = _connection()
-        connection.register("rows", pa.table(dict(zip(names, arguments, strict=True))))
-        try:
-            found = connection.sql(f"SELECT {sql} AS v FROM rows").to_arrow_table()
-        finally:
-            connection.unregister("rows")
-        return _whole(found.column("v")).cast(types.to_arrow(use.returns))
+        found = evaluated(sql, dict(zip(names, arguments, strict=True)))
+        return found.cast(types.to_arrow(use.returns))
 
     return compute
+
+
+def evaluated(sql: str, columns: Mapping[str, pa.Array]) -> pa.Array:
+    """An expression of DuckDB's over columns."""
+    connection = _connection()
+    connection.register("rows", pa.table(dict(columns)))
+    try:
+        found = connection.sql(f"SELECT {sql} AS v FROM rows").to_arrow_table()
+    finally:
+        connection.unregister("rows")
+    return _whole(found.column("v"))
 
 
 def _literal(argument: pa.Array) -> str | None:

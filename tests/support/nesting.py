@@ -29,6 +29,8 @@ VARIABLES: dict[str, Type] = {
     "C": types.Decimal(10, 4),
     "S": types.VARCHAR,
     "R": types.VARCHAR,
+    "timestamp": types.TIMESTAMP,
+    "timestamp with time zone": types.TIMESTAMP_TZ,
 }
 """What a variable of a signature stands for."""
 
@@ -49,6 +51,9 @@ SAMPLES: dict[Type, str] = {
     types.DATE: "DATE '2024-02-29'",
     types.TIMESTAMP: "TIMESTAMP '2024-02-29 01:02:03.456'",
     types.TIMESTAMP_TZ: "TIMESTAMP '2024-02-29 01:02:03.456 UTC'",
+    types.TIME: "TIME '01:02:03.456'",
+    types.INTERVAL_DAY: "INTERVAL '36' HOUR",
+    types.INTERVAL_YEAR: "INTERVAL '14' MONTH",
     types.Array(types.VARCHAR): "ARRAY['a', '2bc']",
     types.Map(types.VARCHAR, types.VARCHAR): "MAP(ARRAY['2bc'], ARRAY['x'])",
 }

@@ -1,0 +1,162 @@
+"""Intervals that are written out, and arithmetic with them."""
+
+from __future__ import annotations
+
+import calendar
+import dataclasses
+import datetime
+import re
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from seamline.errors import INVALID_LITERAL, SeamlineError
+from seamline.sql import types
+from seamline.sql.binder.conversions import constructor
+from seamline.sql.binder.moments import moment_literal
+from seamline.sql.binder.scope import Scope, Typed
+from seamline.sql.binder.shapes import unparenthesized
+from seamline.sql.binder.typer import Handlers, Typer
+from seamline.sql.calls import Call, CallSpec, call
+from seamline.sql.types import Interval, Timestamp
+
+_UNITS = ("day", "hour", "minute", "second")
+_MILLISECONDS = {
+    "week": 604_800_000,
+    "day": 86_400_000,
+    "hour": 3_600_000,
+    "minute": 60_000,
+    "second": 1_000,
+    "millisecond": 1,
+}
+_MONTHS = {"year": 12, "quarter": 3, "month": 1}
+_WHOLE = r"\d+"
+_SECONDS = r"\d+(?:\.\d+)?"
+_BEFORE = {"hour": " ", "minute": ":", "second": ":"}
+_LIMIT = 2**63
+
+
+def _bind_interval(_: Typer, node: exp.Interval, __: Scope) -> Typed:
+    type_ = types.INTERVAL_YEAR if _units_of(node)[0] in _MONTHS else types.INTERVAL_DAY
+    value = _value_of(node)
+    limit = _LIMIT if type_ == types.INTERVAL_DAY else 2**31
+    if not -limit < value < limit:
+        raise _not_an_interval(node)
+    text = f"CAST({value} AS BIGINT)"
+    return call(CallSpec(constructor("$literal", text, text), (), type_, value), []), type_
+
+
+def moved(name: str, operands: Sequence[Typed]) -> Typed | None:
+    """A date or timestamp that is written out, moved by an interval; None for anything else.
+
+    So it is a constant still, by which files and tails are pruned.
+    """
+    if name == "$add" and isinstance(operands[0][1], Interval):
+        operands = operands[::-1]
+    moment, length = (
+        node.spec.constant if isinstance(node, Call) else None for node, _ in operands
+    )
+    (_, type_), (_, interval) = operands
+    if not isinstance(moment, datetime.date) or not isinstance(interval, Interval):
+        return None
+    if length is None or name not in {"$add", "$subtract"}:
+        return None
+    signed = length if name == "$add" else -length
+    try:
+        if interval == types.INTERVAL_YEAR:
+            return moment_literal(_months_later(moment, signed), type_)
+        if isinstance(type_, Timestamp):
+            type_ = dataclasses.replace(type_, precision=max(3, type_.precision))
+        elif signed % _MILLISECONDS["day"]:
+            return None
+        return moment_literal(moment + datetime.timedelta(milliseconds=signed), type_)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _months_later(moment: datetime.date, months: int) -> datetime.date:
+    year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
+    last = calendar.monthrange(year, month + 1)[1]
+    return moment.replace(year=year, month=month + 1, day=min(moment.day, last))
+
+
+def milliseconds_of(node: exp.Interval) -> int:
+    """The length of an interval of days, hours, minutes and seconds.
+
+    Raises:
+        SeamlineError: INVALID_LITERAL.
+    """
+    if _units_of(node)[0] in _MONTHS:
+        raise _not_an_interval(node)
+    return _value_of(node)
+
+
+def _units_of(node: exp.Interval) -> tuple[str, str]:
+    """First and last unit."""
+    unit = node.args.get("unit")
+    if unit is None:
+        raise _not_an_interval(node)
+    if isinstance(unit, exp.IntervalSpan):
+        return unit.this.name.lower(), unit.expression.name.lower()
+    name = unit.name.lower()
+    name = name.removesuffix("s")
+    return name, name
+
+
+def _value_of(node: exp.Interval) -> int:
+    value = unparenthesized(node.this)
+    sign = 1
+    while isinstance(value, exp.Neg):
+        sign, value = -sign, unparenthesized(value.this)
+    text = value.name.strip() if isinstance(value, exp.Literal) else ""
+    if text[:1] in {"-", "+"}:
+        sign, text = (-sign if text[0] == "-" else sign), text[1:].strip()
+    first, last = _units_of(node)
+    found = _months(text, first, last) if first in _MONTHS else _milliseconds(text, first, last)
+    if found is None:
+        raise _not_an_interval(node)
+    return sign * found
+
+
+def _months(text: str, first: str, last: str) -> int | None:
+    if first == last and re.fullmatch(_WHOLE, text):
+        return int(text) * _MONTHS[first]
+    match = re.fullmatch(r"(\d+)-(\d+)", text) if (first, last) == ("year", "month") else None
+    return int(match[1]) * 12 + int(match[2]) if match else None
+
+
+def _milliseconds(text: str, first: str, last: str) -> int | None:
+    if first not in _MILLISECONDS or last not in _MILLISECONDS:
+        return None
+    if first not in _UNITS or last not in _UNITS:
+        units: tuple[str, ...] = (first,)
+    else:
+        units = _UNITS[_UNITS.index(first) : _UNITS.index(last) + 1]
+    if not units:
+        return None
+    pattern = ""
+    for place, unit in enumerate(units):
+        digits = _SECONDS if unit == "second" else _WHOLE
+        pattern += f"{_BEFORE[unit] if place else ''}({digits})"
+    match = re.fullmatch(pattern, text)
+    if match is None:
+        return None
+    total = 0
+    for unit, digits in zip(units, match.groups(), strict=True):
+        whole, _, fraction = digits.partition(".")
+        if fraction[3:].strip("0"):
+            return None
+        total += int(whole) * _MILLISECONDS[unit] + int(fraction[:3].ljust(3, "0") or 0)
+    return total
+
+
+def _not_an_interval(node: exp.Interval) -> SeamlineError:
+    return SeamlineError(
+        INVALID_LITERAL,
+        f"{node.sql('trino')} is not an interval",
+        hint="INTERVAL '2' DAY, INTERVAL '1 2:03:04.567' DAY TO SECOND, INTERVAL '1-6' YEAR TO"
+        " MONTH; seconds have at most 3 digits.",
+    )
+
+
+HANDLERS: Handlers = {exp.Interval: _bind_interval}

@@ -1,0 +1,113 @@
+"""Instants in time zones: AT TIME ZONE, and functions of the fields that clocks show there.
+
+A zone belongs to a static type. What reads fields of an instant is bound over the local time in its
+zone, and what gives an instant again is made one there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.sql import time_zones, types
+from seamline.sql.binder.conversions import constructor, implicit_cast
+from seamline.sql.binder.scope import Scope, Typed
+from seamline.sql.binder.shapes import is_text, unparenthesized
+from seamline.sql.binder.typer import Typer
+from seamline.sql.calls import CallSpec, call
+from seamline.sql.types import Timestamp, Type
+
+
+def zone_of(node: exp.Expr) -> str:
+    """The zone that an expression of the statement names.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED unless it is written out; INVALID_ARGUMENT for no zone.
+    """
+    inner = unparenthesized(node)
+    if is_text(inner):
+        return time_zones.named(inner.name)
+    if isinstance(inner, exp.Interval):
+        from seamline.sql.binder.intervals import milliseconds_of
+
+        return time_zones.of_minutes(milliseconds_of(inner) // 60_000)
+    raise SeamlineError(
+        NOT_SUPPORTED, "a time zone must be written out", hint="x AT TIME ZONE 'Europe/Berlin'."
+    )
+
+
+def bind_at_time_zone(typer: Typer, node: exp.AtTimeZone, scope: Scope) -> Typed:
+    """`x AT TIME ZONE 'zone'`: the same instant, its fields read there."""
+    return at_zone(typer.expression(node.this, scope), zone_of(node.args["zone"]))
+
+
+def at_zone(value: Typed, zone: str) -> Typed:
+    """An instant with fields in a zone.
+
+    Raises:
+        SeamlineError: TYPE_MISMATCH for anything but a timestamp.
+    """
+    node, type_ = value
+    if not isinstance(type_, Timestamp):
+        raise SeamlineError(TYPE_MISMATCH, f"AT TIME ZONE needs a timestamp, not {type_}", hint="")
+    instant = dataclasses.replace(type_, zoned=True)
+    node = implicit_cast(node, type_, instant)
+    returns = dataclasses.replace(instant, zone=zone)
+    spec = CallSpec(constructor(f"$at_time_zone {zone}", "{0}", "{0}"), (instant,), returns)
+    return call(spec, [node]), returns
+
+
+def with_zone(value: Typed, zone: str) -> Typed:
+    """The instant at which clocks in a zone show a timestamp.
+
+    Raises:
+        SeamlineError: TYPE_MISMATCH for an instant.
+    """
+    node, type_ = value
+    if type_ == types.DATE:
+        node, type_ = implicit_cast(node, type_, types.TIMESTAMP), types.TIMESTAMP
+    if not isinstance(type_, Timestamp) or type_.zoned:
+        raise SeamlineError(
+            TYPE_MISMATCH, f"with_timezone needs a timestamp without zone, not {type_}", hint=""
+        )
+    returns = Timestamp(type_.precision, zoned=True, zone=zone)
+    return _computed("$instant", time_zones.instant_of(zone), [(node, type_)], returns), returns
+
+
+def is_instant(type_: Type) -> bool:
+    """Whether it is a timestamp with time zone."""
+    return isinstance(type_, Timestamp) and type_.zoned
+
+
+def is_elsewhere(type_: Type) -> bool:
+    """Whether it is an instant whose fields are not those in UTC."""
+    return isinstance(type_, Timestamp) and type_.zoned and type_.zone != time_zones.UTC
+
+
+def local_time(value: Typed, zone: str | None = None) -> Typed:
+    """What clocks show at an instant, in its own zone or another; anything else as it is."""
+    type_ = value[1]
+    if not isinstance(type_, Timestamp) or not type_.zoned:
+        return value
+    zone = zone or type_.zone
+    returns = Timestamp(type_.precision, zoned=False)
+    return _computed(f"$local {zone}", time_zones.local_time(zone), [value], returns), returns
+
+
+def back(local: Typed, near: Typed) -> Typed:
+    """The instant of a local time that was computed from that of another instant."""
+    returns = near[1]
+    assert isinstance(returns, Timestamp)
+    templates = time_zones.instant_near(returns.zone)
+    return _computed("$instant", templates, [local, near], returns), returns
+
+
+def _computed(
+    name: str, templates: tuple[str, str], arguments: Sequence[Typed], returns: Timestamp
+) -> exp.Expr:
+    overload = constructor(f"{name} {returns.zone}", *templates)
+    spec = CallSpec(overload, tuple(type_ for _, type_ in arguments), returns)
+    return call(spec, [node for node, _ in arguments])

@@ -1,0 +1,296 @@
+"""Calls about dates and times that need more than a row of the table of functions.
+
+Their unit or time zone is written out, or they read fields of an instant in a zone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from sqlglot import exp
+
+from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.sql import functions, time_zones, types
+from seamline.sql.binder.conversions import common_type, constructor, explicit_cast, implicit_cast
+from seamline.sql.binder.literals import whole_number_of
+from seamline.sql.binder.moments import now, time_with_zone
+from seamline.sql.binder.scope import Scope, Typed
+from seamline.sql.binder.shapes import is_text, unparenthesized
+from seamline.sql.binder.time_zones import (
+    at_zone,
+    back,
+    is_elsewhere,
+    is_instant,
+    local_time,
+    with_zone,
+    zone_of,
+)
+from seamline.sql.binder.typer import Typer
+from seamline.sql.calls import CallSpec, call
+from seamline.sql.functions.times import CLOCK_UNITS, DATE_UNITS, FIELDS
+from seamline.sql.types import Interval, Timestamp, Type
+
+Bind: TypeAlias = Callable[[str, Sequence[Typed]], Typed]
+"""Binds a call of the table of functions."""
+
+_FORMATS = frozenset({"date_format", "format_datetime"})
+_BY_UNIT = frozenset({"$date_trunc", "$date_add", "$date_diff"})
+_MOVES = frozenset({"$add", "$subtract"})
+
+
+def is_of_time(type_: Type) -> bool:
+    """Whether arithmetic with it is that of dates, times and intervals."""
+    return type_ in {types.DATE, types.TIME} or isinstance(type_, Timestamp | Interval)
+
+
+# --- Fields in a zone ----------------------------------------------------------------------------
+
+
+def in_zone(name: str, arguments: Sequence[Typed], bind: Bind) -> Typed | None:
+    """A call that reads fields of an instant in its zone; None for any other call."""
+    if name in _FORMATS and arguments and is_instant(arguments[0][1]):
+        if name == "format_datetime" and len(arguments) == 2:
+            return bind("$format_zoned", [local_time(arguments[0]), *_zone_columns(arguments)])
+        return bind(name, [local_time(arguments[0]), *arguments[1:]])
+    elsewhere = [place for place, (_, type_) in enumerate(arguments) if is_elsewhere(type_)]
+    if not elsewhere:
+        return None
+    if name in FIELDS:
+        return bind(name, [local_time(argument) for argument in arguments])
+    if name in {"timezone_hour", "timezone_minute"}:
+        return _zone_field(name, arguments[0])
+    if name == "to_iso8601":
+        text = bind(name, [local_time(arguments[0])])
+        offset = bind("$format_zoned", [local_time(arguments[0]), *_zone_columns(arguments, "ZZ")])
+        return bind("concat", [text, offset])
+    prefix, _, unit = name.rpartition("_")
+    instant = arguments[elsewhere[0]]
+    is_by_months = name in _MOVES and types.INTERVAL_YEAR in (type_ for _, type_ in arguments)
+    if not is_by_months and prefix not in _BY_UNIT:
+        return None
+    if unit in CLOCK_UNITS and prefix != "$date_trunc":
+        return None
+    moved = [local_time(argument) for argument in arguments]
+    found = bind(name, moved)
+    if prefix == "$date_diff":
+        return found
+    return _cut(instant, moved[0], found) if unit in CLOCK_UNITS else back(found, instant)
+
+
+def _cut(instant: Typed, local: Typed, cut: Typed) -> Typed:
+    """An instant as much earlier as its local time was cut; its offset stays."""
+    overload = constructor(
+        "$cut",
+        "({0} - ({1} - {2}))",
+        "timestamp_micros(unix_micros({0}) - unix_micros(CAST({1} AS TIMESTAMP))"
+        " + unix_micros(CAST({2} AS TIMESTAMP)))",
+    )
+    arguments = (instant, local, cut)
+    spec = CallSpec(overload, tuple(type_ for _, type_ in arguments), instant[1])
+    return call(spec, [node for node, _ in arguments]), instant[1]
+
+
+def _offset_seconds(value: Typed) -> Typed:
+    """How far clocks in the zone of an instant are ahead of UTC."""
+    local = local_time(value)
+    overload = constructor(
+        "$offset",
+        "((epoch_us({0}) - epoch_us({1})) // 1000000)",
+        "((unix_micros(CAST({0} AS TIMESTAMP)) - unix_micros({1})) div 1000000)",
+    )
+    return call(
+        CallSpec(overload, (local[1], value[1]), types.BIGINT), [local[0], value[0]]
+    ), types.BIGINT
+
+
+def _zone_field(name: str, value: Typed) -> Typed:
+    part = "3600" if name == "timezone_hour" else "60"
+    rest = "" if name == "timezone_hour" else " % 60"
+    overload = constructor(name, f"({{0}} // {part}{rest})", f"({{0}} div {part}{rest})")
+    seconds = _offset_seconds(value)
+    return call(CallSpec(overload, (types.BIGINT,), types.BIGINT), [seconds[0]]), types.BIGINT
+
+
+def _zone_columns(arguments: Sequence[Typed], pattern: str | None = None) -> list[Typed]:
+    """Pattern, offset in minutes and zone, as `$format_zoned` takes them."""
+    type_ = arguments[0][1]
+    assert isinstance(type_, Timestamp)
+    seconds = _offset_seconds(arguments[0])
+    overload = constructor("$minutes", "({0} // 60)", "({0} div 60)")
+    minutes = call(CallSpec(overload, (types.BIGINT,), types.BIGINT), [seconds[0]])
+    text = arguments[1] if pattern is None else (exp.Literal.string(pattern), types.VARCHAR)
+    return [text, (minutes, types.BIGINT), (exp.Literal.string(type_.zone), types.VARCHAR)]
+
+
+# --- Units ---------------------------------------------------------------------------------------
+
+
+def bind_by_unit(typer: Typer, name: str, node: exp.Anonymous, scope: Scope, bind: Bind) -> Typed:
+    """date_trunc, date_add and date_diff."""
+    unit = unparenthesized(node.expressions[0]) if node.expressions else None
+    arguments = [typer.expression(argument, scope) for argument in node.expressions[1:]]
+    if name == "date_diff" and len(arguments) == 2:
+        arguments = _alike(arguments)
+    if unit is None or not is_text(unit):
+        return _by_any_unit(typer, name, node, scope, lambda u: bind(f"${name}_{u}", arguments))
+    full_name = f"${name}_{unit.name.lower()}"
+    if full_name not in functions.FUNCTIONS:
+        raise SeamlineError(INVALID_ARGUMENT, f"{name} has no unit {unit.name!r}", hint=_UNITS)
+    return bind(full_name, arguments)
+
+
+_UNITS = "Units are millisecond, second, minute, hour, day, week, month, quarter and year."
+
+
+def _by_any_unit(
+    typer: Typer, name: str, node: exp.Anonymous, scope: Scope, of_unit: Callable[[str], Typed]
+) -> Typed:
+    """The call with a unit that is computed: a case for each."""
+    if not node.expressions:
+        raise SeamlineError(TYPE_MISMATCH, f"{name} needs a unit", hint=_UNITS)
+    value, type_ = typer.expression(node.expressions[0], scope)
+    value = implicit_cast(value, type_, types.VARCHAR)
+    cases: list[Typed] = []
+    for unit in (*CLOCK_UNITS, *DATE_UNITS):
+        try:
+            cases.append(of_unit(unit))
+        except SeamlineError:  # not a unit of dates, or of times
+            continue
+        cases[-1][0].meta["unit"] = unit
+    if not cases:
+        of_unit("day")
+    returns = cases[0][1]
+    lower = functions.resolve("lower", [types.VARCHAR])
+    spec = CallSpec(lower.overload, lower.parameters, lower.returns)
+    failure = constructor(
+        "$no_unit",
+        f"error('INVALID_ARGUMENT: {name} has no such unit')",
+        f"CAST(raise_error('INVALID_ARGUMENT: {name} has no such unit') AS {{type}})",
+    )
+    ifs = [
+        exp.If(
+            this=exp.EQ(
+                this=call(spec, [value.copy()]), expression=exp.Literal.string(node_.meta["unit"])
+            ),
+            true=node_,
+        )
+        for node_, _ in cases
+    ]
+    is_null = exp.If(this=exp.Is(this=value.copy(), expression=exp.Null()), true=exp.Null())
+    return exp.Case(ifs=[is_null, *ifs], default=call(CallSpec(failure, (), returns), [])), returns
+
+
+def _alike(arguments: Sequence[Typed]) -> list[Typed]:
+    """Both of date_diff as one type, in the zone of the first."""
+    common = common_type([type_ for _, type_ in arguments], "date_diff")
+    first = arguments[0][1]
+    if isinstance(common, Timestamp) and isinstance(first, Timestamp) and first.zoned:
+        common = dataclasses.replace(common, zone=first.zone)
+    return [(implicit_cast(*argument, common), common) for argument in arguments]
+
+
+# --- Functions of their own ----------------------------------------------------------------------
+
+
+def _at_timezone(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+    value, zone = _two(node)
+    return at_zone(typer.expression(value, scope), zone_of(zone))
+
+
+def _with_timezone(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+    value, zone = _two(node)
+    return with_zone(typer.expression(value, scope), zone_of(zone))
+
+
+def _two(node: exp.Anonymous) -> Sequence[exp.Expr]:
+    if len(node.expressions) != 2:
+        raise SeamlineError(
+            TYPE_MISMATCH, f"{node.name.lower()} takes a timestamp and a time zone", hint=""
+        )
+    return node.expressions
+
+
+def _timezone(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+    if len(node.expressions) != 1:
+        raise SeamlineError(TYPE_MISMATCH, "timezone takes one timestamp with time zone", hint="")
+    value, type_ = typer.expression(node.expressions[0], scope)
+    if not isinstance(type_, Timestamp) or not type_.zoned:
+        raise SeamlineError(
+            TYPE_MISMATCH, f"timezone takes a timestamp with time zone, not {type_}", hint=""
+        )
+    text = f"(CASE WHEN {{0}} IS NULL THEN NULL ELSE '{type_.zone}' END)"
+    spec = CallSpec(constructor("timezone", text, text), (type_,), types.VARCHAR)
+    return call(spec, [value]), types.VARCHAR
+
+
+def _current_timezone(_: Typer, node: exp.Anonymous, __: Scope) -> Typed:
+    if node.expressions:
+        raise SeamlineError(TYPE_MISMATCH, "current_timezone takes no argument", hint="")
+    return exp.Literal.string(time_zones.UTC), types.VARCHAR
+
+
+def _date(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+    if len(node.expressions) != 1:
+        raise SeamlineError(TYPE_MISMATCH, "date takes one value", hint="")
+    value, type_ = typer.expression(node.expressions[0], scope)
+    return explicit_cast(value, type_, types.DATE, safe=False), types.DATE
+
+
+def _from_unixtime(typer: Typer, node: exp.Anonymous, scope: Scope, bind: Bind) -> Typed:
+    first, *rest = node.expressions
+    instant = bind("from_unixtime", [typer.expression(first, scope)])
+    if len(rest) == 1:
+        return at_zone(instant, zone_of(rest[0]))
+    numbers = [whole_number_of(typer.expression(part, scope)[0]) for part in rest]
+    if len(numbers) != 2 or None in numbers:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "from_unixtime takes an offset in hours and minutes, written out",
+            hint="from_unixtime(x, 2, 30), or from_unixtime(x, 'Europe/Berlin').",
+        )
+    hours, minutes = (number or 0 for number in numbers)
+    return at_zone(instant, time_zones.named(time_zones.of_minutes(hours * 60 + minutes)))
+
+
+def _moment(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+    name = node.name.lower()
+    if name == "current_time":
+        raise time_with_zone()
+    digits = 3
+    if node.expressions:
+        found = whole_number_of(typer.expression(node.expressions[0], scope)[0])
+        if found is None or len(node.expressions) > 1 or name in {"now", "current_date"}:
+            raise SeamlineError(TYPE_MISMATCH, f"{name} takes a number of digits at most", hint="")
+        digits = found
+    return now(typer, _MOMENTS[name](), digits)
+
+
+_MOMENTS: Mapping[str, type[Any]] = {
+    "now": exp.CurrentTimestamp,
+    "current_timestamp": exp.CurrentTimestamp,
+    "current_date": exp.CurrentDate,
+    "current_time": exp.CurrentTime,
+    "localtime": exp.Localtime,
+    "localtimestamp": exp.Localtimestamp,
+}
+_OWN: Mapping[str, Callable[[Typer, exp.Anonymous, Scope], Typed]] = {
+    "at_timezone": _at_timezone,
+    "with_timezone": _with_timezone,
+    "timezone": _timezone,
+    "current_timezone": _current_timezone,
+    "date": _date,
+    **dict.fromkeys(_MOMENTS, _moment),
+}
+
+
+def bind_function(typer: Typer, node: exp.Anonymous, scope: Scope, bind: Bind) -> Typed | None:
+    """A call of a function of dates and times that is no plain row; None for any other."""
+    name = node.name.lower()
+    if name in {"date_trunc", "date_add", "date_diff"}:
+        return bind_by_unit(typer, name, node, scope, bind)
+    if name == "from_unixtime" and len(node.expressions) > 1:
+        return _from_unixtime(typer, node, scope, bind)
+    own = _OWN.get(name)
+    return None if own is None else own(typer, node, scope)

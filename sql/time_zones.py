@@ -1,0 +1,131 @@
+"""Time zones: their names, and clocks in them on both engines.
+
+A zone is a region (`Europe/Berlin`) or an offset (`+05:30`). A local time that a change of clocks
+skips is read with the offset from before the change, one that occurs twice is its first occurrence.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import re
+import zoneinfo
+
+from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
+from seamline.sql.coercion import SEVERAL_ZONES
+
+UTC = "UTC"
+_NAMES_OF_UTC = frozenset({"utc", "z", "gmt", "uct", "zulu", "etc/utc", "greenwich", "gmt0"})
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
+_OFFSET_MAX = 14 * 60
+
+
+@functools.lru_cache(maxsize=1024)
+def named(text: str) -> str:
+    """The zone of that name, as it is called here.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT when there is none.
+    """
+    if text.lower() in _NAMES_OF_UTC:
+        return UTC
+    match = _OFFSET.fullmatch(text)
+    if match is not None:
+        minutes = int(match[2]) * 60 + int(match[3] or 0)
+        if minutes <= _OFFSET_MAX and int(match[3] or 0) < 60:
+            return of_minutes(-minutes if match[1] == "-" else minutes)
+    found = _regions().get(text.lower())
+    if found is None:
+        raise SeamlineError(
+            INVALID_ARGUMENT,
+            f"{text!r} is not a time zone",
+            hint="A zone is a region such as 'Europe/Berlin', or an offset such as '+05:30'.",
+        )
+    return found
+
+
+@functools.cache
+def _regions() -> dict[str, str]:
+    return {name.lower(): name for name in zoneinfo.available_timezones()}
+
+
+def of_minutes(minutes: int) -> str:
+    """The zone of an offset."""
+    sign = "-" if minutes < 0 else "+"
+    hours, rest = divmod(abs(minutes), 60)
+    return f"{sign}{hours:02}:{rest:02}" if minutes else UTC
+
+
+def offset_of(zone: str) -> int | None:
+    """The offset in minutes of a zone that is one; None for a region."""
+    if zone == UTC:
+        return 0
+    if zone[0] not in "+-":
+        return None
+    minutes = int(zone[1:3]) * 60 + int(zone[4:6])
+    return -minutes if zone[0] == "-" else minutes
+
+
+def instant(local: datetime.datetime, zone: str) -> datetime.datetime:
+    """The instant at which clocks in the zone show that."""
+    minutes = offset_of(zone)
+    if minutes is not None:
+        return local.replace(tzinfo=datetime.UTC) - datetime.timedelta(minutes=minutes)
+    return local.replace(tzinfo=zoneinfo.ZoneInfo(zone), fold=0).astimezone(datetime.UTC)
+
+
+# --- In the engines' SQL -------------------------------------------------------------------------
+
+
+def local_time(zone: str) -> tuple[str, str]:
+    """What clocks in the zone show at the instant {0}: a timestamp without zone.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED for instants of different zones.
+    """
+    if zone == SEVERAL_ZONES:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "instants of several time zones were put together, so their fields cannot be read",
+            hint="Name one zone: x AT TIME ZONE 'UTC'.",
+        )
+    spark = f"CAST(from_utc_timestamp({{0}}, '{zone}') AS TIMESTAMP_NTZ)"
+    minutes = offset_of(zone)
+    if minutes == 0:
+        return "CAST({0} AS TIMESTAMP)", "CAST({0} AS TIMESTAMP_NTZ)"
+    if minutes is not None:
+        return f"(CAST({{0}} AS TIMESTAMP) + to_minutes({minutes}))", spark
+    return f"timezone('{zone}', {{0}})", spark
+
+
+def instant_of(zone: str) -> tuple[str, str]:
+    """The instant at which clocks in the zone show the timestamp {0}."""
+    minutes = offset_of(zone)
+    spark = f"to_utc_timestamp(CAST({{0}} AS TIMESTAMP), '{zone}')"
+    if minutes is not None:
+        return f"CAST(({{0}} - to_minutes({minutes})) AS TIMESTAMP WITH TIME ZONE)", spark
+    day_before = f"(timezone('{zone}', {{0}}) - to_days(1))"  # DuckDB's takes the last occurrence
+    return _preferred(zone, day_before, f"timezone('{zone}', {{0}})"), spark
+
+
+def instant_near(zone: str) -> tuple[str, str]:
+    """As `instant_of`; of a time that occurs twice, the one with the offset of the instant {1}."""
+    duckdb, spark = instant_of(zone)
+    if offset_of(zone) is not None:
+        return duckdb, spark
+    moved = (
+        f"timestamp_micros(unix_micros(CAST({{0}} AS TIMESTAMP)) + unix_micros({{1}})"
+        f" - unix_micros(from_utc_timestamp({{1}}, '{zone}')))"
+    )
+    return (
+        _preferred(zone, "{1}", duckdb),
+        f"(CASE WHEN from_utc_timestamp({moved}, '{zone}') = CAST({{0}} AS TIMESTAMP)"
+        f" THEN {moved} ELSE {spark} END)",
+    )
+
+
+def _preferred(zone: str, near: str, otherwise: str) -> str:
+    """The instant with the offset that the zone has at another, if clocks show {0} then."""
+    offset = f"(epoch_us(timezone('{zone}', {near})) - epoch_us({near}))"
+    moved = f"make_timestamptz(epoch_us({{0}}) - {offset})"
+    return f"(CASE WHEN timezone('{zone}', {moved}) = {{0}} THEN {moved} ELSE {otherwise} END)"
