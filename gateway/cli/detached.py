@@ -17,8 +17,8 @@ from typing import Any
 from seamline.connectors import supervision
 from seamline.connectors.files import make_folder
 from seamline.errors import INTERNAL_ERROR, SeamlineError
-from seamline.gateway.dev.local import process
-from seamline.gateway.dev.local.process import ProcessIdentity
+from seamline.gateway import process
+from seamline.gateway.process import ProcessIdentity
 from seamline.gateway.http.server import named_state_errors
 
 Work = Callable[[Callable[[str], None]], None]

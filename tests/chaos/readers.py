@@ -7,6 +7,7 @@ whoever comes upon them: by their tokens, or by the moment or snapshot that was 
 
 from __future__ import annotations
 
+import abc
 import collections
 import dataclasses
 import itertools
@@ -272,7 +273,7 @@ class Memory:
             return list(self._reads)
 
 
-class Worker:
+class Worker(abc.ABC):
     """Something that is done again and again on a thread of its own.
 
     Args:
@@ -305,8 +306,9 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 - the run fails with it
             self.failure = error
 
+    @abc.abstractmethod
     def _step(self) -> None:
-        raise NotImplementedError
+        """What it does again and again."""
 
     def _finish(self) -> None:
         """What is left to do at the end."""

@@ -19,7 +19,7 @@ from seamline.errors import LOCAL_STACK_FAILED, SeamlineError
 from seamline.gateway.dev.local import storage
 from seamline.gateway.dev.local.broker_log import start_failure
 from seamline.gateway.dev.local.ports import Ports
-from seamline.gateway.dev.local.process import ProcessIdentity, is_running, spawn_detached, stop
+from seamline.gateway.process import ProcessIdentity, is_running, spawn_detached, stop
 
 if TYPE_CHECKING:
     from seamline.connectors.kafka.cluster import Cluster

@@ -34,7 +34,7 @@ from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.dev.local import ports, state
 from seamline.gateway.dev.local.broker import FREE_BYTES_MIN, Broker
 from seamline.gateway.dev.local.broker_log import start_failure
-from seamline.gateway.dev.local.process import ProcessIdentity, is_running, uninterrupted
+from seamline.gateway.process import ProcessIdentity, is_running, uninterrupted
 from seamline.gateway.dev.local.state import State
 
 _STARTS_MAX = 3

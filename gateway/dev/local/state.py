@@ -12,7 +12,7 @@ from typing import Any
 
 from seamline.errors import LOCAL_STACK_FAILED, SeamlineError
 from seamline.gateway.dev.local.ports import Ports
-from seamline.gateway.dev.local.process import ProcessIdentity
+from seamline.gateway.process import ProcessIdentity
 
 _VERSION = 1
 

@@ -19,7 +19,7 @@ from seamline.connectors.jvm.java import Java
 from seamline.errors import LOCAL_STACK_FAILED, SeamlineError
 from seamline.gateway.dev.local.broker_log import start_failure
 from seamline.gateway.dev.local.ports import HOST, Ports
-from seamline.gateway.dev.local.process import uninterrupted
+from seamline.gateway.process import uninterrupted
 
 _FORMAT_S_MAX = 60.0
 _CLUSTER_ID = re.compile(r"^cluster\.id=(\S+)$", re.MULTILINE)

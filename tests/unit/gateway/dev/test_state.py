@@ -12,7 +12,7 @@ import pytest
 from seamline.errors import LOCAL_STACK_FAILED, SeamlineError
 from seamline.gateway.dev.local import state
 from seamline.gateway.dev.local.ports import Ports
-from seamline.gateway.dev.local.process import ProcessIdentity
+from seamline.gateway.process import ProcessIdentity
 from seamline.gateway.dev.local.state import State
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from seamline.gateway.dev.local.process import (
+from seamline.gateway.process import (
     ProcessIdentity,
     _look_in_proc,
     _look_with_ps,
