@@ -58,6 +58,10 @@ def find_java(environment: Mapping[str, str]) -> Java:
     return Java(path, version)
 
 
+_NEEDED = ("PATH", "JAVA_HOME", "JAVA_TOOL_OPTIONS", "LD_LIBRARY_PATH", "HOME", "LANG", "TMPDIR")
+"""What a Java that only says its version is told; there may be secrets in the rest."""
+
+
 def parse_version(output: str) -> int | None:
     """The feature version in what `java -version` prints; None when it is not there."""
     match = _VERSION.search(output)
@@ -85,7 +89,7 @@ def _ask(path: pathlib.Path, environment: Mapping[str, str]) -> str:
     try:
         answer = subprocess.run(
             [str(path), "-version"],
-            env=dict(environment),
+            env={name: environment[name] for name in _NEEDED if name in environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -310,7 +310,7 @@ class Worker(abc.ABC):
     def _step(self) -> None:
         """What it does again and again."""
 
-    def _finish(self) -> None:
+    def _finish(self) -> None:  # noqa: B027 - most have nothing left
         """What is left to do at the end."""
 
 

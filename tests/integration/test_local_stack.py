@@ -40,9 +40,9 @@ from seamline.gateway.config.model import Config
 from seamline.gateway.dev.local import state
 from seamline.gateway.dev.local.broker import Broker
 from seamline.gateway.dev.local.ports import Ports
-from seamline.gateway.process import ProcessIdentity, identify
 from seamline.gateway.dev.local.stack import LocalStack
 from seamline.gateway.dev.local.state import State
+from seamline.gateway.process import ProcessIdentity, identify
 
 pytestmark = pytest.mark.integration
 

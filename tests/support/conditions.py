@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamline.errors import ErrorKind, SeamlineError
-from seamline.sql import parameters, parse, types
+from seamline.sql import coercion, parameters, parse, types
+from seamline.sql.calls import Call
+from seamline.sql.comparisons import widens
 from seamline.sql.qualify import Relation, qualify
 from seamline.sql.types import Field
 
@@ -100,15 +102,26 @@ def fitting(type_: str, column: str = "c") -> list[str]:
 
 
 def is_fitting(fields: tuple[Field, ...], conditions: Sequence[str]) -> bool:
-    """Whether the language has the conditions on these columns; what it has not is refused."""
+    """Whether the language has the conditions on these columns, and they hold or not for any value.
+
+    What it has not is refused. Where no decimal has room for both sides, a value may overflow.
+    """
     parsed = parse.parse(f"SELECT {', '.join(f'({sql})' for sql in conditions)} FROM t")
     assert isinstance(parsed, parse.Query)
     try:
-        qualify(parsed.tree, [Relation(fields)], now=NOW)
+        bound = qualify(parsed.tree, [Relation(fields)], now=NOW)
     except SeamlineError as error:
         assert error.code.kind is ErrorKind.USER, conditions
         return False
-    return True
+    return not any(map(_may_overflow, bound.tree.find_all(Call)))
+
+
+def _may_overflow(node: Call) -> bool:
+    spec = node.spec
+    if spec.overload.name != "cast" or not isinstance(spec.returns, types.Decimal):
+        return False
+    (source,) = spec.parameters
+    return coercion.as_decimal(source) is not None and not widens(source, spec.returns)
 
 
 def _forms(c: str, one: str, other: str) -> list[str]:

@@ -32,8 +32,8 @@ from seamline.gateway.dev.demo import bids
 from seamline.gateway.dev.demo.bids import BidProducer
 from seamline.gateway.dev.demo.patience import Patience, signs_of
 from seamline.gateway.dev.local.ports import free_port
-from seamline.gateway.process import uninterrupted
 from seamline.gateway.dev.local.stack import LocalStack
+from seamline.gateway.process import uninterrupted
 from seamline.gateway.query import names
 from seamline.gateway.query.deadline import no_deadline
 

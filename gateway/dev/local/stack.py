@@ -34,8 +34,8 @@ from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.dev.local import ports, state
 from seamline.gateway.dev.local.broker import FREE_BYTES_MIN, Broker
 from seamline.gateway.dev.local.broker_log import start_failure
-from seamline.gateway.process import ProcessIdentity, is_running, uninterrupted
 from seamline.gateway.dev.local.state import State
+from seamline.gateway.process import ProcessIdentity, is_running, uninterrupted
 
 _STARTS_MAX = 3
 _LOOK_EVERY_S = 0.5

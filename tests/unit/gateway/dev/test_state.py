@@ -12,8 +12,8 @@ import pytest
 from seamline.errors import LOCAL_STACK_FAILED, SeamlineError
 from seamline.gateway.dev.local import state
 from seamline.gateway.dev.local.ports import Ports
-from seamline.gateway.process import ProcessIdentity
 from seamline.gateway.dev.local.state import State
+from seamline.gateway.process import ProcessIdentity
 
 
 @pytest.mark.parametrize("process", [None, ProcessIdentity(42, "boot/1234")])
