@@ -10,17 +10,24 @@ from collections.abc import Callable, Mapping
 from sqlglot import exp
 
 from seamline.errors import NOT_SUPPORTED, STATEMENT_NOT_ALLOWED, SYNTAX_ERROR, SeamlineError
+from seamline.sql.definitions import parse_columns
 from seamline.sql.queries import QUERY_STARTS, expressions_of, query_of
 from seamline.sql.statements import (
+    AddColumn,
+    AlterTable,
+    Comment,
     CreateView,
     Deallocate,
     DescribePrepared,
+    DropColumn,
     DropTable,
     DropView,
     Execute,
     Explain,
     Prepare,
     Query,
+    RenameColumn,
+    SetProperties,
     SetSession,
     Show,
     Statement,
@@ -224,6 +231,82 @@ def _drop_view(words: Words) -> DropView:
 # --- Tables --------------------------------------------------------------------------------------
 
 
+def _comment(words: Words) -> Comment:
+    what = next((w for w in ("table", "view", "column") if words.take(w.upper())), None)
+    if what is None:
+        raise words.unexpected_next("TABLE, VIEW or COLUMN")
+    place, name = words.place(), words.name()
+    words.require("IS")
+    text = None if words.take("NULL") else words.string()
+    return Comment(what, name, text, place)
+
+
+def _alter_table(words: Words) -> AlterTable:
+    if_exists = words.take("IF", "EXISTS")
+    place, name = words.place(), words.name()
+    if words.take("ADD", "COLUMN"):
+        change: AddColumn | DropColumn | RenameColumn | SetProperties = _add_column(words)
+    elif words.take("DROP", "COLUMN"):
+        missing = words.take("IF", "EXISTS")
+        change = DropColumn(words.identifier(), missing)
+    elif words.take("RENAME", "COLUMN"):
+        missing = words.take("IF", "EXISTS")
+        column = words.identifier()
+        words.require("TO")
+        change = RenameColumn(column, words.identifier(), missing)
+    elif words.take("SET", "PROPERTIES"):
+        change = _set_properties(words)
+    else:
+        raise _not_altered(words)
+    return AlterTable(name, change, if_exists, place)
+
+
+def _not_altered(words: Words) -> SeamlineError:
+    if words.peek() == "RENAME":
+        return SeamlineError(
+            NOT_SUPPORTED,
+            "a table cannot be renamed",
+            location=words.place(),
+            hint="Its files stay where they are, so a new table of the old name would share their "
+            "folder; make a view of the new name instead.",
+        )
+    return SeamlineError(
+        NOT_SUPPORTED,
+        f"ALTER TABLE … {words.peek()} is not supported",
+        location=words.place(),
+        hint="ADD COLUMN, DROP COLUMN, RENAME COLUMN and SET PROPERTIES are.",
+    )
+
+
+def _add_column(words: Words) -> AddColumn:
+    missing = words.take("IF", "NOT", "EXISTS")
+    place, text = words.place(), words.text()
+    if not text:
+        raise words.missing("a column")
+    words.rest()
+    try:
+        columns = parse_columns(text)
+    except SeamlineError as error:
+        error.location = place
+        raise
+    if len(columns) != 1:
+        raise SeamlineError(
+            SYNTAX_ERROR, "ADD COLUMN adds one column", location=place, hint="One at a time."
+        )
+    ((column, type_, required),) = columns
+    return AddColumn(column, type_, required, missing)
+
+
+def _set_properties(words: Words) -> SetProperties:
+    pairs = []
+    while True:
+        name = words.identifier().lower()
+        words.require("=")
+        pairs.append((name, words.constant()))
+        if not words.take(","):
+            return SetProperties(tuple(pairs))
+
+
 def _drop_table(words: Words) -> DropTable:
     if_exists = words.take("IF", "EXISTS")
     return DropTable(location=words.place(), name=words.name(), if_exists=if_exists)
@@ -245,6 +328,8 @@ _READERS: Mapping[str, Callable[[Words], Statement]] = {
     "CREATE VIEW": _create_view,
     "CREATE OR REPLACE VIEW": _replace_view,
     "DROP VIEW": _drop_view,
+    "COMMENT ON": _comment,
+    "ALTER TABLE": _alter_table,
     "DROP TABLE": _drop_table,
 }
 """The first words of a statement, and what reads the rest; longer ones first."""

@@ -187,6 +187,60 @@ class DropView:
     location: Location | None = dataclasses.field(default=None, compare=False)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Comment:
+    """COMMENT ON TABLE, VIEW or COLUMN name IS '…'; the text is None for NULL."""
+
+    what: str
+    name: tuple[str, ...]
+    text: str | None
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AddColumn:
+    """ADD COLUMN [IF NOT EXISTS] name type."""
+
+    column: str
+    type: exp.DataType
+    required: bool = False
+    if_not_exists: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DropColumn:
+    """DROP COLUMN [IF EXISTS] name."""
+
+    column: str
+    if_exists: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """RENAME COLUMN [IF EXISTS] name TO other."""
+
+    column: str
+    to: str
+    if_exists: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetProperties:
+    """SET PROPERTIES: pairs of name and value."""
+
+    properties: tuple[tuple[str, str], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AlterTable:
+    """ALTER TABLE [IF EXISTS] name, and what is changed of it."""
+
+    name: tuple[str, ...]
+    change: AddColumn | DropColumn | RenameColumn | SetProperties
+    if_exists: bool = False
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
 Statement: TypeAlias = (
     Query
     | Explain
@@ -201,4 +255,6 @@ Statement: TypeAlias = (
     | DescribePrepared
     | CreateView
     | DropView
+    | Comment
+    | AlterTable
 )

@@ -202,6 +202,10 @@ class Words:
             SYNTAX_ERROR, f"unexpected {token.text!r}", location=location_of(token), hint=hint
         )
 
+    def unexpected_next(self, wanted: str) -> SeamlineError:
+        """The error for the next word, or for its absence."""
+        return self.unexpected(self._next(wanted), wanted)
+
     def missing(self, what: str) -> SeamlineError:
         """The error for a statement that ends too early."""
         end = self._tokens[-1]

@@ -11,21 +11,23 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from pyiceberg.exceptions import BadRequestError
+from pyiceberg.exceptions import BadRequestError, ValidationError
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemovePropertiesUpdate,
     RemoveSnapshotRefUpdate,
     SetPropertiesUpdate,
     TableRequirement,
     TableUpdate,
 )
+from pyiceberg.table.update.schema import UpdateSchema
 
 from seamline.connectors.iceberg.boundary_commits import moved_ref, new_ref, prepare_boundary
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.errors import commit_errors, storage_errors
-from seamline.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, SeamlineError
+from seamline.errors import COMMIT_CONFLICT, INVALID_TABLE_DEFINITION, SNAPSHOT_GONE, SeamlineError
 from seamline.seam.boundary import TAG, Boundary
 from seamline.seam.checks import require
 
@@ -224,6 +226,36 @@ def set_properties(table: IcebergTable, properties: dict[str, str]) -> None:
         (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),),
         (SetPropertiesUpdate(updates=properties),),
     )
+
+
+def remove_properties(table: IcebergTable, names: Sequence[str]) -> None:
+    """Removes table properties; it is no error when some are not there.
+
+    Raises:
+        SeamlineError: COMMIT_CONFLICT.
+    """
+    _commit(
+        table,
+        (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),),
+        (RemovePropertiesUpdate(removals=list(names)),),
+    )
+
+
+def change_schema(table: IcebergTable, change: Callable[[UpdateSchema], object]) -> None:
+    """Changes the columns of a table, and its name mapping with them.
+
+    Args:
+        table: The table.
+        change: Says what is to change.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION when that cannot be, COMMIT_CONFLICT.
+    """
+    try:
+        with commit_errors(table.state.display_name), table.iceberg.update_schema() as update:
+            change(update)
+    except (ValueError, ValidationError) as error:
+        raise SeamlineError(INVALID_TABLE_DEFINITION, str(error)) from error
 
 
 def move_head(table: IcebergTable, snapshot_id: int, to: int) -> None:

@@ -15,7 +15,7 @@ from seamline.errors import (
     ErrorKind,
     SeamlineError,
 )
-from seamline.gateway.commands import sessions, tables, views
+from seamline.gateway.commands import alterations, sessions, tables, views
 from seamline.gateway.commands.rows import Rows, done
 from seamline.gateway.commands.shows import Shows
 from seamline.gateway.connections import Connections
@@ -25,6 +25,8 @@ from seamline.gateway.query.statements import StatementRequest
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
 from seamline.sql.statements import (
+    AlterTable,
+    Comment,
     CreateTable,
     CreateView,
     DropTable,
@@ -96,6 +98,12 @@ class Commands:
                 return sessions.use(statement, session, self._connections)
             case DropView():
                 return views.drop(self._connections, statement, session)
+            case Comment(what="view"):
+                return views.comment(self._connections, statement.name, session, statement.text)
+            case Comment():
+                return alterations.comment(self._connections, statement, session)
+            case AlterTable():
+                return alterations.alter(self._connections, statement, session)
             case CreateTable():
                 return self._create(statement, session, deadline)
             case DropTable():

@@ -104,13 +104,17 @@ class Shows:
 
     def _create_text(self, statement: Show, session: Session) -> Rows:
         state = self._state(statement.name, session)
+        iceberg = self._connections.catalog(state.name[0]).load(state.name[1:]).iceberg
+        docs = {field.name: field.doc for field in iceberg.schema().fields if field.doc}
         binding = TopicBinding.from_properties(state.properties)
         own = [
             f"   {types.quote(field.name)} {field.type}{' NOT NULL' if field.required else ''}"
+            + _comment(" COMMENT ", docs.get(field.name))
             for field in state.schema.columns
             if binding is None or not field.name.startswith("_kafka_")
         ]
         text = f"CREATE TABLE {state.display_name} (\n" + ",\n".join(own) + "\n)"
+        text += _comment("\nCOMMENT ", state.properties.get("comment"))
         if binding is not None:
             pairs = [
                 f"   {field.name} = '{value}'"
@@ -143,3 +147,7 @@ def _functions(statement: Show) -> Rows:
     ]
     shape = dict.fromkeys(("Function", "Kind", "Signature"), types.VARCHAR)
     return table(shape, matching(rows, statement.like, statement.escape))
+
+
+def _comment(start: str, text: str | None) -> str:
+    return start + "'" + text.replace("'", "''") + "'" if text else ""

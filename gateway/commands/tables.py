@@ -292,6 +292,21 @@ def _check_words(definition: TableDefinition) -> None:
 
 
 def _check_columns(definition: TableDefinition, fields: Sequence[Field]) -> None:
+    check_columns(fields)
+    if definition.key is not None and definition.key.lower() not in {
+        f.name.lower() for f in fields
+    }:
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION, f"the key {definition.key} is not a column of the table"
+        )
+
+
+def check_columns(fields: Sequence[Field]) -> None:
+    """The columns of records must have names of their own.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION.
+    """
     if not fields:
         raise SeamlineError(INVALID_TABLE_DEFINITION, "a table needs at least one column")
     seen: set[str] = set()
@@ -308,10 +323,6 @@ def _check_columns(definition: TableDefinition, fields: Sequence[Field]) -> None
                 f"column {field.name} has a reserved name",
                 hint="Names that start with _kafka_, and Iceberg's own, cannot be used.",
             )
-    if definition.key is not None and definition.key.lower() not in seen:
-        raise SeamlineError(
-            INVALID_TABLE_DEFINITION, f"the key {definition.key} is not a column of the table"
-        )
 
 
 def _start_offsets(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from fakes.memory import MemoryLog
 
@@ -65,9 +66,17 @@ class World(Connections):
         found = self._rows(sql, no_deadline())
         return [row[0] for row in found.rows if found.output[0].name == "note"]
 
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """What a statement answers.
+
+        Raises:
+            SeamlineError: what it fails with.
+        """
+        return self._rows(sql, no_deadline()).rows
+
     def _rows(self, sql: str, deadline: Deadline) -> Rows:
         statement = parse.parse(sql)
-        assert isinstance(statement, parse.CreateTable | parse.DropTable)
+        assert not isinstance(statement, parse.Query)
         return Commands(self).run(statement, names.session(self.config), deadline)
 
     def is_unified(self, *parts: str) -> bool:

@@ -1,0 +1,244 @@
+"""ALTER TABLE and COMMENT ON: what changes of a table that is there.
+
+What would make the table disagree with its topic is refused: a column that the record key repeats,
+one that the files are laid out by, one with a reserved name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from seamline.connectors.iceberg import commits
+from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.types import to_schema
+from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.errors import (
+    COLUMN_NOT_FOUND,
+    INVALID_TABLE_DEFINITION,
+    NOT_A_UNIFIED_TABLE,
+    NOT_SUPPORTED,
+    SCHEMA_NOT_FOUND,
+    STATEMENT_NOT_ALLOWED,
+    TABLE_NOT_FOUND,
+    SeamlineError,
+)
+from seamline.gateway.commands import tables
+from seamline.gateway.commands.rows import Rows, done
+from seamline.gateway.connections import Connections
+from seamline.gateway.query import names
+from seamline.gateway.query.loaded import LoadedTables
+from seamline.gateway.query.names import Session, TableName
+from seamline.seam.binding import POLICIES, PROPERTY_PREFIX, TopicBinding
+from seamline.seam.records import DecoderSpec
+from seamline.sql import columns
+from seamline.sql.near import did_you_mean
+from seamline.sql.statements import (
+    AddColumn,
+    AlterTable,
+    Comment,
+    DropColumn,
+    RenameColumn,
+    SetProperties,
+)
+from seamline.sql.types import Field
+
+_PROPERTIES = {"on_error": POLICIES}
+"""The properties of a unified table that may change, and what each may be."""
+
+
+def alter(connections: Connections, statement: AlterTable, session: Session) -> Rows:
+    """ALTER TABLE of a unified table.
+
+    Raises:
+        SeamlineError: NOT_A_UNIFIED_TABLE, INVALID_TABLE_DEFINITION, COLUMN_NOT_FOUND,
+            COMMIT_CONFLICT, …
+    """
+    name = _own(connections, statement.name, session)
+
+    def work() -> None:
+        table = load(connections, name)
+        binding = TopicBinding.from_properties(table.state.properties)
+        if binding is None:
+            raise SeamlineError(
+                NOT_A_UNIFIED_TABLE,
+                f"table {name.display} has no topic, and is not altered here",
+                hint="A plain Iceberg table is altered with the tool that made it.",
+            )
+        match statement.change:
+            case AddColumn():
+                _add(table, binding, statement.change)
+            case DropColumn():
+                _drop(table, binding, statement.change)
+            case RenameColumn():
+                _rename(table, binding, statement.change)
+            case SetProperties():
+                _set(table, statement.change)
+
+    try:
+        commits.insist(work)
+    except SeamlineError as error:
+        if error.code not in (TABLE_NOT_FOUND, SCHEMA_NOT_FOUND) or not statement.if_exists:
+            raise
+    return done()
+
+
+def comment(connections: Connections, statement: Comment, session: Session) -> Rows:
+    """COMMENT ON TABLE, or ON COLUMN.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND, COLUMN_NOT_FOUND, COMMIT_CONFLICT, …
+    """
+    is_column = statement.what == "column"
+    parts = statement.name[:-1] if is_column else statement.name
+    if not parts:
+        raise SeamlineError(
+            COLUMN_NOT_FOUND, "the column's table is missing", hint="COMMENT ON COLUMN t.c IS '…'"
+        )
+    name = _own(connections, parts, session)
+
+    def work() -> None:
+        table = load(connections, name)
+        if is_column:
+            column = _column(table, statement.name[-1])
+            text = statement.text or ""
+            commits.change_schema(table, lambda update: update.update_column(column.name, doc=text))
+        elif statement.text is None:
+            commits.remove_properties(table, ["comment"])
+        else:
+            commits.set_properties(table, {"comment": statement.text})
+
+    commits.insist(work)
+    return done()
+
+
+def load(connections: Connections, name: TableName) -> IcebergTable:
+    """A table as it is now, found by its name as statements find it.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …
+    """
+    found = LoadedTables(connections).now([name])[name].state
+    return connections.catalog(name.catalog).load(found.name[1:])
+
+
+def _own(connections: Connections, parts: tuple[str, ...], session: Session) -> TableName:
+    name = names.resolve(parts, session, connections)
+    if not name.is_own_table:
+        raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be changed")
+    return name
+
+
+# --- Columns -------------------------------------------------------------------------------------
+
+
+def _add(table: IcebergTable, binding: TopicBinding, change: AddColumn) -> None:
+    if change.if_not_exists and _found(table, change.column) is not None:
+        return
+    if change.required:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"column {change.column} cannot be NOT NULL: the rows there are have no value for it",
+            hint="Leave NOT NULL out.",
+        )
+    (field,) = tables.fields_of([(change.column, change.type, False)])
+    _check(table, binding, lambda own: (*own, field))
+    type_ = to_schema((field,)).fields[0].field_type
+    commits.change_schema(table, lambda update: update.add_column((field.name,), type_))
+
+
+def _drop(table: IcebergTable, binding: TopicBinding, change: DropColumn) -> None:
+    if change.if_exists and _found(table, change.column) is None:
+        return
+    column = _column(table, change.column)
+    _require_free(table, binding, column, "dropped")
+    _check(table, binding, lambda own: tuple(f for f in own if f.name != column.name))
+    commits.change_schema(table, lambda update: update.delete_column((column.name,)))
+
+
+def _rename(table: IcebergTable, binding: TopicBinding, change: RenameColumn) -> None:
+    if change.if_exists and _found(table, change.column) is None:
+        return
+    column = _column(table, change.column)
+    _require_free(table, binding, column, "renamed", by_layout=False)
+    renamed = Field(change.to, column.type)
+    _check(
+        table,
+        binding,
+        lambda own: tuple(renamed if f.name == column.name else f for f in own),
+    )
+    commits.change_schema(table, lambda update: update.rename_column((column.name,), change.to))
+
+
+def _set(table: IcebergTable, change: SetProperties) -> None:
+    for name, value in change.properties:
+        known = _PROPERTIES.get(name)
+        if known is None:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"the property {name} cannot be changed",
+                hint=did_you_mean(name, _PROPERTIES) or f"{', '.join(_PROPERTIES)} can.",
+            )
+        if value not in known:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"{name} {value!r} is not known",
+                hint=f"It is: {', '.join(known)}.",
+            )
+    properties = {
+        PROPERTY_PREFIX + name.replace("_", "-"): value for name, value in change.properties
+    }
+    commits.set_properties(table, properties)
+
+
+def _found(table: IcebergTable, name: str) -> Field | None:
+    own = table.state.schema.columns
+    exact = (field for field in own if field.name == name)
+    folded = (field for field in own if field.name.lower() == name.lower())
+    return next(exact, None) or next(folded, None)
+
+
+def _column(table: IcebergTable, name: str) -> Field:
+    found = _found(table, name)
+    if found is None:
+        known = (f.name for f in table.state.schema.columns)
+        raise SeamlineError(
+            COLUMN_NOT_FOUND,
+            f"table {table.state.display_name} has no column {name}",
+            hint=did_you_mean(name, known),
+        )
+    return found
+
+
+def _require_free(
+    table: IcebergTable, binding: TopicBinding, column: Field, what: str, *, by_layout: bool = True
+) -> None:
+    """A column that something else depends on stays."""
+    metadata = table.iceberg.metadata
+    laid_out = {
+        f.source_id: "partitioned" for spec in metadata.partition_specs for f in spec.fields
+    }
+    laid_out |= {f.source_id: "sorted" for order in metadata.sort_orders for f in order.fields}
+    reason = None
+    if column.name in columns.METADATA_NAMES:
+        reason = "it says where a record is in the topic"
+    elif binding.key is not None and binding.key.lower() == column.name.lower():
+        reason = "the record key repeats it"
+    elif by_layout and column.field_id in laid_out:
+        reason = f"the table is {laid_out[column.field_id]} by it"
+    if reason is not None:
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION, f"column {column.name} cannot be {what}: {reason}", hint=""
+        )
+
+
+def _check(
+    table: IcebergTable,
+    binding: TopicBinding,
+    changed: Callable[[tuple[Field, ...]], tuple[Field, ...]],
+) -> None:
+    """The columns as they will be must be those of a unified table, of the records' format."""
+    own = tuple(f for f in table.state.schema.columns if f.name not in columns.METADATA_NAMES)
+    fields = changed(own)
+    tables.check_columns(fields)
+    whole = (*fields, *columns.METADATA_FIELDS)
+    Decoder(DecoderSpec(binding.topic, binding.format, binding.on_error, whole))

@@ -1,0 +1,130 @@
+"""The definition of a table: its columns and properties, as CREATE and ALTER TABLE write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token
+
+from seamline.errors import (
+    INVALID_ARGUMENT,
+    NOT_SUPPORTED,
+    STATEMENT_NOT_ALLOWED,
+    SYNTAX_ERROR,
+    SeamlineError,
+)
+from seamline.sql import places
+from seamline.sql.queries import parse_tree
+from seamline.sql.statements import CreateTable
+from seamline.sql.words import one_statement, tokenize
+
+
+def create_table(sql: str, tokens: list[Token]) -> CreateTable:
+    """CREATE TABLE name (columns) WITH (properties).
+
+    Raises:
+        SeamlineError: SYNTAX_ERROR, STATEMENT_NOT_ALLOWED, NOT_SUPPORTED, INVALID_ARGUMENT.
+    """
+    tree = parse_tree(sql, tokens)
+    if not isinstance(tree, exp.Create) or tree.args.get("expression") is not None:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            "only CREATE TABLE name (columns) WITH (topic = …) is allowed",
+        )
+    target = tree.this
+    definitions: list[exp.Expr] = []
+    if isinstance(target, exp.Schema):
+        definitions, target = target.expressions, target.this
+    properties = tree.args.get("properties")
+    return CreateTable(
+        name=table_name(target),
+        columns=tuple(_column(definition) for definition in definitions),
+        properties=tuple(_property(p) for p in (properties.expressions if properties else ())),
+        if_not_exists=bool(tree.args.get("exists")),
+    )
+
+
+def parse_columns(text: str) -> tuple[tuple[str, exp.DataType, bool], ...]:
+    """Column definitions as they stand between the brackets of CREATE TABLE.
+
+    Raises:
+        SeamlineError: SYNTAX_ERROR, NOT_SUPPORTED.
+    """
+    sql = f"CREATE TABLE _ ({text})"
+    return create_table(sql, one_statement(tokenize(sql))).columns
+
+
+def table_name(table: exp.Expr) -> tuple[str, ...]:
+    """The parts of a table's name as written, at most three.
+
+    Raises:
+        SeamlineError: SYNTAX_ERROR when it is not a plain name.
+    """
+    parts = table.parts if isinstance(table, exp.Table) else []
+    names = tuple(part.name for part in parts)
+    if not 1 <= len(names) <= 3 or not all(isinstance(p, exp.Identifier) for p in parts):
+        raise SeamlineError(
+            SYNTAX_ERROR,
+            f"{table.sql('trino')} is not the name of a table",
+            location=places.location_of(table),
+            hint="a name is table, schema.table or catalog.schema.table",
+        )
+    return names
+
+
+def _column(definition: exp.Expr) -> tuple[str, exp.DataType, bool]:
+    if not isinstance(definition, exp.ColumnDef) or not isinstance(definition.kind, exp.DataType):
+        raise SeamlineError(
+            SYNTAX_ERROR,
+            f"{definition.sql('trino')} is not a column",
+            location=places.location_of(definition),
+            hint="write: name type, …",
+        )
+    required = False
+    for constraint in definition.constraints:
+        if isinstance(constraint.kind, exp.NotNullColumnConstraint):
+            required = not constraint.kind.args.get("allow_null")
+        elif not isinstance(constraint.kind, exp.CommentColumnConstraint):
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"column {definition.name}: {constraint.sql('trino')} is not supported",
+                location=places.location_of(definition),
+                hint="NOT NULL is",
+            )
+    return definition.name, definition.kind, required
+
+
+def _property(node: exp.Expr) -> tuple[str, Any]:
+    if isinstance(node, exp.SchemaCommentProperty):
+        return "comment", node.this.name
+    if isinstance(node, exp.FileFormatProperty):
+        return "format", node.this.name
+    if isinstance(node, exp.PartitionedByProperty):
+        return "partitioning", _property_value(node.this)
+    if not isinstance(node, exp.Property) or "value" not in node.args:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"{node.sql('trino')} is not supported here",
+            location=places.location_of(node),
+        )
+    return node.name.lower(), _property_value(node.args["value"])
+
+
+def _property_value(value: exp.Expr) -> Any:
+    match value:
+        case exp.Literal() if value.is_string:
+            return value.name
+        case exp.Literal():
+            return int(value.name) if value.name.isdigit() else float(value.name)
+        case exp.Boolean():
+            return bool(value.this)
+        case exp.Array() | exp.Tuple() | exp.Schema():
+            return tuple(_property_value(item) for item in value.expressions)
+        case exp.Identifier() | exp.Column() | exp.Var():
+            return value.name
+    raise SeamlineError(
+        INVALID_ARGUMENT,
+        f"{value.sql('trino')} is not the value of a property",
+        location=places.location_of(value),
+    )

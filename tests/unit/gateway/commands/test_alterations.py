@@ -1,0 +1,111 @@
+"""Goal: a unified table changes as far as it still agrees with its topic, and no further.
+
+Method: a real catalog in a file and a log in memory; each change is looked up in the metadata that
+it leaves, and each refusal must leave it as it was.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+from support import offline
+from support.creating import World
+
+from seamline.errors import SeamlineError
+from seamline.seam.table import TableState
+
+CREATE = (
+    "CREATE TABLE t (id bigint, name varchar, at timestamp(6), size integer)"
+    " WITH (topic = 'bids', key = 'id', partitioning = ARRAY['day(at)'], sorted_by = 'size')"
+)
+
+
+@pytest.fixture
+def world(tmp_path: pathlib.Path) -> World:
+    made = World(offline.config(tmp_path))
+    assert made.run(CREATE) == "done"
+    return made
+
+
+def state(world: World) -> TableState:
+    return world.catalog("lake").load(("default", "t")).state
+
+
+def own_columns(world: World) -> list[tuple[str, str]]:
+    found = state(world).schema.columns
+    return [(f.name, str(f.type)) for f in found if not f.name.startswith("_kafka_")]
+
+
+def test_a_column_comes_goes_and_is_renamed(world: World) -> None:
+    assert world.run("ALTER TABLE t ADD COLUMN extra row(a bigint, b varchar)") == "done"
+    assert own_columns(world)[-1] == ("extra", "row(a bigint, b varchar)")
+    assert world.run("ALTER TABLE t ADD COLUMN IF NOT EXISTS EXTRA bigint") == "done"
+    assert world.run("ALTER TABLE default.t RENAME COLUMN Name TO called") == "done"
+    assert ("called", "varchar") in own_columns(world)
+    renamed = next(f for f in state(world).schema.columns if f.name == "called")
+    assert renamed.aliases == ("name",), "records still reach it under the name they have"
+    assert world.run("ALTER TABLE t DROP COLUMN called") == "done"
+    assert world.run("ALTER TABLE t DROP COLUMN IF EXISTS called") == "done"
+    assert [name for name, _ in own_columns(world)] == ["id", "at", "size", "extra"]
+
+
+def test_a_property_is_set_as_the_command_line_sets_it(world: World) -> None:
+    assert world.run("ALTER TABLE t SET PROPERTIES on_error = 'skip'") == "done"
+    assert state(world).properties["seamline.on-error"] == "skip"
+
+
+def test_comments_are_kept_and_shown(world: World) -> None:
+    assert world.run("COMMENT ON TABLE t IS 'all bids'") == "done"
+    assert world.run("COMMENT ON COLUMN lake.default.t.NAME IS 'who''s'") == "done"
+    ((text,),) = world.rows("SHOW CREATE TABLE t")
+    assert "\nCOMMENT 'all bids'" in text
+    assert "name varchar COMMENT 'who''s'" in text
+    assert world.run("COMMENT ON TABLE t IS NULL") == "done"
+    assert world.run("COMMENT ON COLUMN t.name IS NULL") == "done"
+    ((text,),) = world.rows("SHOW CREATE TABLE t")
+    assert "COMMENT" not in text
+
+
+@pytest.mark.parametrize(
+    ("sql", "code", "reason"),
+    [
+        ("ALTER TABLE t ADD COLUMN ID bigint", "INVALID_TABLE_DEFINITION", "twice"),
+        ("ALTER TABLE t ADD COLUMN _kafka_x bigint", "INVALID_TABLE_DEFINITION", "reserved"),
+        ("ALTER TABLE t ADD COLUMN x bigint NOT NULL", "NOT_SUPPORTED", "no value"),
+        ("ALTER TABLE t ADD COLUMN x time", "INVALID_TABLE_DEFINITION", "time"),
+        ("ALTER TABLE t ADD COLUMN x bogus", "SYNTAX_ERROR", ""),
+        ("ALTER TABLE t ADD COLUMN x bigint, y bigint", "SYNTAX_ERROR", "one column"),
+        ("ALTER TABLE t DROP COLUMN id", "INVALID_TABLE_DEFINITION", "key repeats"),
+        ("ALTER TABLE t RENAME COLUMN id TO i", "INVALID_TABLE_DEFINITION", "key repeats"),
+        ("ALTER TABLE t DROP COLUMN at", "INVALID_TABLE_DEFINITION", "partitioned"),
+        ("ALTER TABLE t DROP COLUMN size", "INVALID_TABLE_DEFINITION", "sorted"),
+        ("ALTER TABLE t DROP COLUMN _kafka_offset", "INVALID_TABLE_DEFINITION", "in the topic"),
+        ("ALTER TABLE t DROP COLUMN nam", "COLUMN_NOT_FOUND", "nam"),
+        ("ALTER TABLE t RENAME COLUMN name TO size", "INVALID_TABLE_DEFINITION", "twice"),
+        ("ALTER TABLE t RENAME TO u", "NOT_SUPPORTED", "renamed"),
+        ("ALTER TABLE t SET PROPERTIES topic = 'x'", "INVALID_TABLE_DEFINITION", "topic"),
+        ("ALTER TABLE t SET PROPERTIES on_error = 'x'", "INVALID_TABLE_DEFINITION", "x"),
+        ("ALTER TABLE nope DROP COLUMN id", "TABLE_NOT_FOUND", "nope"),
+        ('ALTER TABLE "t$cold" DROP COLUMN id', "STATEMENT_NOT_ALLOWED", "changed"),
+        ("COMMENT ON COLUMN t.nam IS 'x'", "COLUMN_NOT_FOUND", "nam"),
+        ("COMMENT ON COLUMN nam IS 'x'", "COLUMN_NOT_FOUND", "table"),
+        ("COMMENT ON VIEW t IS 'x'", "VIEW_NOT_FOUND", "default.t"),
+        ("COMMENT ON SCHEMA s IS 'x'", "SYNTAX_ERROR", "SCHEMA"),
+    ],
+)
+def test_what_would_disagree_with_the_topic_is_refused(
+    world: World, sql: str, code: str, reason: str
+) -> None:
+    before = state(world)
+    with pytest.raises(SeamlineError) as caught:
+        world.rows(sql)
+    assert caught.value.code.name == code, caught.value
+    assert reason in caught.value.message
+    assert caught.value.location is not None
+    assert state(world) == before
+
+
+def test_a_missing_table_is_no_error_where_that_is_said(world: World) -> None:
+    assert world.run("ALTER TABLE IF EXISTS nope DROP COLUMN id") == "done"
+    assert world.run("ALTER TABLE nope DROP COLUMN id") == "TABLE_NOT_FOUND"
