@@ -181,8 +181,7 @@ STATEMENT_NOT_ALLOWED = _declare(
     "STATEMENT_NOT_ALLOWED",
     3,
     _USER,
-    "SELECT, EXPLAIN, SHOW, DESCRIBE, CREATE TABLE … WITH (topic = …) and DROP TABLE are accepted; "
-    "rows are written by producing to the topic.",
+    "docs/sql.md lists the statements that are accepted.",
 )
 STATEMENT_TOO_LARGE = _declare(
     "STATEMENT_TOO_LARGE",

@@ -104,7 +104,8 @@ class Gateway:
             snapshot_tags=self.snapshot_tags,
             views=ViewExpander(self.connections),
         )
-        answers = Answers(config, self.queries, Commands(self.connections), signer, spools)
+        commands = Commands(self.connections)
+        answers = Answers(config, self.queries, commands, self.connections, signer, spools)
         self.service = self._closing(Service(limits, answers.run, Metrics(self._registry)))
         self.seams = Seams(config, gatherer, signer)
         self._parts.callback(Loop("sweeper", self._sweep, delay_s=_SWEEP_S).stop)

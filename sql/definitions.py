@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
 from seamline.errors import (
     INVALID_ARGUMENT,
@@ -15,22 +15,55 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql import places
-from seamline.sql.queries import parse_tree
-from seamline.sql.statements import CreateTable
+from seamline.sql.queries import parse_tree, query_of
+from seamline.sql.statements import CreateTable, CreateTableAs
 from seamline.sql.words import one_statement, tokenize
 
 
-def create_table(sql: str, tokens: list[Token]) -> CreateTable:
-    """CREATE TABLE name (columns) WITH (properties).
+def create_table(sql: str, tokens: list[Token]) -> CreateTable | CreateTableAs:
+    """CREATE TABLE name (columns) WITH (properties), or CREATE TABLE name AS query.
 
     Raises:
         SeamlineError: SYNTAX_ERROR, STATEMENT_NOT_ALLOWED, NOT_SUPPORTED, INVALID_ARGUMENT.
     """
+    split = _start_of_query(tokens)
+    if split is None:
+        return _table(sql, tokens)
+    query, with_data = tokens[split:], True
+    last = [token.text.upper() for token in query[-3:]]
+    if last == ["WITH", "NO", "DATA"]:
+        query, with_data = query[:-3], False
+    elif last[1:] == ["WITH", "DATA"]:
+        query = query[:-2]
+    table = _table(sql, tokens[: split - 1])
+    if table.columns:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "the columns of CREATE TABLE … AS are those of the query",
+            location=table.location,
+            hint="Name and CAST them in the query.",
+        )
+    return CreateTableAs(table, query_of(sql, query), with_data)
+
+
+def _start_of_query(tokens: list[Token]) -> int | None:
+    """The word after AS, outside of brackets."""
+    depth = 0
+    for place, token in enumerate(tokens[:-1]):
+        depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
+        if depth == 0 and token.token_type == TokenType.ALIAS:
+            return place + 1
+    return None
+
+
+def _table(sql: str, tokens: list[Token]) -> CreateTable:
     tree = parse_tree(sql, tokens)
     if not isinstance(tree, exp.Create) or tree.args.get("expression") is not None:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
-            "only CREATE TABLE name (columns) WITH (topic = …) is allowed",
+            "only CREATE TABLE name (columns) WITH (topic = …) and CREATE TABLE name AS query are "
+            "allowed",
+            location=places.location_of(tree),
         )
     target = tree.this
     definitions: list[exp.Expr] = []
@@ -42,6 +75,7 @@ def create_table(sql: str, tokens: list[Token]) -> CreateTable:
         columns=tuple(_column(definition) for definition in definitions),
         properties=tuple(_property(p) for p in (properties.expressions if properties else ())),
         if_not_exists=bool(tree.args.get("exists")),
+        location=places.location_of(target),
     )
 
 
@@ -52,7 +86,7 @@ def parse_columns(text: str) -> tuple[tuple[str, exp.DataType, bool], ...]:
         SeamlineError: SYNTAX_ERROR, NOT_SUPPORTED.
     """
     sql = f"CREATE TABLE _ ({text})"
-    return create_table(sql, one_statement(tokenize(sql))).columns
+    return _table(sql, one_statement(tokenize(sql))).columns
 
 
 def table_name(table: exp.Expr) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from seamline.sql.statements import (
     DropView,
     Execute,
     Explain,
+    Insert,
     Prepare,
     Query,
     RenameColumn,
@@ -231,6 +232,20 @@ def _drop_view(words: Words) -> DropView:
 # --- Tables --------------------------------------------------------------------------------------
 
 
+def _insert(words: Words) -> Insert:
+    place, name = words.place(), words.name()
+    columns: list[str] = []
+    if words.peek() == "(" and words.peek(1) not in QUERY_STARTS:
+        words.take("(")
+        columns.append(words.identifier())
+        while words.take(","):
+            columns.append(words.identifier())
+        words.require(")")
+    if not words.text():
+        raise words.missing("a query or VALUES")
+    return Insert(name, tuple(columns), query_of(words.sql, words.rest()), place)
+
+
 def _comment(words: Words) -> Comment:
     what = next((w for w in ("table", "view", "column") if words.take(w.upper())), None)
     if what is None:
@@ -328,6 +343,7 @@ _READERS: Mapping[str, Callable[[Words], Statement]] = {
     "CREATE VIEW": _create_view,
     "CREATE OR REPLACE VIEW": _replace_view,
     "DROP VIEW": _drop_view,
+    "INSERT INTO": _insert,
     "COMMENT ON": _comment,
     "ALTER TABLE": _alter_table,
     "DROP TABLE": _drop_table,

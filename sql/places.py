@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from seamline.errors import Location, SeamlineError
+from seamline.errors import ErrorKind, Location, SeamlineError
 
 
 def location_of(node: exp.Expr) -> Location | None:
@@ -28,9 +28,16 @@ def location_at(text: str, index: int) -> Location:
 @contextlib.contextmanager
 def placed(node: exp.Expr | None) -> Iterator[None]:
     """What is raised inside without a place of its own has this node's, as it is before."""
-    place = location_of(node) if node is not None else None
+    with placed_at(location_of(node) if node is not None else None):
+        yield
+
+
+@contextlib.contextmanager
+def placed_at(place: Location | None) -> Iterator[None]:
+    """What is wrong with a statement, and raised inside without a place, has this one."""
     try:
         yield
     except SeamlineError as error:
-        error.location = error.location or place
+        if error.code.kind is ErrorKind.USER:
+            error.location = error.location or place
         raise

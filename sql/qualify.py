@@ -160,8 +160,17 @@ def qualify(tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.date
             )
             for scan_id, (reference, fields) in scans.items()
         ),
-        output=tuple(Output(c.name or f"_col{i}", c.type) for i, c in enumerate(output)),
+        output=tuple(Output(c.name or _unnamed(i), c.type) for i, c in enumerate(output)),
     )
+
+
+def is_unnamed(name: str, place: int) -> bool:
+    """Whether a column of a result is called by its place alone, since it has no name."""
+    return name == _unnamed(place)
+
+
+def _unnamed(place: int) -> str:
+    return f"_col{place}"
 
 
 def _source(

@@ -241,6 +241,43 @@ class AlterTable:
     location: Location | None = dataclasses.field(default=None, compare=False)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class CreateTableAs:
+    """CREATE TABLE name WITH (properties) AS query [WITH [NO] DATA].
+
+    Attributes:
+        table: The table; its columns are those of the query.
+        query: The query.
+        with_data: Whether its rows are written.
+    """
+
+    table: CreateTable
+    query: Query
+    with_data: bool = True
+
+    @property
+    def location(self) -> Location | None:
+        """Where the name stands."""
+        return self.table.location
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Insert:
+    """INSERT INTO name (columns) query.
+
+    Attributes:
+        name: As written, one to three parts.
+        columns: The columns that the query's are for; none means all.
+        query: The query.
+        location: Where the name stands.
+    """
+
+    name: tuple[str, ...]
+    columns: tuple[str, ...]
+    query: Query
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
 Statement: TypeAlias = (
     Query
     | Explain
@@ -257,4 +294,6 @@ Statement: TypeAlias = (
     | DropView
     | Comment
     | AlterTable
+    | CreateTableAs
+    | Insert
 )

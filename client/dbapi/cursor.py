@@ -68,6 +68,11 @@ class Cursor:
         return self._statement.manifest.get("token")
 
     @property
+    def write_token(self) -> str | None:
+        """What another connection gives as `after` to see the rows that were inserted."""
+        return self._statement.manifest.get("write_token")
+
+    @property
     def truncated(self) -> bool:
         """Whether the result was cut off at `row_limit`."""
         return bool(self._statement.manifest.get("truncated"))

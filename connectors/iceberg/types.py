@@ -120,6 +120,21 @@ def to_schema(columns: tuple[Field, ...]) -> Schema:
     return Schema(*fields)
 
 
+def storable(type_: Type) -> Type:
+    """The type of the column that keeps the values of a query's: times to the microsecond."""
+    match type_:
+        case types.Timestamp():
+            return types.TIMESTAMP_TZ if type_.zoned else types.TIMESTAMP
+        case types.Array(element):
+            return types.Array(storable(element))
+        case types.Map(key, value):
+            return types.Map(storable(key), storable(value))
+        case types.Row(fields):
+            return types.Row(tuple(Field(field.name, storable(field.type)) for field in fields))
+        case _:
+            return type_
+
+
 def _to_iceberg(type_: Type, ids: Any, path: str) -> iceberg.IcebergType:
     match type_:
         case types.Decimal(precision, scale):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.protocols import Deadline
@@ -12,7 +11,6 @@ from seamline.errors import (
     STATEMENT_NOT_ALLOWED,
     TABLE_EXISTS,
     TABLE_NOT_FOUND,
-    ErrorKind,
     SeamlineError,
 )
 from seamline.gateway.commands import alterations, sessions, tables, views
@@ -24,6 +22,7 @@ from seamline.gateway.query.names import Session
 from seamline.gateway.query.statements import StatementRequest
 from seamline.sql import types
 from seamline.sql.binder.scope import Output
+from seamline.sql.places import placed_at
 from seamline.sql.statements import (
     AlterTable,
     Comment,
@@ -65,7 +64,7 @@ class Commands:
         Raises:
             SeamlineError: named after the cause.
         """
-        with _placed(statement):
+        with placed_at(getattr(statement, "location", None)):
             return self._run(statement, session, deadline, request)
 
     def create_view(
@@ -81,7 +80,7 @@ class Commands:
         Raises:
             SeamlineError: named after the cause.
         """
-        with _placed(statement):
+        with placed_at(getattr(statement, "location", None)):
             return views.create(self._connections, statement, session, output)
 
     def _run(
@@ -149,17 +148,6 @@ class Commands:
             if error.code is not TABLE_NOT_FOUND or not statement.if_exists:
                 raise
         return done()
-
-
-@contextlib.contextmanager
-def _placed(statement: Statement) -> Iterator[None]:
-    """What is wrong with the name of a statement is where the name stands."""
-    try:
-        yield
-    except SeamlineError as error:
-        if error.location is None and error.code.kind is ErrorKind.USER:
-            error.location = getattr(statement, "location", None)
-        raise
 
 
 def _strings(name: str, value: Any) -> tuple[str, ...]:

@@ -51,6 +51,8 @@ SAMPLE_RECORDS = 1000
 TOPIC_S_MAX = 3.0
 """How long to ask again for an unknown topic: brokers learn late of one that was just made."""
 _TOPIC_AGAIN_S = 0.05
+MADE_HERE = "seamline.made-by-statement"
+"""The property of plain tables that CREATE TABLE … AS has made, and DROP TABLE may drop."""
 KEY_FORMATS = ("string", "json", "int32", "int64", "bytes")
 _TABLE_PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
@@ -365,8 +367,21 @@ def _checked(start: Offsets, bounds: LogBounds) -> Offsets:
     return start
 
 
+def texts(name: str, properties: Mapping[str, Any]) -> tuple[str, ...]:
+    """A property that is a text, or an array of them; nothing where it is not given.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION.
+    """
+    value = properties.get(name, ())
+    items = value if isinstance(value, tuple) else (value,)
+    if not all(isinstance(item, str) for item in items):
+        raise SeamlineError(INVALID_TABLE_DEFINITION, f"{name} must be an array of texts")
+    return items
+
+
 def drop(connections: Connections, name: TableName, *, purge: bool = False) -> None:
-    """Takes a unified table out of its catalog; the topic is left alone.
+    """Takes a table that was made here out of its catalog; the topic is left alone.
 
     Args:
         connections: Clusters and catalogs.
@@ -376,7 +391,9 @@ def drop(connections: Connections, name: TableName, *, purge: bool = False) -> N
     Raises:
         SeamlineError: NOT_A_UNIFIED_TABLE, TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, …
     """
-    found = require_unified(connections, name)
+    (table,) = LoadedTables(connections).now([name]).values()
+    is_made_here = MADE_HERE in table.state.properties
+    found = table.state if is_made_here else require_unified(connections, name)
     connections.catalog(name.catalog).drop(found.name[1:], purge=purge)
 
 

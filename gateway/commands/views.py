@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from seamline.connectors.iceberg.types import storable
 from seamline.connectors.protocols import View
 from seamline.errors import (
     INVALID_VIEW,
@@ -156,7 +157,7 @@ def _columns(output: Sequence[Output]) -> tuple[Field, ...]:
 
 def _kept(type_: Type) -> Type:
     """A bare NULL is a text for whoever reads the view."""
-    return types.VARCHAR if type_ == types.UNKNOWN else type_
+    return types.VARCHAR if type_ == types.UNKNOWN else storable(type_)
 
 
 def _quoted(text: str) -> str:

@@ -137,6 +137,8 @@ def manifest(statement: Statement, inline: str | None = None) -> dict[str, Any]:
     body["receipt"] = statement.receipt
     body["token"] = statement.receipt.get("token")
     body["session"] = statement.receipt.get("session")
+    if statement.write_token is not None:
+        body["write_token"] = statement.write_token
     if statement.changes:
         body["changes"] = statement.changes
     if inline is not None and spool.chunk_count and statement.state is State.SUCCEEDED:

@@ -7,34 +7,40 @@ commands go the same way.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from sqlglot import exp
 
+from seamline.gateway.commands import writes
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.commands.rows import Rows
 from seamline.gateway.config.model import Config
+from seamline.gateway.connections import Connections
 from seamline.gateway.query import freshness, names, prepared, receipt
 from seamline.gateway.query.prepared import Values
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
 from seamline.gateway.query.spool import ResultSpool, SpoolDirectory
 from seamline.gateway.query.statements import Statement
-from seamline.gateway.query.tokens import TokenSigner
+from seamline.gateway.query.tokens import TokenSigner, session_text, write_text
 from seamline.planners.explain import explain, explain_io, explain_json, explain_logical
 from seamline.planners.route import AUTO
 from seamline.seam.seam import Seam
 from seamline.seam.session import merge
 from seamline.sql import parameters, parse, types
 from seamline.sql.binder.scope import Output
+from seamline.sql.places import placed_at
 from seamline.sql.statements import (
+    CreateTableAs,
     CreateView,
     Deallocate,
     DescribePrepared,
     Execute,
     Explain,
+    Insert,
     Prepare,
     Query,
 )
@@ -47,6 +53,7 @@ class Answers:
         config: The configuration.
         queries: Plans and runs queries.
         commands: Runs what is not a query.
+        connections: What statements write to.
         signer: Reads tokens, and makes those of receipts.
         spools: Where results are kept.
     """
@@ -56,12 +63,14 @@ class Answers:
         config: Config,
         queries: Queries,
         commands: Commands,
+        connections: Connections,
         signer: TokenSigner,
         spools: SpoolDirectory,
     ) -> None:
         self._config = config
         self._queries = queries
         self._commands = commands
+        self._connections = connections
         self._signer = signer
         self._spools = spools
 
@@ -89,6 +98,10 @@ class Answers:
                 self._answer(statement, prepared.deallocate(parsed, request))
             case DescribePrepared():
                 self._answer(statement, self._described(statement, parsed, session))
+            case CreateTableAs():
+                self._create_as(statement, parsed, session, values)
+            case Insert():
+                self._insert(statement, parsed, session, values)
             case CreateView():
                 wanted = self._request(statement, parsed.query, session, ())
                 output = self._queries.plan(wanted, statement.deadline).plan.logical.query.output
@@ -153,6 +166,54 @@ class Answers:
             self._write_batches(statement, running)
         return running.planned
 
+    def _create_as(
+        self, statement: Statement, parsed: CreateTableAs, session: names.Session, values: Values
+    ) -> None:
+        with placed_at(parsed.location):
+            table = writes.new_table(self._connections, parsed, session)
+        if table is None:
+            self._write_rows(statement, _count(0))
+            return
+        request = dataclasses.replace(
+            self._request(statement, parsed.query, session, values), row_limit=None
+        )
+        if parsed.with_data:
+            with self._reading(statement, request) as running:
+                output = running.planned.plan.logical.query.output
+                written = writes.create(self._connections, table, output, iter(running.batches))
+        else:
+            output = self._queries.plan(request, statement.deadline).plan.logical.query.output
+            written = writes.create(self._connections, table, output, iter(()))
+        self._write_rows(statement, _count(written.rows))
+
+    def _insert(
+        self, statement: Statement, parsed: Insert, session: names.Session, values: Values
+    ) -> None:
+        with placed_at(parsed.location):
+            target = writes.target(self._connections, parsed, session)
+        request = dataclasses.replace(
+            self._request(statement, parsed.query, session, values), row_limit=None
+        )
+        with self._reading(statement, request) as running:
+            with placed_at(parsed.location):
+                writes.check_types(target, running.planned.plan.logical.query.output)
+            written = writes.insert(
+                self._connections, target, iter(running.batches), statement.deadline
+            )
+        if written.write is not None:
+            statement.write_token = write_text(written.write)
+            known = statement.receipt["session"]
+            statement.receipt["session"] = session_text(known, [written.write], ())
+        self._write_rows(statement, _count(written.rows))
+
+    @contextlib.contextmanager
+    def _reading(self, statement: Statement, request: QueryRequest) -> Iterator[Running]:
+        """A query whose rows are written and not answered."""
+        running = self._queries.start(request, statement.deadline, lambda _: None)
+        with contextlib.closing(running.batches):
+            self._write_receipt(statement, request, running)
+            yield running
+
     def _write_receipt(self, statement: Statement, request: QueryRequest, running: Running) -> None:
         plan = running.planned.plan
         seen = [s for s in plan.seams if (s.table_uuid or s.topic) and not s.as_of]
@@ -162,9 +223,13 @@ class Answers:
             freshness=request.freshness,
             as_of=running.planned.as_of,
             token=self._signer.sign(seen, statement.principal),
-            session=self._signer.sign(
-                merge((*request.after.seen, *(() if request.token else seen))),
-                statement.principal,
+            session=session_text(
+                self._signer.sign(
+                    merge((*request.after.seen, *(() if request.token else seen))),
+                    statement.principal,
+                ),
+                request.after.writes,
+                () if request.token else seen,
             ),
             retries=running.retries,
             held=running.held.held,
@@ -226,3 +291,7 @@ class Answers:
 
 def _lines(lines: Sequence[str]) -> Rows:
     return Rows((Output("Query Plan", types.VARCHAR),), [(line,) for line in lines])
+
+
+def _count(rows: int) -> Rows:
+    return Rows((Output("rows", types.BIGINT),), [(rows,)])

@@ -88,6 +88,7 @@ class Statement:
         self.receipt: dict[str, Any] = {}
         self.progress: dict[str, Any] = {}
         self.changes: Mapping[str, Any] = {}
+        self.write_token: str | None = None
         self.error: SeamlineError | None = None
         self.truncated = False
         self.handed_over = False

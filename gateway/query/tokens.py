@@ -23,6 +23,7 @@ import itsdangerous
 
 from seamline.connectors.files import make_folder
 from seamline.errors import INVALID_TOKEN, TOKEN_EXPIRED, SeamlineError
+from seamline.gateway.query import names
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
 
@@ -184,6 +185,31 @@ def _write(token: str) -> Write:
             "the write token is broken",
             hint="Make it with seamline.write_token({partition: offset}).",
         ) from error
+
+
+def write_text(write: Write) -> str:
+    """The token of a write, as `seamline.write_token` makes it."""
+    last = {str(p): end - 1 for p, end in write.end.items()}
+    text = json.dumps({"table": write.table, "offsets": last}, separators=(",", ":")).encode()
+    return _WRITE_PREFIX + base64.urlsafe_b64encode(text).decode().rstrip("=")
+
+
+def session_text(token: str, writes: Sequence[Write], seen: Sequence[Seam]) -> str:
+    """A session's token, and with it the writes to tables that nothing read has shown yet.
+
+    Args:
+        token: The session's.
+        writes: What was written.
+        seen: What the statement has read, and waited for.
+    """
+    open_ = [w for w in writes if w.table is not None and not any(_shows(s, w) for s in seen)]
+    return _SEPARATOR.join((token, *map(write_text, open_)))
+
+
+def _shows(seam: Seam, write: Write) -> bool:
+    whole = [part.lower() for part in seam.table]
+    parts = [part.lower() for part in names.split(write.table or "")]
+    return bool(seam.topic) and whole[-len(parts) :] == parts
 
 
 def kept_secret(path: pathlib.Path) -> str:

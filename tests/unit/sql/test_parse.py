@@ -108,14 +108,15 @@ def test_create_table() -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "INSERT INTO t VALUES (1)",
         "UPDATE t SET a = 1",
         "DELETE FROM t",
         "MERGE INTO t USING u ON true WHEN MATCHED THEN DELETE",
         "TRUNCATE TABLE t",
-        "CREATE TABLE t AS SELECT 1",
         "CREATE OR REPLACE TABLE t (a int)",
         "CREATE SCHEMA s",
+        "INSERT OVERWRITE t SELECT 1",
+        "INSERT INTO t DELETE FROM u",
+        "CREATE TABLE t AS DROP TABLE u",
         "ALTER TABLE t EXECUTE optimize",
         "ALTER VIEW v RENAME TO w",
         "CREATE MATERIALIZED VIEW v AS SELECT 1",

@@ -1,0 +1,112 @@
+"""Rows written to plain Iceberg tables by PyIceberg: each statement is one commit."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Transaction
+from pyiceberg.table.sorting import SortOrder
+from pyiceberg.types import UUIDType
+
+from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
+from seamline.connectors.iceberg.errors import catalog_errors, commit_errors, storage_errors
+from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
+
+
+def create(
+    catalog: IcebergCatalog,
+    identifier: tuple[str, ...],
+    schema: Schema,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    spec: PartitionSpec,
+    order: SortOrder,
+    properties: Mapping[str, str],
+) -> None:
+    """Makes a table and its rows in one commit.
+
+    Args:
+        catalog: The catalog.
+        identifier: The table.
+        schema: Its columns.
+        batches: Its rows, with these columns in order.
+        spec: Its partitioning.
+        order: Its sort order.
+        properties: Its properties.
+
+    Raises:
+        SeamlineError: TABLE_EXISTS, what the batches raise, CATALOG_UNAVAILABLE,
+            STORAGE_UNAVAILABLE.
+    """
+    with catalog_errors(catalog.name, identifier), storage_errors(f"warehouse of {catalog.name}"):
+        catalog.require_namespace(identifier[:-1])
+        transaction = catalog.pyiceberg.create_table_transaction(
+            identifier, schema, partition_spec=spec, sort_order=order, properties=dict(properties)
+        )
+        _append(transaction, batches)
+        transaction.commit_transaction()
+
+
+def append(table: IcebergTable, batches: Iterable[pa.RecordBatch]) -> None:
+    """Adds rows to a table in one commit.
+
+    Args:
+        table: The table.
+        batches: The rows, with the table's columns in order.
+
+    Raises:
+        SeamlineError: what the batches raise, COMMIT_CONFLICT, PROPERTY_NOT_ALLOWED, NOT_SUPPORTED,
+            STORAGE_UNAVAILABLE.
+    """
+    table.require_own_writer()
+    table.require_own_manifests(table.state.current_snapshot_id)
+    if table.state.format_version > 2:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"table {table.state.display_name} has format version {table.state.format_version}, "
+            "which is not written here",
+            hint="Write to it with Spark.",
+        )
+    name = table.state.display_name
+    with (
+        commit_errors(name),
+        storage_errors(f"table {name}"),
+        table.iceberg.transaction() as transaction,
+    ):
+        _append(transaction, batches)
+
+
+def _append(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> None:
+    metadata = transaction.table_metadata
+    schema = metadata.schema()
+    wanted = schema_to_pyarrow(schema, include_field_ids=False)
+    converted = (_converted(batch, schema, wanted) for batch in batches)
+    if metadata.spec().is_unpartitioned():
+        transaction.append(pa.RecordBatchReader.from_batches(wanted, converted))
+    else:  # PyIceberg partitions what it has as a whole
+        transaction.append(pa.Table.from_batches(list(converted), wanted))
+
+
+def _converted(batch: pa.RecordBatch, schema: Schema, wanted: pa.Schema) -> pa.RecordBatch:
+    arrays = []
+    for column, field, own in zip(batch.columns, schema.fields, wanted, strict=True):
+        if field.required and column.null_count:
+            raise SeamlineError(
+                INVALID_ARGUMENT, f"column {field.name} is NOT NULL, a row has no value", hint=""
+            )
+        if isinstance(field.field_type, UUIDType):
+            texts = [None if v is None else uuid.UUID(v).bytes for v in column.to_pylist()]
+            storage = pa.array(texts, pa.binary(16))
+            arrays.append(
+                storage.cast(own.type)
+                if own.type == pa.binary(16)
+                else pa.ExtensionArray.from_storage(own.type, storage)
+            )
+        else:
+            arrays.append(column.cast(own.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)

@@ -1,0 +1,139 @@
+"""Records written in one transaction: all of them are read afterwards, or none."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from seamline.connectors.kafka.cluster import Cluster, named_error
+from seamline.connectors.protocols import Deadline
+from seamline.errors import SeamlineError
+
+Record = tuple[bytes | None, bytes | None]
+"""Key and value."""
+PARTITIONERS = {"murmur2": "murmur2_random", "crc32": "consistent_random"}
+"""What librdkafka calls the functions that spread keys over partitions."""
+_WAIT_S = 10.0
+_POLL_S = 0.05
+
+
+def write(
+    cluster: Cluster,
+    topic: str,
+    batches: Iterable[list[Record]],
+    partitioner: str | None,
+    deadline: Deadline,
+) -> dict[int, int]:
+    """Writes records in one transaction.
+
+    Args:
+        cluster: The cluster.
+        topic: The topic.
+        batches: The records.
+        partitioner: `murmur2` or `crc32`; the first when nothing is said.
+        deadline: The statement's; nothing is written when it is over before all is there.
+
+    Returns:
+        The last offset of each partition that was written to.
+
+    Raises:
+        SeamlineError: what the batches raise, DEADLINE_EXCEEDED, KAFKA_UNAVAILABLE.
+    """
+    transaction = _Transaction(cluster, topic, PARTITIONERS[partitioner or "murmur2"], deadline)
+    try:
+        transaction.begin()
+        for records in batches:
+            transaction.add(records)
+        return transaction.commit()
+    except BaseException:
+        transaction.abort()
+        raise
+
+
+class _Transaction:
+    def __init__(self, cluster: Cluster, topic: str, partitioner: str, deadline: Deadline) -> None:
+        self._topic = topic
+        self._deadline = deadline
+        self._failures: list[KafkaError] = []
+        self._last: dict[int, int] = {}
+        self._is_open = False
+        self._producer = Producer(
+            {
+                **cluster.config.client_properties(),
+                "transactional.id": f"seamline-{uuid.uuid4()}",
+                "partitioner": partitioner,
+                "linger.ms": 5,
+            }
+        )
+
+    def begin(self) -> None:
+        """Starts the transaction."""
+        self._insist(lambda: self._producer.init_transactions(_WAIT_S))
+        self._producer.begin_transaction()
+        self._is_open = True
+
+    def add(self, records: list[Record]) -> None:
+        """Adds records to it."""
+        for key, value in records:
+            while True:
+                try:
+                    self._producer.produce(self._topic, value, key, on_delivery=self._note)
+                    break
+                except BufferError:
+                    self._deadline.check()
+                    self._producer.poll(_POLL_S)
+            self._producer.poll(0)
+        self._deadline.check()
+        self._require_delivered()
+
+    def commit(self) -> dict[int, int]:
+        """Commits it; returns the last offset of each partition."""
+        while self._producer.flush(_POLL_S):
+            self._deadline.check()
+            self._require_delivered()
+        self._require_delivered()
+        self._is_open = False  # from here on only the cluster knows how it ends
+        try:
+            self._insist(lambda: self._producer.commit_transaction(_WAIT_S))
+        except SeamlineError as error:
+            raise SeamlineError(
+                error.code,
+                f"whether the rows were written is not known: {error.message}",
+                hint="Read the table before you write them again.",
+            ) from error
+        return dict(self._last)
+
+    def abort(self) -> None:
+        """Takes back what was added, unless it is being committed."""
+        if self._is_open:
+            self._is_open = False
+            self._producer.purge()
+            try:
+                self._producer.abort_transaction(_WAIT_S)
+            except KafkaException:
+                return  # the cluster aborts it when its time is over
+
+    def _insist(self, work: Callable[[], object]) -> None:
+        done = False
+        while not done:
+            self._deadline.check()
+            try:
+                work()
+                done = True
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise named_error(error, f"topic {self._topic}") from error
+
+    def _note(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failures.append(error)
+            return
+        partition, offset = message.partition(), message.offset()
+        if partition is not None and offset is not None:
+            self._last[partition] = max(offset, self._last.get(partition, -1))
+
+    def _require_delivered(self) -> None:
+        if self._failures:
+            raise named_error(self._failures[0], f"topic {self._topic}")

@@ -1,0 +1,276 @@
+"""CREATE TABLE … AS and INSERT INTO: the rows of a query, written in one commit or transaction.
+
+A plain Iceberg table gets one snapshot. A unified table repeats its topic, so its rows become
+records of the topic, in the table's format, in one transaction of the log; the write they are is
+handed back, so that the next read waits for them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.connectors.iceberg import layout, writing
+from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.types import storable, to_schema
+from seamline.connectors.kafka.formats.writing import RecordWriter
+from seamline.connectors.kafka.writing import write
+from seamline.connectors.protocols import Deadline
+from seamline.errors import (
+    COLUMN_NOT_FOUND,
+    INVALID_TABLE_DEFINITION,
+    STATEMENT_NOT_ALLOWED,
+    TABLE_EXISTS,
+    TYPE_MISMATCH,
+    SeamlineError,
+)
+from seamline.gateway.commands import alterations, tables
+from seamline.gateway.connections import Connections
+from seamline.gateway.query import names
+from seamline.gateway.query.names import Session, TableName
+from seamline.gateway.query.tokens import Write
+from seamline.planners.rules.prune_tail_by_key import key_bytes
+from seamline.seam.binding import TopicBinding
+from seamline.seam.offsets import Offsets
+from seamline.sql import coercion, columns, types
+from seamline.sql.binder.scope import Output
+from seamline.sql.near import did_you_mean
+from seamline.sql.qualify import is_unnamed
+from seamline.sql.statements import CreateTableAs, Insert
+from seamline.sql.types import Field
+
+_PROPERTIES = ("comment", "format", "format_version", "partitioning", "sorted_by")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that CREATE TABLE … AS is to make."""
+
+    name: TableName
+    properties: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """A table that INSERT INTO is to write to.
+
+    Attributes:
+        name: Its name.
+        table: The table.
+        binding: Its topic; None for a plain one.
+        fields: All columns of its rows, hidden ones left out.
+        given: The columns that the query has values for.
+    """
+
+    name: TableName
+    table: IcebergTable
+    binding: TopicBinding | None
+    fields: tuple[Field, ...]
+    given: tuple[Field, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """What was written: how many rows, and for a topic which records they are."""
+
+    rows: int
+    write: Write | None = None
+
+
+# --- CREATE TABLE … AS ---------------------------------------------------------------------------
+
+
+def new_table(
+    connections: Connections, statement: CreateTableAs, session: Session
+) -> NewTable | None:
+    """The table to be made; None when it exists and that is no error.
+
+    Raises:
+        SeamlineError: TABLE_EXISTS, INVALID_TABLE_DEFINITION, CATALOG_UNAVAILABLE, …
+    """
+    asked = statement.table
+    name = names.resolve(asked.name, session, connections)
+    if not name.is_own_table:
+        raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be created")
+    properties = dict(asked.properties)
+    for given in properties:
+        if given not in _PROPERTIES:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"{given!r} is not a property of a plain table",
+                hint=did_you_mean(given, _PROPERTIES) or f"Properties: {', '.join(_PROPERTIES)}.",
+            )
+    if str(properties.get("format", "parquet")).lower() != "parquet":
+        raise SeamlineError(INVALID_TABLE_DEFINITION, "plain tables are written as Parquet")
+    if properties.get("format_version", 2) not in (1, 2):
+        raise SeamlineError(INVALID_TABLE_DEFINITION, "format_version is 1 or 2 here")
+    try:
+        tables.require_free(connections, name)
+    except SeamlineError as error:
+        if error.code is not TABLE_EXISTS or not asked.if_not_exists:
+            raise
+        return None
+    return NewTable(name, properties)
+
+
+def create(
+    connections: Connections,
+    table: NewTable,
+    output: Sequence[Output],
+    batches: Iterator[pa.RecordBatch],
+) -> Written:
+    """Makes the table with the rows of its query.
+
+    Raises:
+        SeamlineError: what the batches raise, INVALID_TABLE_DEFINITION, TABLE_EXISTS, …
+    """
+    fields = tuple(Field(column.name, storable(column.type)) for column in output)
+    for place, field in enumerate(fields):
+        if is_unnamed(field.name, place):
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"column {place + 1} of the query has no name",
+                hint="Give it one with AS.",
+            )
+        if field.type == types.UNKNOWN:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"column {field.name} is a bare NULL",
+                hint="Say its type with CAST(NULL AS …).",
+            )
+    tables.check_columns(fields)
+    schema = to_schema(fields)
+    counted = _Counted(batches)
+    given = table.properties
+    properties = {
+        "format-version": str(given.get("format_version", 2)),
+        "write.parquet.compression-codec": "zstd",
+        tables.MADE_HERE: "true",
+    }
+    if "comment" in given:
+        properties["comment"] = str(given["comment"])
+    writing.create(
+        connections.catalog(table.name.catalog),
+        table.name.path,
+        schema,
+        counted,
+        spec=layout.partition_spec(schema, tables.texts("partitioning", given)),
+        order=layout.sort_order(schema, tables.texts("sorted_by", given)),
+        properties=properties,
+    )
+    return Written(counted.rows)
+
+
+# --- INSERT INTO ---------------------------------------------------------------------------------
+
+
+def target(connections: Connections, statement: Insert, session: Session) -> Target:
+    """The table to be written to, and its columns that are given.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND, COLUMN_NOT_FOUND, STATEMENT_NOT_ALLOWED, …
+    """
+    name = names.resolve(statement.name, session, connections)
+    if not name.is_own_table:
+        raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be written to")
+    table = alterations.load(connections, name)
+    binding = TopicBinding.from_properties(table.state.properties)
+    hidden = columns.METADATA_NAMES if binding is not None else frozenset()
+    fields = tuple(f for f in table.state.schema.columns if f.name not in hidden)
+    known = {field.name.lower(): field for field in fields}
+    given: list[Field] = []
+    for column in statement.columns:
+        field = known.get(column.lower())
+        if field is None:
+            raise SeamlineError(
+                COLUMN_NOT_FOUND,
+                f"table {name.display} has no column {column} that can be written",
+                hint=did_you_mean(column, known),
+            )
+        if field in given:
+            raise SeamlineError(COLUMN_NOT_FOUND, f"column {column} stands twice", hint="")
+        given.append(field)
+    return Target(name, table, binding, fields, tuple(given) or fields)
+
+
+def check_types(target: Target, output: Sequence[Output]) -> None:
+    """The query must have a value of the right type for each column.
+
+    Raises:
+        SeamlineError: TYPE_MISMATCH.
+    """
+    if len(output) != len(target.given):
+        raise SeamlineError(
+            TYPE_MISMATCH,
+            f"{len(target.given)} columns are written to, the query has {len(output)}",
+            hint=f"Columns: {', '.join(field.name for field in target.given)}.",
+        )
+    for field, column in zip(target.given, output, strict=True):
+        if not coercion.can_coerce(column.type, field.type):
+            raise SeamlineError(
+                TYPE_MISMATCH,
+                f"column {field.name} is {field.type}, the query gives {column.type}",
+                hint=f"CAST(… AS {field.type})",
+            )
+
+
+def insert(
+    connections: Connections,
+    target: Target,
+    batches: Iterator[pa.RecordBatch],
+    deadline: Deadline,
+) -> Written:
+    """Writes the rows of a query.
+
+    Raises:
+        SeamlineError: what the batches raise, INVALID_ARGUMENT, COMMIT_CONFLICT,
+            KAFKA_UNAVAILABLE, …
+    """
+    counted = _Counted(_whole(batches, target))
+    if target.binding is None:
+        writing.append(target.table, counted)
+        return Written(counted.rows)
+    binding = target.binding
+    writer = RecordWriter(binding, target.fields, key_bytes)
+    last = write(
+        connections.cluster(binding.cluster),
+        binding.topic,
+        (writer.records(pa.Table.from_batches([batch])) for batch in counted),
+        binding.key_partitioner,
+        deadline,
+    )
+    ends = Offsets({partition: offset + 1 for partition, offset in last.items()})
+    return Written(counted.rows, Write(target.name.display, ends) if last else None)
+
+
+class _Counted:
+    """Batches as they pass by, and how many rows they had."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            self.rows += batch.num_rows
+            yield batch
+
+
+def _whole(batches: Iterator[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
+    """The rows with all columns of the table: what is not given is its default, or null."""
+    places = {field.name: place for place, field in enumerate(target.given)}
+    schema = pa.schema([(field.name, types.to_arrow(field.type)) for field in target.fields])
+    for batch in batches:
+        arrays = []
+        for field, own in zip(target.fields, schema, strict=True):
+            place = places.get(field.name)
+            if place is not None:
+                arrays.append(batch.column(place).cast(own.type))
+            elif field.write_default is not None:
+                arrays.append(pa.array([field.write_default] * batch.num_rows, own.type))
+            else:
+                arrays.append(pa.nulls(batch.num_rows, own.type))
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,103 @@
+"""Goal: what a row becomes is what its table reads as that row; all else is refused.
+
+Method: rows at the edges of their types become records, which JSON of the standard library reads,
+too; keys are those that pruning computes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import math
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from seamline.connectors.kafka.formats.writing import RecordWriter
+from seamline.errors import SeamlineError
+from seamline.gateway.commands.tables import parse_fields
+from seamline.planners.rules.prune_tail_by_key import key_bytes
+from seamline.seam.binding import TopicBinding
+from seamline.sql import types
+
+
+def written(columns: str, *rows: Any, **binding: str) -> list[tuple[bytes | None, bytes | None]]:
+    fields = parse_fields(columns)
+    schema = pa.schema([(field.name, types.to_arrow(field.type)) for field in fields])
+    table = pa.Table.from_pylist(
+        [dict(zip(schema.names, row, strict=True)) for row in rows], schema
+    )
+    writer = RecordWriter(TopicBinding("default", "t", **binding), fields, key_bytes)
+    return writer.records(table)
+
+
+def test_every_digit_is_kept() -> None:
+    big = decimal.Decimal(-12345678901234567890123456789012345678)
+    ((_, value),) = written("a decimal(38, 0), b decimal(38, 38), c double", (big, 0, 5e-324))
+    assert value == (
+        b'{"a":-12345678901234567890123456789012345678,'
+        b'"b":0.00000000000000000000000000000000000000,"c":5e-324}'
+    )
+
+
+def test_values_are_plain_json() -> None:
+    ((_, value),) = written(
+        "s varchar, m map(bigint, varchar), at timestamp(6), d date",
+        (
+            '\u2028 " \\ \x01 é',
+            [(1, None)],
+            datetime.datetime(1, 1, 1),
+            datetime.date(9999, 12, 31),
+        ),
+    )
+    assert json.loads(value or b"") == {
+        "s": '\u2028 " \\ \x01 é',
+        "m": {"1": None},
+        "at": "0001-01-01T00:00:00.000000",
+        "d": "9999-12-31",
+    }
+
+
+def test_nulls_are_left_out() -> None:
+    assert written("a bigint, b varchar", (None, None)) == [(None, b"{}")]
+
+
+@pytest.mark.parametrize(
+    ("key_format", "columns", "value", "key"),
+    [
+        ("string", "k varchar", "é", "é".encode()),
+        ("string", "k bigint", -5, b"-5"),
+        ("string", "k boolean", True, b"true"),
+        ("json", "k varchar", 'a"b', b'"a\\"b"'),
+        ("int32", "k integer", 1, b"\x00\x00\x00\x01"),
+        ("int64", "k bigint", -1, b"\xff" * 8),
+        ("bytes", "k varbinary", b"\x00", b"\x00"),
+        ("string", "k varchar", None, None),
+    ],
+)
+def test_the_key_repeats_its_column(
+    key_format: str, columns: str, value: Any, key: bytes | None
+) -> None:
+    ((found, _),) = written(columns, (value,), key="k", key_format=key_format)
+    assert found == key
+
+
+@pytest.mark.parametrize(
+    ("columns", "value", "binding"),
+    [
+        ("f double", math.nan, {}),
+        ("f double", math.inf, {}),
+        ("r row(f real)", {"f": -math.inf}, {}),
+        ("k bigint", 2**40, {"key": "k", "key_format": "int32"}),
+        ("k double", 1.5, {"key": "k"}),
+        ("k varchar not null", None, {}),
+    ],
+)
+def test_what_would_not_be_read_again_is_refused(
+    columns: str, value: Any, binding: dict[str, str]
+) -> None:
+    with pytest.raises(SeamlineError) as caught:
+        written(columns, (value,), **binding)
+    assert caught.value.code.name == "INVALID_ARGUMENT"

@@ -1,0 +1,173 @@
+"""Goal: what a query gives is what a plain table then holds, in one snapshot, or nothing is.
+
+Method: a gateway over a catalog in one file; every type through CREATE TABLE … AS and INSERT INTO,
+read back by the gateway and by PyIceberg alone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import uuid
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import Table
+from support import offline
+from support.gateway import Gateway
+
+import seamline
+
+EVERY_TYPE = (
+    "SELECT CAST(1 AS bigint) AS i, 2 AS n, 1.50 AS d, 2.5e0 AS f, 'é' AS s, true AS b,"
+    " DATE '2024-02-29' AS day, TIMESTAMP '2024-02-29 01:02:03.000004' AS at,"
+    " TIMESTAMP '2024-02-29 01:02:03 UTC' AS instant, X'00ff' AS raw,"
+    " UUID '123e4567-e89b-12d3-a456-426614174000' AS id, ARRAY[1, NULL] AS a,"
+    " CAST(ROW(1, 'x') AS row(p integer, q varchar)) AS r, MAP(ARRAY['k'], ARRAY[1.5]) AS m"
+)
+ROW = (
+    1,
+    2,
+    decimal.Decimal("1.50"),
+    2.5,
+    "é",
+    True,
+    datetime.date(2024, 2, 29),
+    datetime.datetime(2024, 2, 29, 1, 2, 3, 4),
+    datetime.datetime(2024, 2, 29, 1, 2, 3, tzinfo=datetime.UTC),
+    b"\x00\xff",
+    uuid.UUID("123e4567-e89b-12d3-a456-426614174000"),
+    [1, None],
+    {"p": 1, "q": "x"},
+    {"k": decimal.Decimal("1.5")},
+)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    running = Gateway(offline.config(tmp_path_factory.mktemp("writes")))
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def connection(gateway: Gateway) -> Iterator[seamline.Connection]:
+    with gateway.connect() as made:
+        yield made
+
+
+def rows(connection: seamline.Connection, sql: str) -> list[tuple[object, ...]]:
+    return connection.execute(sql).fetchall()
+
+
+def refused(connection: seamline.Connection, sql: str) -> seamline.Error:
+    with pytest.raises(seamline.Error) as caught:
+        connection.execute(sql)
+    return caught.value
+
+
+def loaded(gateway: Gateway, name: str) -> Table:
+    return gateway.parts.connections.catalog("lake").pyiceberg.load_table(("default", name))
+
+
+def test_every_type_is_kept(gateway: Gateway, connection: seamline.Connection) -> None:
+    assert rows(connection, f"CREATE TABLE kept AS {EVERY_TYPE}") == [(1,)]
+    assert rows(connection, f"INSERT INTO kept {EVERY_TYPE} UNION ALL {EVERY_TYPE}") == [(2,)]
+    assert rows(connection, "SELECT * FROM kept") == [ROW] * 3
+    assert len(loaded(gateway, "kept").metadata.snapshots) == 2, "one commit each"
+    assert loaded(gateway, "kept").scan().to_arrow().num_rows == 3
+
+
+def test_a_table_may_be_made_without_rows(
+    gateway: Gateway, connection: seamline.Connection
+) -> None:
+    rows(connection, "CREATE TABLE bare COMMENT 'x' AS SELECT 1 AS a WITH NO DATA")
+    assert rows(connection, "SELECT * FROM bare") == []
+    assert rows(connection, "CREATE TABLE IF NOT EXISTS bare AS SELECT 2 AS b") == [(0,)]
+    assert rows(connection, "DESCRIBE bare")[0][0] == "a"
+    assert loaded(gateway, "bare").properties["comment"] == "x"
+    rows(connection, "CREATE TABLE full AS SELECT 1 AS a WITH DATA")
+    assert rows(connection, "SELECT * FROM full") == [(1,)]
+
+
+def test_a_partitioned_table_gets_its_rows(
+    gateway: Gateway, connection: seamline.Connection
+) -> None:
+    rows(
+        connection,
+        "CREATE TABLE parted WITH (partitioning = ARRAY['s'], sorted_by = 'x') AS"
+        " SELECT * FROM (VALUES (1, 'a'), (2, 'b'), (3, 'a')) AS t(x, s)",
+    )
+    rows(connection, "INSERT INTO parted VALUES (4, 'b')")
+    assert rows(connection, "SELECT sum(x) FROM parted WHERE s = 'b'") == [(6,)]
+    assert len(list(loaded(gateway, "parted").scan(row_filter="s = 'b'").plan_files())) == 2
+
+
+def test_columns_are_chosen_and_values_widened(connection: seamline.Connection) -> None:
+    rows(
+        connection,
+        "CREATE TABLE wide AS SELECT CAST(1 AS bigint) AS i, CAST(1 AS decimal(12, 2)) AS d,"
+        " 1e0 AS f, 'x' AS s WITH NO DATA",
+    )
+    rows(connection, "INSERT INTO wide (S, d, i) VALUES ('a', 1.5, 7), (NULL, NULL, NULL)")
+    rows(connection, "INSERT INTO wide SELECT i, d, d, s FROM wide WHERE i = 7")
+    assert rows(connection, "SELECT i, d, f, s FROM wide ORDER BY i, f") == [
+        (7, decimal.Decimal("1.50"), 1.5, "a"),
+        (7, decimal.Decimal("1.50"), None, "a"),
+        (None, None, None, None),
+    ]
+    assert connection.execute("INSERT INTO wide (i) VALUES (?)", [9]).fetchall() == [(1,)]
+    connection.execute("PREPARE more FROM INSERT INTO wide (i) VALUES (?)")
+    assert rows(connection, "EXECUTE more USING 10") == [(1,)]
+    assert rows(connection, "SELECT max(i), count(*) FROM wide") == [(10, 5)]
+
+
+def test_what_was_made_here_may_be_dropped(
+    gateway: Gateway, connection: seamline.Connection
+) -> None:
+    rows(connection, "CREATE TABLE mine AS SELECT 1 AS a")
+    rows(connection, "DROP TABLE mine")
+    assert refused(connection, "SELECT * FROM mine").code.name == "TABLE_NOT_FOUND"
+    catalog = gateway.parts.connections.catalog("lake").pyiceberg
+    catalog.create_table("default.theirs", pa.schema([("a", pa.int64())]))
+    assert refused(connection, "DROP TABLE theirs").code.name == "NOT_A_UNIFIED_TABLE"
+    assert rows(connection, "INSERT INTO theirs VALUES 1, 2") == [(2,)]
+    assert rows(connection, "SELECT sum(a) FROM theirs") == [(3,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("CREATE TABLE there AS SELECT 1 AS a", "TABLE_EXISTS"),
+        ("CREATE TABLE bad AS SELECT 1", "INVALID_TABLE_DEFINITION"),
+        ("CREATE TABLE bad AS SELECT NULL AS a", "INVALID_TABLE_DEFINITION"),
+        ("CREATE TABLE bad AS SELECT 1 AS a, 2 AS A", "INVALID_TABLE_DEFINITION"),
+        ("CREATE TABLE bad AS SELECT nope FROM there", "COLUMN_NOT_FOUND"),
+        ("CREATE TABLE bad AS SELECT 1 / 0 AS a", "DIVISION_BY_ZERO"),
+        ("CREATE TABLE bad WITH (topic = 'x') AS SELECT 1 AS a", "INVALID_TABLE_DEFINITION"),
+        ("CREATE TABLE bad WITH (format = 'ORC') AS SELECT 1 AS a", "INVALID_TABLE_DEFINITION"),
+        ("CREATE TABLE bad (a bigint) AS SELECT 1 AS a", "NOT_SUPPORTED"),
+        ("INSERT INTO there VALUES ('x')", "TYPE_MISMATCH"),
+        ("INSERT INTO there VALUES (1, 2)", "TYPE_MISMATCH"),
+        ("INSERT INTO there (b) VALUES (1)", "COLUMN_NOT_FOUND"),
+        ("INSERT INTO there (a, A) VALUES (1, 2)", "COLUMN_NOT_FOUND"),
+        ("INSERT INTO there SELECT a / 0 FROM there", "DIVISION_BY_ZERO"),
+        ("INSERT INTO ther VALUES (1)", "TABLE_NOT_FOUND"),
+        ('INSERT INTO "there$cold" VALUES (1)', "STATEMENT_NOT_ALLOWED"),
+        ("INSERT INTO there", "SYNTAX_ERROR"),
+        ("DELETE FROM there", "STATEMENT_NOT_ALLOWED"),
+        ("UPDATE there SET a = 1", "STATEMENT_NOT_ALLOWED"),
+        ("MERGE INTO there USING there ON true WHEN MATCHED THEN DELETE", "STATEMENT_NOT_ALLOWED"),
+        ("TRUNCATE TABLE there", "STATEMENT_NOT_ALLOWED"),
+    ],
+)
+def test_what_fails_writes_nothing(
+    gateway: Gateway, connection: seamline.Connection, sql: str, code: str
+) -> None:
+    rows(connection, "CREATE TABLE IF NOT EXISTS there AS SELECT 1 AS a")
+    error = refused(connection, sql)
+    assert error.code.name == code, error
+    assert rows(connection, "SELECT * FROM there") == [(1,)]
+    assert rows(connection, "SHOW TABLES LIKE 'bad'") == []
+    assert len(loaded(gateway, "there").metadata.snapshots) == 1
