@@ -119,6 +119,7 @@ def test_the_next_read_sees_the_write_wherever_it_comes_from(
         stack.create_topic(table, 2)
         stack.create_table(table, "id bigint")
     token = connection.execute(f"INSERT INTO {name} VALUES 1, 2, 3").write_token
+    assert token is not None
     assert connection.last_token is not None
     assert token in connection.last_token
     assert rows(connection, f"SELECT count(*) FROM {other}") == [(0,)]

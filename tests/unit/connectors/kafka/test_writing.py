@@ -23,7 +23,7 @@ from seamline.seam.binding import TopicBinding
 from seamline.sql import types
 
 
-def written(columns: str, *rows: Any, **binding: str) -> list[tuple[bytes | None, bytes | None]]:
+def written(columns: str, *rows: Any, **binding: Any) -> list[tuple[bytes | None, bytes | None]]:
     fields = parse_fields(columns)
     schema = pa.schema([(field.name, types.to_arrow(field.type)) for field in fields])
     table = pa.Table.from_pylist(
