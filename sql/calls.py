@@ -37,9 +37,12 @@ class CallSpec:
 
 
 class Call(exp.Expression, exp.Func):
-    """A call: `expressions` are its arguments, `spec` its `CallSpec`, `distinct` for aggregates."""
+    """A call: `expressions` are its arguments, `spec` its `CallSpec`.
 
-    arg_types = {"expressions": False, "spec": True, "distinct": False}  # noqa: RUF012
+    `distinct` and `order` are of aggregates alone.
+    """
+
+    arg_types = {"expressions": False, "spec": True, "distinct": False, "order": False}  # noqa: RUF012
     _sql_names = ["SEAMLINE_CALL"]  # noqa: RUF012
 
     @property

@@ -35,6 +35,7 @@ def _call(generator: Any, node: Call, over: str = "", nulls: str = "") -> str:
         distinct="DISTINCT " if node.args.get("distinct") else "",
         over=over,
         nulls=nulls,
+        order=f" {generator.sql(node, 'order').strip()}" if node.args.get("order") else "",
     )
     if len(text) > LENGTH_MAX:
         raise SeamlineError(STATEMENT_TOO_LARGE, "calls of subqueries are nested too deeply")

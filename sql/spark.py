@@ -13,8 +13,10 @@ from sqlglot import exp
 
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.sql import types
-from seamline.sql.calls import BoundLambda, Call
-from seamline.sql.functions import GROUPING, resolve
+from seamline.sql.binder.conversions import constructor
+from seamline.sql.calls import BoundLambda, Call, CallSpec, call
+from seamline.sql.functions import COLLECT, GROUPING, resolve
+from seamline.sql.functions.collections import COLLECT_IF
 from seamline.sql.templates import SPARK
 
 
@@ -33,6 +35,9 @@ def for_spark(tree: exp.Expr) -> exp.Expr:
         _answer_grouping(select)
         if _groups_no_rows(select.args.get("group")):
             _total_of_no_rows(select, names)
+    for node in list(tree.find_all(Call)):
+        if node.args.get("order") is not None:
+            _sort_collected(node)
     return tree.transform(_one, copy=False)
 
 
@@ -108,17 +113,62 @@ def _filter_inside(node: exp.Window) -> exp.Window:
     """FILTER with OVER: rows that fail it are made null, which aggregates skip."""
     if not isinstance(node.this, exp.Filter):
         return node
-    call, condition = node.this.this.copy(), node.this.expression.this
-    arguments = call.expressions or [exp.Literal.number(1)]
-    if not call.expressions:
-        overload = resolve(call.spec.overload.name, [types.INTEGER]).overload
-        call.set("spec", dataclasses.replace(call.spec, overload=overload))
-    call.set(
-        "expressions",
-        [exp.Case(ifs=[exp.If(this=condition.copy(), true=a)]) for a in arguments],
-    )
-    node.set("this", call)
+    called, condition = node.this.this.copy(), node.this.expression.this
+    arguments = called.expressions or [exp.Literal.number(1)]
+    if not called.expressions:
+        overload = resolve(called.spec.overload.name, [types.INTEGER]).overload
+        called.set("spec", dataclasses.replace(called.spec, overload=overload))
+    if called.spec.overload.name == COLLECT:  # it keeps nulls
+        overload = dataclasses.replace(called.spec.overload, spark=COLLECT_IF)
+        called.set("spec", dataclasses.replace(called.spec, overload=overload))
+        called.append("expressions", condition.copy())
+    else:
+        called.set("expressions", [_only_where(condition, a) for a in arguments])
+    node.set("this", called)
     return node
+
+
+def _only_where(condition: exp.Expr, argument: exp.Expr) -> exp.Expr:
+    """An argument where the condition holds, null elsewhere; some must stay constants."""
+    if argument.arg_key == "expressions" and argument.index and not argument.find(exp.Column):
+        return argument
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=argument)])
+
+
+# --- Values in order -----------------------------------------------------------------------------
+
+
+def _sort_collected(node: Call) -> None:
+    """An ordered collection: the values are collected with their keys, then sorted by them."""
+    keys = node.args["order"].expressions
+    node.set("order", None)
+    values = [*node.expressions, *(item.this for item in keys)]
+    form = ", ".join(f"'k{place}', {{{place}}}" for place in range(len(values)))
+    row = constructor("$keyed", "", f"named_struct({form})")
+    unknown = (types.UNKNOWN,) * len(values)
+    node.set("expressions", [call(CallSpec(row, unknown, types.UNKNOWN), values)])
+    outer: exp.Expr = node
+    while isinstance(outer.parent, exp.Filter):
+        outer = outer.parent
+    comparison = " ".join(
+        _compared(f"k{place}", desc=bool(item.args.get("desc")), first=item.args["nulls_first"])
+        for place, item in enumerate(keys, 1)
+    )
+    text = f"transform(array_sort({{0}}, (l, r) -> CASE {comparison} ELSE 0 END), s -> s.k0)"
+    spec = CallSpec(constructor("$sorted", "", text), (types.UNKNOWN,), node.spec.returns)
+    sorted_ = call(spec, [])
+    outer.replace(sorted_)
+    sorted_.set("expressions", [outer])
+
+
+def _compared(key: str, *, desc: bool, first: bool) -> str:
+    less, greater = ("1", "-1") if desc else ("-1", "1")
+    null, other = ("-1", "1") if first else ("1", "-1")
+    return (
+        f"WHEN l.{key} IS NULL AND r.{key} IS NOT NULL THEN {null}"
+        f" WHEN l.{key} IS NOT NULL AND r.{key} IS NULL THEN {other}"
+        f" WHEN l.{key} < r.{key} THEN {less} WHEN l.{key} > r.{key} THEN {greater}"
+    )
 
 
 def _ordered(node: exp.Window) -> exp.Window:
@@ -273,7 +323,7 @@ def _total_of_no_rows(select: exp.Select, names: _Names) -> None:
         if aggregate.spec.overload.name == GROUPING:
             everything = _number((1 << len(aggregate.expressions)) - 1)
             return exp.Coalesce(this=value, expressions=[everything])
-        if aggregate.spec.overload.name in {"count", "count_if"}:
+        if aggregate.spec.overload.name in _ZERO_OF_NONE:
             return exp.Coalesce(this=value, expressions=[_number(0)])
         return value
 
@@ -289,6 +339,9 @@ def _total_of_no_rows(select: exp.Select, names: _Names) -> None:
     select.set("from_", exp.From(this=_source(one, names.new())))
     join = exp.Join(this=_source(inside, alias), side="LEFT", on=exp.Boolean(this=True))
     select.set("joins", [join])
+
+
+_ZERO_OF_NONE = frozenset({"count", "count_if", "approx_distinct", "regr_count"})
 
 
 def _source(query: exp.Expr, alias: str) -> exp.Subquery:

@@ -1,7 +1,8 @@
 """Templates: a call as the SQL of one engine.
 
 In a template `{0}` is the first argument, `{args}` all of them, `{type}` the result's type in that
-engine; `{distinct}`, `{over}` and `{nulls}` mark the places of what an aggregate may have.
+engine; `{distinct}`, `{order}`, `{over}` and `{nulls}` mark the places of what an aggregate may
+have.
 
 A template may mention an argument more than once. One that is itself a computation is then
 computed once, under a name, so that the text grows with the number of nested calls and no faster.
@@ -35,6 +36,7 @@ def rendered(
     distinct: str = "",
     over: str = "",
     nulls: str = "",
+    order: str = "",
 ) -> str:
     """A call in an engine's SQL.
 
@@ -49,8 +51,9 @@ def rendered(
         distinct: DISTINCT of an aggregate, with a space behind.
         over: FILTER and OVER of an aggregate or window function, with a space in front.
         nulls: IGNORE NULLS or RESPECT NULLS, with a space in front.
+        order: ORDER BY of an aggregate, with a space in front.
     """
-    names = {"distinct": distinct, "over": over, "nulls": nulls}
+    names = {"distinct": distinct, "over": over, "nulls": nulls, "order": order}
     if isinstance(template, str) and "{type}" in template:
         names["type"] = (types.to_duckdb if engine == DUCKDB else types.to_spark)(returns)
 

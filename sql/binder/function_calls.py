@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
 
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
-from seamline.sql import decimals, functions, types
+from seamline.sql import functions, types
 from seamline.sql.binder import times
+from seamline.sql.binder.aggregates import finished
 from seamline.sql.binder.conversions import (
     common_type,
     constructor,
     explicit_cast,
     implicit_cast,
     numbers_alike,
-    require_comparable,
     row_of,
 )
 from seamline.sql.binder.intervals import moved
@@ -36,8 +35,7 @@ from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.dialects import FROM_ZERO
 from seamline.sql.functions import GROUPING
 from seamline.sql.functions.times import EXTRACTED
-from seamline.sql.templates import DUCKDB, SPARK
-from seamline.sql.types import Array, Decimal, Function, Map
+from seamline.sql.types import Array, Function, Map
 
 
 def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
@@ -166,10 +164,7 @@ def _bind_function(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
 
 
 def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope) -> Typed:
-    expressions = node.expressions
-    distinct = len(expressions) == 1 and isinstance(expressions[0], exp.Distinct)
-    if distinct:
-        expressions = expressions[0].expressions
+    expressions, distinct, order = _parts_of_call(node)
     if name == "count" and len(expressions) == 1 and isinstance(expressions[0], exp.Star):
         expressions = []
     if scope.is_of_order and scope.outer is not None and functions.is_aggregate(name):
@@ -179,22 +174,54 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
             raise SeamlineError(
                 NOT_SUPPORTED, f"{argument.key.upper()} inside {name}() is not supported"
             )
+    if name == "count" and distinct and len(expressions) > 1:
+        return _bind_count_of_rows(typer, expressions, scope)
     typed, type_ = _bind_call(name, _bind_arguments(typer, name, expressions, scope))
     assert isinstance(typed, Call)
-    if typed.spec.overload.kind == "window" and not isinstance(node.parent, _OVER):
+    overload = typed.spec.overload
+    if overload.kind == "window" and not isinstance(node.parent, _OVER):
         raise SeamlineError(NOT_SUPPORTED, f"{name}() needs OVER", hint="")
     if name in _COUNTS:
         _check_count(name, typed)
-    if distinct:
-        if typed.spec.overload.kind != "aggregate" or not expressions or name == GROUPING:
-            raise SeamlineError(NOT_SUPPORTED, f"{name}(DISTINCT …) is not supported")
-        require_comparable(typed.spec.parameters[0], "DISTINCT")
-        if len(expressions) > 1:
-            raise SeamlineError(NOT_SUPPORTED, f"{name}(DISTINCT a, b) is not supported")
-        typed.set("distinct", True)
-    if name == "avg" and isinstance(type_, Decimal):
-        return _average(typed, type_), type_
+    if (distinct or order is not None) and (overload.kind != "aggregate" or name == GROUPING):
+        what = "DISTINCT …" if distinct else "… ORDER BY …"
+        raise SeamlineError(NOT_SUPPORTED, f"{name}({what}) is not supported")
+    if overload.kind == "aggregate" and overload.name != GROUPING:
+        return finished(typer, typed, scope, distinct=distinct, order=order), type_
     return typed, type_
+
+
+def _parts_of_call(node: exp.Anonymous) -> tuple[list[exp.Expr], bool, exp.Order | None]:
+    """The arguments of a call, whether they are to be distinct, and in which order."""
+    expressions, order = list(node.expressions), None
+    if expressions and isinstance(expressions[-1], exp.Order):
+        order = expressions[-1]
+        expressions[-1] = order.this
+    if len(expressions) == 1 and isinstance(expressions[0], exp.Distinct):
+        return expressions[0].expressions, True, order
+    return expressions, False, order
+
+
+def _bind_count_of_rows(typer: Typer, expressions: Sequence[exp.Expr], scope: Scope) -> Typed:
+    """count(DISTINCT a, b), which other dialects have: rows that hold no null."""
+    missing = exp.or_(*(exp.Is(this=e.copy(), expression=exp.Null()) for e in expressions))
+    row = exp.Tuple(expressions=[e.copy() for e in expressions])
+    case = exp.Case(ifs=[exp.If(this=exp.Not(this=exp.Paren(this=missing)), true=row)])
+    call_ = exp.Anonymous(this="count", expressions=[exp.Distinct(expressions=[case])])
+    return _bind_plain_call(typer, "count", call_, scope)
+
+
+def _bind_within_group(typer: Typer, node: exp.WithinGroup, scope: Scope) -> Typed:
+    """f(x, …) WITHIN GROUP (ORDER BY …), which is f(x, … ORDER BY …)."""
+    call_, order = node.this, node.expression
+    if not isinstance(call_, exp.Anonymous) or not isinstance(order, exp.Order) or order.this:
+        raise unsupported(node)
+    if call_.name.lower() != "listagg" or not call_.expressions:
+        raise SeamlineError(NOT_SUPPORTED, "WITHIN GROUP is for listagg", hint="")
+    *first, last = call_.expressions
+    ordered = exp.Order(this=last, expressions=order.expressions)
+    call_.set("expressions", [*first, ordered])
+    return typer.expression(call_, scope)
 
 
 def _bind_arguments(
@@ -235,27 +262,6 @@ _COUNTS = {"lag": (1, 0), "lead": (1, 0), "nth_value": (1, 1), "ntile": (0, 1)}
 """Which argument of a window function is the number it counts by, and the least it may be."""
 
 
-def _average(node: Call, type_: Decimal) -> Call:
-    """The average of decimals: their exact sum, divided once."""
-    (argument,) = node.expressions
-    parts = []
-    for name in ("sum", "count"):
-        resolved = functions.resolve(name, [type_])
-        spec = CallSpec(resolved.overload, resolved.parameters, resolved.returns)
-        distinct = node.args.get("distinct")
-        parts.append(call(spec, [argument.copy()], distinct=distinct))
-    overload = dataclasses.replace(
-        constructor(AVERAGE, "", ""),
-        duckdb=decimals.quotient(DUCKDB),
-        spark=decimals.quotient(SPARK),
-    )
-    return call(CallSpec(overload, tuple(part.spec.returns for part in parts), type_), parts)
-
-
-AVERAGE = "$average"
-"""The name of a quotient of two aggregates; FILTER and OVER belong to both."""
-
-
 def _bind_call(name: str, arguments: Sequence[Typed | LambdaArgument]) -> Typed:
     """A call of the overload of `name` that takes these arguments."""
     typed = [argument for argument in arguments if not isinstance(argument, LambdaArgument)]
@@ -276,7 +282,7 @@ def _bind_call(name: str, arguments: Sequence[Typed | LambdaArgument]) -> Typed:
     return call(spec, converted), resolved.returns
 
 
-def _bind_row_constructor(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+def _bind_row_constructor(typer: Typer, node: exp.Anonymous | exp.Tuple, scope: Scope) -> Typed:
     items = [typer.expression(item, scope) for item in node.expressions]
     type_ = types.anonymous_row([type_ for _, type_ in items])
     return row_of([inner for inner, _ in items], type_), type_
@@ -319,4 +325,6 @@ HANDLERS: Handlers = {
     exp.Array: _bind_array,
     exp.AtTimeZone: bind_at_time_zone,
     exp.Anonymous: _bind_function,
+    exp.Tuple: _bind_row_constructor,
+    exp.WithinGroup: _bind_within_group,
 }

@@ -115,7 +115,7 @@ def _check_windows(node: exp.Expr, scope: Scope) -> None:
                 refuse_windows(part, "A window function")
                 _refuse_outer(part, scope, "A window function", always=True)
         elif isinstance(inner, Call) and inner.spec.overload.kind == "aggregate":
-            for argument in inner.expressions:
+            for argument in inner.iter_expressions():
                 name = f"{inner.spec.overload.name}()"
                 refuse_windows(argument, name)
                 _refuse_outer(argument, scope, name, always=False)
@@ -146,7 +146,7 @@ def _check_grouped(node: exp.Expr, keys: Sequence[exp.Expr], scope: Scope) -> No
         return
     match node:
         case Call() if node.spec.overload.kind == "aggregate":
-            for argument in node.expressions:
+            for argument in node.iter_expressions():
                 refuse_aggregates(argument, f"{node.spec.overload.name}()")
             if node.spec.overload.name == GROUPING:
                 _check_grouping(node, keys)

@@ -58,6 +58,7 @@ _OPTIONS: Mapping[type[Any], frozenset[str]] = {
     exp.Substring: frozenset({"start", "length"}),
     exp.Trim: frozenset({"position"}),
     exp.TryCast: frozenset({"to", "safe", "requires_string"}),
+    exp.WithinGroup: frozenset(),
     exp.Window: frozenset({"partition_by", "order", "spec", "alias", "over"}),
 }
 """What a node may carry besides its operands; its handler gives each of them its meaning."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
@@ -16,9 +15,9 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql import functions
+from seamline.sql.binder.aggregates import of_each_part
 from seamline.sql.binder.clauses import bind_order
 from seamline.sql.binder.conversions import require_comparable
-from seamline.sql.binder.function_calls import AVERAGE
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.literals import as_value, row_count
 from seamline.sql.binder.scope import Scope, Typed, location_of
@@ -37,7 +36,7 @@ def _bind_filter(typer: Typer, node: exp.Filter, scope: Scope) -> Typed:
             raise SeamlineError(NOT_SUPPORTED, "FILTER needs an aggregate function", hint="")
         return exp.Filter(this=aggregate, expression=exp.Where(this=condition.copy()))
 
-    return _of_each(inner, filtered), type_
+    return of_each_part(inner, filtered), type_
 
 
 def _bind_window(typer: Typer, node: exp.Window, scope: Scope) -> Typed:
@@ -53,25 +52,21 @@ def _bind_window(typer: Typer, node: exp.Window, scope: Scope) -> Typed:
             )
         if called.args.get("distinct"):
             raise SeamlineError(NOT_SUPPORTED, "DISTINCT with OVER is not supported", hint="")
+        if called.args.get("order") is not None:
+            raise SeamlineError(
+                NOT_SUPPORTED, "ORDER BY inside of an aggregate with OVER is not supported", hint=""
+            )
         window = definition.copy()
         window.set("this", function)
         return window
 
-    return _of_each(inner, over), type_
+    return of_each_part(inner, over), type_
 
 
 def _is_of_rows(node: Call, *kinds: str) -> bool:
     """Whether it is a function of such a kind that is computed from rows."""
     overload = node.spec.overload
     return overload.kind in kinds and overload.name != functions.GROUPING
-
-
-def _of_each(node: exp.Expr, wrap: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    """What belongs to an aggregate, at each of those that a call of one has become."""
-    if isinstance(node, Call) and node.spec.overload.name == AVERAGE:
-        node.set("expressions", [wrap(part) for part in node.expressions])
-        return node
-    return wrap(node)
 
 
 def bind_windows(typer: Typer, node: exp.Select, scope: Scope) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from seamline.sql.functions import (
     aggregates,
+    collections,
     conditionals,
     containers,
     intervals,
@@ -21,6 +22,7 @@ from seamline.sql.functions import (
 )
 from seamline.sql.functions.patterns import is_comparable, is_ordered
 from seamline.sql.functions.registry import (
+    COLLECT,
     FUNCTIONS,
     GROUPING,
     Argument,
@@ -43,11 +45,13 @@ SUBJECTS = (
     containers,
     lambdas,
     aggregates,
+    collections,
     windows,
 )
 """The modules that declare the functions."""
 
 __all__ = [
+    "COLLECT",
     "FUNCTIONS",
     "GROUPING",
     "SUBJECTS",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seamline.sql import decimals, types
-from seamline.sql.functions.registry import GROUPING, aggregate, define
+from seamline.sql.functions.registry import GROUPING, aggregate, composed, define
+from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Type
 
 aggregate("count", "-> bigint", "count(*)")
@@ -30,14 +31,23 @@ define(
     "sum({distinct}CAST({0} AS {type}))",
     decimals.total_type,
 )
-define("aggregate", "avg", "D -> decimal", "", "", lambda arguments: arguments[0])
+define(
+    "aggregate",
+    "avg",
+    "D -> decimal",
+    decimals.quotient(DUCKDB),
+    decimals.quotient(SPARK),
+    lambda arguments: arguments[0],
+    parts=(("sum", 1), ("count", 1)),
+)
 aggregate("avg", "double -> double", "avg({0})")
 aggregate("avg", "bigint -> double", "avg({0})")
 aggregate("avg", "real -> real", "CAST(avg({0}){over} AS FLOAT)")
 for _name in ("min", "max"):
     aggregate(_name, "O -> O", f"{_name}({{0}})")
 for _name in ("any_value", "arbitrary"):
-    aggregate(_name, "O -> O", "max({0})")
+    aggregate(_name, "O -> O", "max({0})")  # the same value whenever it is asked for
+    aggregate(_name, "T -> T", "any_value({0})", "any_value({0}, TRUE)")
 for _name in ("bool_and", "every"):
     aggregate(_name, "boolean -> boolean", "bool_and({0})")
 aggregate("bool_or", "boolean -> boolean", "bool_or({0})")
@@ -61,8 +71,65 @@ for _name, _function in (
     ("var_pop", "var_pop"),
 ):
     aggregate(_name, "double -> double", f"{_function}({{0}})")
-for _name in ("corr", "covar_samp", "covar_pop"):
+for _name in ("covar_samp", "covar_pop"):
     aggregate(_name, "double, double -> double", f"{_name}({{0}}, {{1}})")
+for _name in ("corr", "regr_r2"):
+    aggregate(
+        _name,
+        "double, double -> double",
+        f"list_transform([{_name}({{distinct}}{{0}}, {{1}}){{over}}],"
+        " lambda c: CASE WHEN isfinite(c) THEN c END)[1]",
+        f"{_name}({{0}}, {{1}})",
+    )
+for _name in ("slope", "intercept", "sxx", "sxy", "syy", "avgx", "avgy"):
+    aggregate(f"regr_{_name}", "double, double -> double", f"regr_{_name}({{0}}, {{1}})")
+aggregate(
+    "regr_count",
+    "double, double -> bigint",
+    "CAST(regr_count({distinct}{0}, {1}){over} AS BIGINT)",
+    "regr_count({0}, {1})",
+)
+for _name in ("and", "or", "xor"):
+    aggregate(f"bitwise_{_name}_agg", "bigint -> bigint", f"bit_{_name}({{0}})")
+aggregate(
+    "geometric_mean",
+    "double -> double",
+    "exp(avg({distinct}«CASE WHEN {0} > 0 THEN ln({0}) WHEN {0} = 0 THEN CAST('-Infinity' AS"
+    " DOUBLE) WHEN {0} IS NOT NULL THEN CAST('NaN' AS DOUBLE) END»){over})",
+    "exp(avg({distinct}«CASE WHEN {0} > 0 THEN ln({0}) WHEN {0} = 0 THEN double('-Infinity')"
+    " WHEN {0} IS NOT NULL THEN double('NaN') END»){over})",
+)
+
+# The moments of all values, or of a sample: the engines have one each.
+aggregate("$skewness", "double -> double", "skewness({0})")
+composed(
+    "skewness",
+    "double -> double",
+    (("$skewness", 1), ("count", 1)),
+    "(CASE WHEN {1} > 2 THEN {0} * ({1} - 2) / sqrt(CAST({1} AS DOUBLE) * ({1} - 1)) END)",
+    "(CASE WHEN {1} > 2 THEN {0} END)",
+)
+aggregate("$kurtosis", "double -> double", "kurtosis({0})")
+composed(
+    "kurtosis",
+    "double -> double",
+    (("$kurtosis", 1), ("count", 1)),
+    "(CASE WHEN {1} > 3 THEN {0} END)",
+    "(CASE WHEN {1} > 3 THEN ({1} - 1D) / (({1} - 2D) * ({1} - 3D)) * (({1} + 1D) * {0} + 6) END)",
+)
+
+# --- Approximate by definition -------------------------------------------------------------------
+
+for _signature in ("T -> bigint", "T, double -> bigint"):
+    aggregate("approx_distinct", _signature, "count(DISTINCT {0}){over}")  # exact
+for _type in (types.BIGINT, types.DOUBLE, types.REAL):
+    for _share, _returns in (("double", f"{_type}"), ("array(double)", f"array({_type})")):
+        aggregate(
+            "approx_percentile",
+            f"{_type}, {_share} -> {_returns}",
+            "quantile_disc({0}, {1})",
+            "percentile_approx({0}, {1})",
+        )
 
 
 def _grouping_duckdb(args: Sequence[str], _: Sequence[Type], __: Type) -> str:

@@ -42,6 +42,8 @@ class Overload:
         duckdb: Template for DuckDB.
         spark: Template for Spark.
         kernel: What both engines run, if the templates only call it.
+        parts: Aggregates that the templates are computed from, each of the same arguments: name,
+            and how many of the arguments; the rest of the arguments follow them.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Overload:
     duckdb: Template
     spark: Template
     kernel: Kernel | None = None
+    parts: tuple[tuple[str, int], ...] = ()
 
     @property
     def signature(self) -> str:
@@ -83,6 +86,9 @@ class Lambda(Protocol):
 
 Argument: TypeAlias = Type | Lambda
 
+COLLECT = "array_agg"
+"""The aggregate that keeps all values, in an order if one is given."""
+
 GROUPING = "grouping"
 """The aggregate that says of a group which of its keys are left out."""
 
@@ -100,11 +106,12 @@ def define(
     spark: Template | None = None,
     returns: Callable[[Sequence[Type]], Type] | None = None,
     kernel: Kernel | None = None,
+    parts: tuple[tuple[str, int], ...] = (),
 ) -> None:
     """Adds a row to the table; a signature whose result is computed says anything for it."""
     match = _SIGNATURE.fullmatch(signature)
     assert match is not None, signature
-    if kind != "scalar":
+    if kind != "scalar" and not parts:
         duckdb, spark = _with_marks(duckdb), _with_marks(spark)
     parameters = tuple(patterns.split(match["parameters"]))
     FUNCTIONS.setdefault(name, []).append(
@@ -117,6 +124,7 @@ def define(
             duckdb=duckdb or "",
             spark=(duckdb if spark is None else spark) or "",
             kernel=kernel,
+            parts=parts,
         )
     )
 
@@ -192,9 +200,9 @@ def _bind_lambdas(pairs: Sequence[tuple[Pattern, Argument]], bound: patterns.Bou
         for pattern, argument in pairs:
             if isinstance(argument, Type):
                 continue
-            *given, gives = pattern.parts
-            if pattern.head != "function" or len(given) != argument.arity:
+            if pattern.head != "function" or len(pattern.parts) != argument.arity + 1:
                 return False
+            *given, gives = pattern.parts
             body = argument.result(tuple(patterns.substitute(part, bound) for part in given))
             if not patterns.bind(gives, body, bound):
                 return False
@@ -204,17 +212,12 @@ def _bind_lambdas(pairs: Sequence[tuple[Pattern, Argument]], bound: patterns.Bou
 # --- Refused by name, with the reason ------------------------------------------------------------
 
 _REASONS = {
-    "approx_distinct": "approximate results differ between engines; use count(DISTINCT x)",
-    "approx_percentile": "approximate results differ between engines",
     "random": "a repeated read must give the same rows",
     "rand": "a repeated read must give the same rows",
     "uuid": "a repeated read must give the same rows",
     "regexp_extract": "the engines' regular expressions differ; use split_part or substr",
     "regexp_replace": "the engines' regular expressions differ; use replace",
-    "array_agg": "the order of its elements would differ between engines",
-    "map_agg": "the order of its entries would differ between engines",
-    "listagg": "the order of its elements would differ between engines",
-    "string_agg": "the order of its elements would differ between engines",
+    "string_agg": "use listagg(x, separator) WITHIN GROUP (ORDER BY …)",
     "format": "the engines format numbers differently; concatenate with ||",
 }
 
@@ -256,6 +259,17 @@ def by_duckdb_everywhere(name: str, signature: str, duckdb: Template) -> None:
 def aggregate(name: str, signature: str, duckdb: Template, spark: Template | None = None) -> None:
     """Declares an aggregate function."""
     define("aggregate", name, signature, duckdb, spark)
+
+
+def composed(
+    name: str,
+    signature: str,
+    parts: tuple[tuple[str, int], ...],
+    duckdb: Template,
+    spark: Template | None = None,
+) -> None:
+    """Declares an aggregate that is computed from the results of others."""
+    define("aggregate", name, signature, duckdb, spark, parts=parts)
 
 
 def window(name: str, signature: str, duckdb: Template, spark: Template | None = None) -> None:

@@ -1,0 +1,106 @@
+"""Aggregates: DISTINCT and ORDER BY inside of them, and those that are computed from others."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from seamline.errors import GROUPING_ERROR, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.sql import functions, types
+from seamline.sql.binder.conversions import require_comparable, row_of
+from seamline.sql.binder.scope import Scope, location_of
+from seamline.sql.calls import Call, CallSpec, call
+from seamline.sql.functions import COLLECT
+
+if TYPE_CHECKING:
+    from seamline.sql.binder.typer import Typer
+
+
+def finished(
+    typer: Typer, node: Call, scope: Scope, *, distinct: bool, order: exp.Order | None
+) -> Call:
+    """An aggregate with what else was written in its brackets, computed from its parts.
+
+    Args:
+        typer: Binds the order.
+        node: The call, its arguments bound.
+        scope: What the order may read.
+        distinct: Whether equal values count once.
+        order: The order of the values.
+    """
+    items = _bind_order(typer, order, scope)
+    parts = node.spec.overload.parts
+    aggregates = [_part(node, name, count) for name, count in parts] or [node]
+    for aggregate in aggregates:
+        if distinct:
+            _make_distinct(aggregate, items)
+        if items and aggregate.spec.overload.name == COLLECT:
+            aggregate.set("order", exp.Order(expressions=[item.copy() for item in items]))
+    if not parts:
+        return node
+    rest = node.expressions[max(count for _, count in parts) :]
+    given = node.spec.parameters[len(node.expressions) - len(rest) :]
+    overload = dataclasses.replace(node.spec.overload, kind="scalar")
+    taken = (*(part.spec.returns for part in aggregates), *given)
+    return call(CallSpec(overload, taken, node.spec.returns), [*aggregates, *rest])
+
+
+def _part(node: Call, name: str, count: int) -> Call:
+    """An aggregate of the first arguments of another; those that are collected, as rows."""
+    arguments = [argument.copy() for argument in node.expressions[:count]]
+    given = list(node.spec.parameters[:count])
+    if name == COLLECT and count > 1:
+        row = types.anonymous_row(given)
+        arguments, given = [row_of(arguments, row)], [row]
+    resolved = functions.resolve(name, given)
+    return call(CallSpec(resolved.overload, resolved.parameters, resolved.returns), arguments)
+
+
+def _make_distinct(node: Call, items: list[exp.Ordered]) -> None:
+    if not node.expressions:
+        raise SeamlineError(
+            NOT_SUPPORTED, f"{node.spec.overload.name}(DISTINCT …) is not supported"
+        )
+    if len(node.expressions) > 1:
+        raise SeamlineError(
+            NOT_SUPPORTED, f"{node.spec.overload.name}(DISTINCT a, b) is not supported"
+        )
+    require_comparable(node.spec.parameters[0], "DISTINCT")
+    for item in items:
+        if item.this != node.expressions[0]:
+            raise SeamlineError(
+                GROUPING_ERROR,
+                "with DISTINCT an aggregate is ordered by its argument alone",
+                location=location_of(item),
+                hint="",
+            )
+    node.set("distinct", True)
+
+
+def _bind_order(typer: Typer, order: exp.Order | None, scope: Scope) -> list[exp.Ordered]:
+    items = []
+    for ordered in order.expressions if order is not None else ():
+        inner, type_ = typer.expression(ordered.this, scope)
+        if not functions.is_ordered(type_):
+            raise SeamlineError(TYPE_MISMATCH, f"{type_} cannot be ordered", hint="")
+        items.append(
+            exp.Ordered(
+                this=inner,
+                desc=ordered.args.get("desc"),
+                nulls_first=bool(ordered.args.get("nulls_first")),
+            )
+        )
+    return items
+
+
+def of_each_part(node: exp.Expr, wrap: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """What belongs to an aggregate, at each of those that one is computed from."""
+    if not isinstance(node, Call) or not node.spec.overload.parts:
+        return wrap(node)
+    count = len(node.spec.overload.parts)
+    arguments = node.expressions
+    node.set("expressions", [*(wrap(part) for part in arguments[:count]), *arguments[count:]])
+    return node
