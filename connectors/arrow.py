@@ -35,6 +35,8 @@ def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         return array
     if pa.types.is_null(wanted):
         return pa.nulls(len(array))
+    if array.null_count == len(array):
+        return pa.nulls(len(array), wanted)  # engines give nulls alone types of their own
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if pa.types.is_struct(wanted) and pa.types.is_struct(array.type):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import intervals, time_zones, types
 from seamline.sql.functions import Overload
-from seamline.sql.templates import DUCKDB, SPARK, Template, rendered
+from seamline.sql.templates import DUCKDB, SPARK, Template, field_named, rendered, row_of
 from seamline.sql.types import Array, Decimal, Interval, Map, Row, Time, Timestamp, Type, Varbinary
 
 _INTEGER = "[+-]?[0-9]+"
@@ -173,16 +173,49 @@ def _nested(source: Type, target: Type, *, safe: bool) -> tuple[Template, Templa
             inside = [(one, other)]
         case Map(key, value), Map(other_key, other_value):
             inside = [(key, other_key), (value, other_value)]
-        case Row(fields), Row(others) if [f.name for f in fields] == [f.name for f in others]:
+        case Row(fields), Row(others) if len(fields) == len(others):
             inside = [(f.type, o.type) for f, o in zip(fields, others, strict=True)]
         case _:
             return None
     plain = _plain(safe=safe)
-    if all(_templates(*pair, safe=safe) in (plain, ("{0}", "{0}")) for pair in inside):
+    is_plain = all(_templates(*pair, safe=safe) in (plain, ("{0}", "{0}")) for pair in inside)
+    if is_plain and not _renames(source, target):
         return plain
+    if isinstance(source, Row) and isinstance(target, Row):
+        return _of_fields(source, target, safe=safe)
     if isinstance(source, Array) and isinstance(target, Array) and not safe:
         return _of_elements(source.element, target.element)
     raise SeamlineError(NOT_SUPPORTED, f"{source} cannot be cast to {target} alike on both engines")
+
+
+def _names(type_: Type) -> list[str]:
+    return [field.name for field in type_.fields] if isinstance(type_, Row) else []
+
+
+def _renames(source: Type, target: Type) -> bool:
+    """Whether a row inside of them has other names, which a plain cast would look for."""
+    if source != types.UNKNOWN and _names(source) != _names(target):
+        return True
+    pairs = zip(types.children(source), types.children(target), strict=False)
+    return any(_renames(*pair) for pair in pairs)
+
+
+def _of_fields(source: Row, target: Row, *, safe: bool) -> tuple[Template, Template]:
+    """A row's fields by their place, each by itself."""
+
+    def of(engine: str) -> Template:
+        def render(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
+            values = {}
+            for one, other in zip(source.fields, target.fields, strict=True):
+                template = _templates(one.type, other.type, safe=safe)[engine == SPARK]
+                field = field_named(engine, args[0], one.name)
+                text = rendered(template, [field], [one.type], other.type, engine, plain=[True])
+                values[other.name] = text
+            return f"(CASE WHEN {args[0]} IS NOT NULL THEN {row_of(engine, values)} END)"
+
+        return render
+
+    return of(DUCKDB), of(SPARK)
 
 
 def _of_elements(source: Type, target: Type) -> tuple[Template, Template]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seamline.sql import types
-from seamline.sql.types import Array, Decimal, Map, Row, Timestamp, Type, Varbinary
+from seamline.sql.types import Array, Decimal, Field, Map, Row, Timestamp, Type, Varbinary
 
 _INTEGER_DIGITS: dict[Type, int] = {
     types.TINYINT: 3,
@@ -51,7 +51,7 @@ def common_type(left: Type, right: Type) -> Type | None:
             keys, values = common_type(key, other_key), common_type(value, other_value)
             return None if keys is None or values is None else Map(keys, values)
         case Row(fields), Row(others) if len(fields) == len(others):
-            return left if left == right else None
+            return _common_row(fields, others)
     return None
 
 
@@ -76,6 +76,18 @@ def common_type_of(all_types: Sequence[Type]) -> Type | None:
 def can_coerce(source: Type, target: Type) -> bool:
     """Whether a value of `source` may stand where `target` is wanted."""
     return common_type(source, target) == target
+
+
+def _common_row(left: Sequence[Field], right: Sequence[Field]) -> Row | None:
+    """Fields by their place; one that is called differently has no name of its own."""
+    found = []
+    for place, (one, other) in enumerate(zip(left, right, strict=True)):
+        common = common_type(one.type, other.type)
+        if common is None:
+            return None
+        name = one.name if one.name == other.name else f"field{place}"
+        found.append(Field(name, common))
+    return Row(tuple(found))
 
 
 def _common_number(left: Type, right: Type) -> Type | None:

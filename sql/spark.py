@@ -35,9 +35,9 @@ def for_spark(tree: exp.Expr) -> exp.Expr:
         _answer_grouping(select)
         if _groups_no_rows(select.args.get("group")):
             _total_of_no_rows(select, names)
-    for node in list(tree.find_all(Call)):
-        if node.args.get("order") is not None:
-            _sort_collected(node)
+    for aggregate in list(tree.find_all(Call)):
+        if aggregate.args.get("order") is not None:
+            _sort_collected(aggregate)
     return tree.transform(_one, copy=False)
 
 

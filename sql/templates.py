@@ -127,10 +127,26 @@ def bound(
 def row_of(engine: str, fields: Mapping[str, str]) -> str:
     """Values under names."""
     if engine == DUCKDB:
-        pairs = ", ".join(f"'{name}': {value}" for name, value in fields.items())
+        pairs = ", ".join(f"{_text(name)}: {value}" for name, value in fields.items())
         return f"{{{pairs}}}"
-    pairs = ", ".join(f"'{name}', {value}" for name, value in fields.items())
+    pairs = ", ".join(f"{_spark_text(name)}, {value}" for name, value in fields.items())
     return f"named_struct({pairs})"
+
+
+def field_named(engine: str, row: str, name: str) -> str:
+    """A field of a row, whatever its name."""
+    if engine == DUCKDB:
+        return f"struct_extract({row}, {_text(name)})"
+    quoted = name.replace("`", "``")
+    return f"{row}.`{quoted}`"
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _spark_text(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def field_of(engine: str, name: str, field: str) -> str:

@@ -292,6 +292,9 @@ def _bind_map_constructor(typer: Typer, node: exp.Anonymous, scope: Scope) -> Ty
     arguments = [typer.expression(argument, scope) for argument in node.expressions]
     found = [type_ for _, type_ in arguments]
     match found:
+        case []:
+            type_ = Map(types.UNKNOWN, types.UNKNOWN)
+            return call(CallSpec(constructor("$map", "MAP {{}}", "map()"), (), type_), []), type_
         case [Array(key), Array(value)]:
             type_ = Map(key, value)
             overload = constructor("$map", "map({0}, {1})", "map_from_arrays({0}, {1})")

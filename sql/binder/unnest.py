@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -20,7 +19,8 @@ from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.scope import Output, Scope, Typed, location_of, output_column
 from seamline.sql.binder.typer import Typer
 from seamline.sql.calls import CallSpec, call
-from seamline.sql.templates import DUCKDB, SPARK, Template, row_of
+from seamline.sql.functions.arrays import side_by_side
+from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Array, Map, Row, Type
 
 
@@ -73,46 +73,11 @@ def _side_by_side(arrays: Sequence[exp.Expr], members: Sequence[Type]) -> Typed:
     numbered = len(members) > len(arrays)
     overload = dataclasses.replace(
         constructor("$zip", "", ""),
-        duckdb=_zipped(_DUCKDB, numbered=numbered),
-        spark=_zipped(_SPARK, numbered=numbered),
+        duckdb=side_by_side(DUCKDB, numbered=numbered),
+        spark=side_by_side(SPARK, numbered=numbered),
     )
     given = tuple(Array(member) for member in members[: len(arrays)])
     return call(CallSpec(overload, given, returns), arrays), returns
-
-
-class _Dialect(NamedTuple):
-    """How an engine says the size of an array, its element i, numbers, and each of them."""
-
-    engine: str
-    size: str
-    element: str
-    numbers: str
-    each: str
-
-
-_DUCKDB = _Dialect(
-    DUCKDB, "len({})", "{}[i]", "range(1, {0} + 1)", "list_transform({}, lambda i: {})"
-)
-_SPARK = _Dialect(  # its sequence counts from 1 down to 0
-    SPARK,
-    "size({})",
-    "try_element_at({}, i)",
-    "CASE WHEN {0} > 0 THEN sequence(1, {0}) END",
-    "transform({}, i -> {})",
-)
-
-
-def _zipped(dialect: _Dialect, *, numbered: bool) -> Template:
-    def render(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
-        sizes = [f"coalesce({dialect.size.format(arg)}, 0)" for arg in args]
-        longest = f"greatest({', '.join(sizes)})" if len(args) > 1 else sizes[0]
-        values = [dialect.element.format(arg) for arg in args]
-        if numbered:
-            values.append("CAST(i AS BIGINT)")
-        fields = {f"field{place}": value for place, value in enumerate(values)}
-        return dialect.each.format(dialect.numbers.format(longest), row_of(dialect.engine, fields))
-
-    return render
 
 
 def _or_a_null(array: exp.Expr, type_: Type) -> Typed:

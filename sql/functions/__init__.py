@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from seamline.sql.functions import (
     aggregates,
+    arrays,
     collections,
     conditionals,
-    containers,
     intervals,
     lambdas,
+    maps,
     mathematics,
     operators,
     strings,
@@ -42,7 +43,8 @@ SUBJECTS = (
     times,
     time_formats,
     intervals,
-    containers,
+    arrays,
+    maps,
     lambdas,
     aggregates,
     collections,

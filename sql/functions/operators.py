@@ -82,4 +82,3 @@ for _type in types.FLOATS:
 scalar("$negate", "D -> D", "CAST((-{0}) AS {type})")
 
 scalar("$concat", "varchar, varchar -> varchar", "({0} || {1})", "concat({0}, {1})")
-scalar("$concat", "array(E), array(E) -> array(E)", "list_concat({0}, {1})", "concat({0}, {1})")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from seamline.errors import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
-from seamline.sql import coercion
+from seamline.sql import coercion, types
 from seamline.sql.functions import patterns
 from seamline.sql.functions.patterns import Pattern
 from seamline.sql.kernels.calls import duckdb_template, spark_template
@@ -157,9 +157,13 @@ def resolve(name: str, arguments: Sequence[Argument]) -> Resolved:
     return min(found, key=lambda r: _conversions(r, arguments))
 
 
-def _conversions(resolved: Resolved, arguments: Sequence[Argument]) -> int:
-    pairs = zip(resolved.parameters, arguments, strict=True)
-    return sum(isinstance(a, Type) and p != a for p, a in pairs)
+def _conversions(resolved: Resolved, arguments: Sequence[Argument]) -> tuple[int, int]:
+    """How many arguments are converted, and how many nulls are taken for containers."""
+    pairs = list(zip(resolved.parameters, arguments, strict=True))
+    return (
+        sum(isinstance(a, Type) and p != a for p, a in pairs),
+        sum(a == types.UNKNOWN and any(types.children(p)) for p, a in pairs),
+    )
 
 
 def _match(overload: Overload, arguments: Sequence[Argument]) -> Resolved | None:

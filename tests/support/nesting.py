@@ -60,6 +60,10 @@ SAMPLES: dict[Type, str] = {
 """A value of each type."""
 
 
+RANDOM = {"shuffle"}
+"""What answers otherwise each time."""
+
+
 def parameters_of(overload: Overload) -> list[Type]:
     """Types that an overload takes; of what repeats, three."""
     patterns = list(overload.parameters) + list(overload.parameters[-1:]) * 2 * overload.variadic
@@ -109,7 +113,11 @@ def nested(resolved: Resolved, place: int, depth: int) -> exp.Expr:
 def statements(resolved: Resolved, place: int, depth: int) -> tuple[str, str] | None:
     """The calls inside of each other, and one after another; None for what nobody can write."""
     name = resolved.overload.name
-    if name.startswith("$") or any(type_ not in SAMPLES for type_ in resolved.parameters):
+    if (
+        name.startswith("$")
+        or name in RANDOM
+        or any(type_ not in SAMPLES for type_ in resolved.parameters)
+    ):
         return None
     samples, type_ = [SAMPLES[t] for t in resolved.parameters], resolved.parameters[place]
     arguments = [*samples[:place], "{}", *samples[place + 1 :]]

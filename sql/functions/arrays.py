@@ -1,0 +1,306 @@
+"""Functions of arrays.
+
+Both engines have most of them; templates mend what each does with nulls, with places out of range
+and with no elements at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from seamline.sql.functions.registry import scalar
+from seamline.sql.templates import DUCKDB, SPARK, Template, row_of
+from seamline.sql.types import Type
+
+
+def _unless(condition: str, message: str, duckdb: str, spark: str) -> tuple[str, str]:
+    """What fails where a condition holds; SIZE is the function that counts elements."""
+    error = f"error('INVALID_ARGUMENT: {message}')"
+    return (
+        f"(CASE WHEN {condition.replace('SIZE', 'len')} THEN {error} ELSE {duckdb} END)",
+        f"(CASE WHEN {condition.replace('SIZE', 'size')} THEN raise_{error} ELSE {spark} END)",
+    )
+
+
+# --- Size, and elements by their place -----------------------------------------------------------
+
+scalar("cardinality", "array(E) -> bigint", "len({0})", "CAST(size({0}) AS BIGINT)")
+scalar(
+    "contains",
+    "array(E), E -> boolean",
+    "(CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL WHEN list_contains({0}, {1}) THEN TRUE"
+    " WHEN len(list_filter({0}, lambda x: x IS NULL)) > 0 THEN NULL ELSE FALSE END)",
+    "array_contains({0}, {1})",
+)
+scalar(
+    "element_at",
+    "array(E), bigint -> E",
+    "(CASE WHEN {1} = 0 THEN error('INVALID_ARGUMENT: arrays count from 1')"
+    " ELSE list_extract({0}, {1}) END)",
+    "(CASE WHEN {1} = 0 THEN raise_error('INVALID_ARGUMENT: arrays count from 1')"
+    " ELSE try_element_at({0}, CAST({1} AS INT)) END)",
+)
+scalar(
+    "$subscript",
+    "array(E), bigint -> E",
+    "(CASE WHEN {1} < 1 OR {1} > len({0}) THEN"
+    " error('INVALID_ARGUMENT: the array has no element ' || CAST({1} AS VARCHAR))"
+    " ELSE list_extract({0}, {1}) END)",
+    "(CASE WHEN {1} < 1 OR {1} > size({0}) THEN"
+    " raise_error(concat('INVALID_ARGUMENT: the array has no element ', CAST({1} AS STRING)))"
+    " ELSE element_at({0}, CAST({1} AS INT)) END)",
+)
+scalar(
+    "array_join",
+    "array(varchar), varchar -> varchar",
+    "substr(list_reduce(list_transform(list_filter({0}, lambda x: x IS NOT NULL),"
+    " lambda x: {1} || x), lambda x, y: x || y, ''), length({1}) + 1)",
+    "array_join({0}, {1})",
+)
+scalar(
+    "array_join",
+    "array(varchar), varchar, varchar -> varchar",
+    "substr(list_reduce(list_transform(list_filter(list_transform({0}, lambda x: coalesce(x, {2})),"
+    " lambda x: x IS NOT NULL), lambda x: {1} || x), lambda x, y: x || y, ''), length({1}) + 1)",
+    "array_join({0}, {1}, {2})",
+)
+scalar("array_first", "array(E) -> E", "{0}[1]", "try_element_at({0}, 1)")
+scalar("array_last", "array(E) -> E", "{0}[-1]", "try_element_at({0}, -1)")
+scalar(
+    "array_position",
+    "array(E), E -> bigint",
+    "(CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL"
+    " THEN CAST(coalesce(list_position({0}, {1}), 0) AS BIGINT) END)",
+    "array_position({0}, {1})",
+)
+scalar(
+    "slice",
+    "array(E), bigint, bigint -> array(E)",
+    *_unless(
+        "{1} = 0 OR {2} < 0",
+        "slice() counts from 1, and takes no negative length",
+        "(CASE WHEN {1} > 0 THEN {0}[{1}:{1} + least({2}, len({0})) - 1]"
+        " WHEN {1} < -len({0}) THEN {0}[1:0]"
+        " ELSE {0}[len({0}) + {1} + 1:len({0}) + {1} + least({2}, len({0}))] END)",
+        "slice({0}, CAST(greatest(least({1}, 2147483647), -2147483647) AS INT),"
+        " CAST(least({2}, size({0})) AS INT))",
+    ),
+)
+scalar(
+    "trim_array",
+    "array(E), bigint -> array(E)",
+    *_unless(
+        "{1} < 0 OR {1} > SIZE({0})",
+        "trim_array() takes away as many elements as there are, at most",
+        "{0}[1:len({0}) - {1}]",
+        "slice({0}, 1, CAST(size({0}) - {1} AS INT))",
+    ),
+)
+scalar("reverse", "array(E) -> array(E)", "list_reverse({0})", "reverse({0})")
+scalar(
+    "shuffle",
+    "array(E) -> array(E)",
+    "list_transform(list_sort(list_transform({0}, lambda x: {{'r': random(), 'v': x}})),"
+    " lambda x: x['v'])",
+    "shuffle({0})",
+)
+
+# --- Sets ----------------------------------------------------------------------------------------
+
+_FIRST = "list_position({0}, x) = i"
+scalar(
+    "array_distinct",
+    "array(E) -> array(E)",
+    f"list_filter({{0}}, lambda x, i: {_FIRST})",
+    "array_distinct({0})",
+)
+for _name, _condition in (("except", "IS NULL"), ("intersect", "IS NOT NULL")):
+    scalar(
+        f"array_{_name}",
+        "array(E), array(E) -> array(E)",
+        f"(CASE WHEN {{1}} IS NOT NULL THEN list_filter({{0}}, lambda x, i:"
+        f" {_FIRST} AND list_position({{1}}, x) {_condition}) END)",
+        f"array_{_name}({{0}}, {{1}})",
+    )
+scalar(
+    "array_union",
+    "array(E), array(E) -> array(E)",
+    "list_transform([{0} || {1}], lambda a:"
+    " list_filter(a, lambda x, i: list_position(a, x) = i))[1]",
+    "array_union({0}, {1})",
+)
+scalar(
+    "arrays_overlap",
+    "array(E), array(E) -> boolean",
+    "(CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL WHEN list_has_any({0}, {1}) THEN TRUE"
+    " WHEN len({0}) = 0 OR len({1}) = 0 THEN FALSE"
+    " WHEN len(list_filter({0} || {1}, lambda x: x IS NULL)) > 0 THEN NULL ELSE FALSE END)",
+    "arrays_overlap({0}, {1})",
+)
+scalar(
+    "array_remove",
+    "array(E), E -> array(E)",
+    "(CASE WHEN {1} IS NOT NULL THEN list_filter({0}, lambda x: x IS NULL OR x <> {1}) END)",
+    "array_remove({0}, {1})",
+)
+scalar(
+    "array_sort",
+    "array(O) -> array(O)",
+    "list_sort({0}, 'ASC', 'NULLS LAST')",
+    "array_sort({0})",
+)
+for _name in ("min", "max"):
+    scalar(
+        f"array_{_name}",
+        "array(O) -> O",
+        "(CASE WHEN len(list_filter({0}, lambda x: x IS NULL)) = 0"
+        f" THEN list_{_name}({{0}}) END)",
+        f"(CASE WHEN NOT exists({{0}}, x -> x IS NULL) THEN array_{_name}({{0}}) END)",
+    )
+
+# --- Arrays made of others -----------------------------------------------------------------------
+
+
+def _all_of(form: str) -> Template:
+    def render(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
+        return form.format(" || ".join(args), ", ".join(args))
+
+    return render
+
+
+for _name in ("$concat", "concat"):
+    scalar(_name, "array(E), array(E)... -> array(E)", _all_of("({0})"), _all_of("concat({1})"))
+    scalar(_name, "array(E), E -> array(E)", "({0} || [{1}])", "concat({0}, array({1}))")
+    scalar(_name, "E, array(E) -> array(E)", "([{0}] || {1})", "concat(array({0}), {1})")
+scalar(
+    "flatten",
+    "array(array(E)) -> array(E)",
+    "flatten({0})",
+    "flatten(filter({0}, x -> x IS NOT NULL))",
+)
+scalar(
+    "repeat",
+    "E, bigint -> array(E)",
+    *_unless(
+        "{1} < 0 OR {1} > 10000",
+        "repeat() makes up to 10000 elements",
+        "list_transform(range({1}), lambda i: {0})",
+        "array_repeat({0}, CAST({1} AS INT))",
+    ),
+)
+scalar(
+    "ngrams",
+    "array(E), bigint -> array(array(E))",
+    *_unless(
+        "{1} < 1",
+        "ngrams() are of one element at least",
+        "(CASE WHEN len({0}) <= {1} THEN [{0}] ELSE"
+        " list_transform(range(1, len({0}) - {1} + 2), lambda i: {0}[i:i + {1} - 1]) END)",
+        "(CASE WHEN size({0}) <= {1} THEN array({0}) ELSE transform(sequence(1, size({0}) -"
+        " CAST({1} AS INT) + 1), i -> slice({0}, i, CAST({1} AS INT))) END)",
+    ),
+)
+scalar(
+    "contains_sequence",
+    "array(E), array(E) -> boolean",
+    "(CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN len(list_filter("
+    "range(1, len({0}) - len({1}) + 2), lambda i: {0}[i:i + len({1}) - 1] = {1})) > 0 END)",
+    "(CASE WHEN size({0}) < size({1}) THEN FALSE ELSE"
+    " exists(sequence(1, size({0}) - size({1}) + 1), i -> slice({0}, i, size({1})) = {1}) END)",
+)
+_LONG = "sequence() makes up to 10000 elements, from the start towards the stop"
+scalar(
+    "sequence",
+    "bigint, bigint -> array(bigint)",
+    *_unless(
+        "abs({1} - {0}) >= 10000",
+        _LONG,
+        "generate_series({0}, {1}, CASE WHEN {0} <= {1} THEN 1 ELSE -1 END)",
+        "sequence({0}, {1})",
+    ),
+)
+scalar(
+    "sequence",
+    "bigint, bigint, bigint -> array(bigint)",
+    *_unless(
+        "{2} = 0 OR ({0} < {1} AND {2} < 0) OR ({0} > {1} AND {2} > 0)"
+        " OR abs({1} - {0}) >= 10000 * abs({2})",
+        _LONG,
+        "generate_series({0}, {1}, {2})",
+        "sequence({0}, {1}, {2})",
+    ),
+)
+scalar(
+    "sequence",
+    "date, date -> array(date)",
+    "list_transform(generate_series(0, {1} - {0}, CASE WHEN {0} <= {1} THEN 1 ELSE -1 END),"
+    " lambda i: {0} + CAST(i AS INTEGER))",
+    "sequence({0}, {1})",
+)
+
+
+class _Dialect(NamedTuple):
+    """How an engine says the size of an array, its element i, numbers, and each of them."""
+
+    engine: str
+    size: str
+    element: str
+    numbers: str
+    each: str
+
+
+_DIALECTS = {
+    DUCKDB: _Dialect(
+        DUCKDB, "len({})", "{}[i]", "range(1, {0} + 1)", "list_transform({}, lambda i: {})"
+    ),
+    SPARK: _Dialect(  # its sequence counts from 1 down to 0
+        SPARK,
+        "size({})",
+        "try_element_at({}, i)",
+        "CASE WHEN {0} > 0 THEN sequence(1, {0}) ELSE array() END",
+        "transform({}, i -> {})",
+    ),
+}
+
+
+def side_by_side(engine: str, *, numbered: bool) -> Template:
+    """One array of rows of the elements of several; short ones are filled up with nulls.
+
+    Args:
+        engine: `duckdb` or `spark`.
+        numbered: Whether the rows have their number, as a last field.
+    """
+    dialect = _DIALECTS[engine]
+
+    def render(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
+        sizes = [f"coalesce({dialect.size.format(arg)}, 0)" for arg in args]
+        longest = f"greatest({', '.join(sizes)})" if len(args) > 1 else sizes[0]
+        values = [dialect.element.format(arg) for arg in args]
+        if numbered:
+            values.append("CAST(i AS BIGINT)")
+        fields = {f"field{place}": value for place, value in enumerate(values)}
+        return dialect.each.format(dialect.numbers.format(longest), row_of(engine, fields))
+
+    return render
+
+
+def _zip(engine: str) -> Template:
+    inner = side_by_side(engine, numbered=False)
+    assert callable(inner)
+
+    def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
+        present = " AND ".join(f"{arg} IS NOT NULL" for arg in args)
+        return f"(CASE WHEN {present} THEN {inner(args, arguments, returns)} END)"
+
+    return render
+
+
+for _count in (2, 3, 4, 5):
+    _elements = "TUERS"[:_count]
+    scalar(
+        "zip",
+        f"{', '.join(f'array({e})' for e in _elements)} -> array(row({', '.join(_elements)}))",
+        _zip(DUCKDB),
+        _zip(SPARK),
+    )

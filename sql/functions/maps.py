@@ -1,0 +1,63 @@
+"""Functions of maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seamline.sql.functions.collections import EVERY, by_key
+from seamline.sql.functions.registry import scalar
+from seamline.sql.templates import DUCKDB, SPARK
+from seamline.sql.types import Type
+
+scalar(
+    "cardinality",
+    "map(K, E) -> bigint",
+    "CAST(cardinality({0}) AS BIGINT)",
+    "CAST(size({0}) AS BIGINT)",
+)
+scalar("element_at", "map(K, E), K -> E", "{0}[{1}]", "try_element_at({0}, {1})")
+scalar(
+    "$subscript",
+    "map(K, E), K -> E",
+    "(CASE WHEN {0} IS NOT NULL AND NOT map_contains({0}, {1}) THEN"
+    " error('INVALID_ARGUMENT: the map has no such key') ELSE {0}[{1}] END)",
+    "(CASE WHEN {0} IS NOT NULL AND NOT map_contains_key({0}, {1}) THEN"
+    " raise_error('INVALID_ARGUMENT: the map has no such key') ELSE {0}[{1}] END)",
+)
+scalar("map_keys", "map(K, E) -> array(K)", "map_keys({0})")
+scalar("map_values", "map(K, E) -> array(E)", "map_values({0})")
+scalar(
+    "map_entries",
+    "map(K, E) -> array(row(K, E))",
+    "list_transform(map_entries({0}), lambda x: {{'field0': x['key'], 'field1': x['value']}})",
+    "transform(map_entries({0}), x -> named_struct('field0', x.key, 'field1', x.value))",
+)
+scalar(
+    "map_from_entries",
+    "array(row(K, E)) -> map(K, E)",
+    "CAST(map_from_entries({0}) AS {type})",
+    "map_from_entries({0})",
+)
+scalar(
+    "multimap_from_entries",
+    "array(row(K, E)) -> map(K, array(E))",
+    by_key("list_transform({0}, lambda x: {'k': x['field0'], 'v': x['field1']})", EVERY[0], DUCKDB),
+    by_key("transform({0}, x -> named_struct('k', x.field0, 'v', x.field1))", EVERY[1], SPARK),
+)
+
+
+def _concat_duckdb(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
+    present = " AND ".join(f"{arg} IS NOT NULL" for arg in args)
+    return f"(CASE WHEN {present} THEN map_concat({', '.join(args)}) END)"
+
+
+def _concat_spark(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
+    """Of two values of a key the last one stays; Spark takes none twice."""
+    result = args[0]
+    for arg in args[1:]:
+        kept = f"map_filter({result}, (key, _) -> NOT map_contains_key({arg}, key))"
+        result = f"map_concat({kept}, {arg})"
+    return result
+
+
+scalar("map_concat", "map(K, E), map(K, E)... -> map(K, E)", _concat_duckdb, _concat_spark)
