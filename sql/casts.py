@@ -12,8 +12,22 @@ from collections.abc import Sequence
 from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import intervals, time_zones, types
 from seamline.sql.functions import Overload
+from seamline.sql.kernels import floating, json_casts
+from seamline.sql.kernels.calls import duckdb_template, spark_template
+from seamline.sql.kernels.kernel import Kernel
 from seamline.sql.templates import DUCKDB, SPARK, Template, field_named, rendered, row_of
-from seamline.sql.types import Array, Decimal, Interval, Map, Row, Time, Timestamp, Type, Varbinary
+from seamline.sql.types import (
+    Array,
+    Char,
+    Decimal,
+    Interval,
+    Map,
+    Row,
+    Time,
+    Timestamp,
+    Type,
+    Varbinary,
+)
 
 _INTEGER = "[+-]?[0-9]+"
 _NUMBER = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
@@ -38,7 +52,13 @@ def overload(source: Type, target: Type, *, safe: bool) -> Overload:
         SeamlineError: TYPE_MISMATCH when Trino has no such cast, NOT_SUPPORTED when the engines
             differ in it.
     """
-    duckdb, spark = _templates(source, target, safe=safe)
+    duckdb: Template
+    spark: Template
+    kernel = _kernel(source, target, safe=safe)
+    if kernel is not None:
+        duckdb, spark = duckdb_template(kernel), spark_template(kernel)
+    else:
+        duckdb, spark = _templates(source, target, safe=safe)
     return Overload(
         name="try_cast" if safe else "cast",
         kind="scalar",
@@ -47,7 +67,27 @@ def overload(source: Type, target: Type, *, safe: bool) -> Overload:
         returns=lambda _: target,
         duckdb=duckdb,
         spark=spark,
+        kernel=kernel,
     )
+
+
+def _kernel(source: Type, target: Type, *, safe: bool) -> Kernel | None:
+    """What both engines run, where their own casts give something else."""
+    if source == target or source == types.UNKNOWN:
+        return None
+    if target == types.JSON and json_casts.can_be_json(source):
+        return Kernel("cast_to_json", json_casts.to_json)
+    if source == types.JSON and json_casts.can_be_made_of_json(target):
+        name = "try_cast_from_json" if safe else "cast_from_json"
+        return Kernel(name, json_casts.from_json(safe=safe))
+    if source in types.FLOATS and target == types.VARCHAR:
+        return Kernel("cast_to_text", floating.scientific)
+    if isinstance(source, Array) and source.element in types.FLOATS and target == _TEXTS:
+        return Kernel("cast_to_texts", floating.all_scientific)
+    return None
+
+
+_TEXTS = Array(types.VARCHAR)
 
 
 def _templates(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template]:
@@ -59,6 +99,8 @@ def _templates(source: Type, target: Type, *, safe: bool) -> tuple[Template, Tem
         return _from_zone(source, target, safe=safe)
     if types.UNKNOWN in (source, target):
         return _plain(safe=safe)
+    if isinstance(source, Char) or isinstance(target, Char):
+        return _char(source, target)
     if isinstance(source, Varbinary) or isinstance(target, Varbinary):
         return _binary(source, target)
     if source == types.VARCHAR:
@@ -248,6 +290,24 @@ def _binary(source: Type, target: Type) -> tuple[Template, Template]:
     )
 
 
+def _char(source: Type, target: Type) -> tuple[Template, Template]:
+    """Text filled up or cut; as the longest it is what is in front of the spaces."""
+    if source != types.VARCHAR and not isinstance(source, Char):
+        raise SeamlineError(
+            TYPE_MISMATCH, f"{source} cannot be cast to {target}", hint="Cast it to varchar first."
+        )
+    if target == types.VARCHAR:
+        return "{0}", "{0}"
+    if not isinstance(target, Char):
+        raise SeamlineError(
+            TYPE_MISMATCH, f"{source} cannot be cast to {target}", hint="Cast it to varchar first."
+        )
+    if target == types.LONGEST_CHAR:
+        return "rtrim({0}, ' ')", "rtrim({0})"
+    filled = f"rpad({{0}}, {target.length}, ' ')"
+    return filled, filled
+
+
 def _number(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template]:
     cast = "TRY_CAST" if safe else "CAST"
     if source in types.FLOATS and isinstance(target, Decimal):
@@ -294,9 +354,7 @@ def _to_text(source: Type) -> tuple[Template, Template]:
     raise SeamlineError(
         NOT_SUPPORTED,
         f"{source} cannot be cast to varchar alike on both engines",
-        hint="The engines write floating numbers differently; format them in the client."
-        if source in types.FLOATS
-        else "Take the fields or elements apart first.",
+        hint="Take the fields or elements apart first, or write them as JSON.",
     )
 
 

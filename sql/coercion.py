@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seamline.sql import types
-from seamline.sql.types import Array, Decimal, Field, Map, Row, Timestamp, Type, Varbinary
+from seamline.sql.types import Array, Char, Decimal, Field, Map, Row, Timestamp, Type, Varbinary
 
 _INTEGER_DIGITS: dict[Type, int] = {
     types.TINYINT: 3,
@@ -44,6 +44,10 @@ def common_type(left: Type, right: Type) -> Type | None:
             return right
         case Varbinary(), Varbinary():
             return left
+        case Char(one_length), Char(other_length):
+            return Char(max(one_length, other_length))
+        case (Char(), types.VARCHAR) | (types.VARCHAR, Char()):
+            return types.LONGEST_CHAR
         case Array(one), Array(other):
             element = common_type(one, other)
             return None if element is None else Array(element)
@@ -75,6 +79,8 @@ def common_type_of(all_types: Sequence[Type]) -> Type | None:
 
 def can_coerce(source: Type, target: Type) -> bool:
     """Whether a value of `source` may stand where `target` is wanted."""
+    if isinstance(source, Char) and target == types.VARCHAR:
+        return True
     return common_type(source, target) == target
 
 

@@ -31,6 +31,77 @@ FROM_ZERO = "$from_zero"
 """What is put around a subscript that a translated statement counts from 0."""
 
 
+class SqlJson(exp.Expression, exp.Func):
+    """JSON_EXISTS, JSON_VALUE or JSON_QUERY: `this` is the text, `path` the path.
+
+    What ON EMPTY and ON ERROR say is in `empty` and `error`: words in small letters, or a default.
+    """
+
+    arg_types = {  # noqa: RUF012 - sqlglot's way of declaring a node
+        "this": True,
+        "path": True,
+        "function": True,
+        "returning": False,
+        "wrapper": False,
+        "quotes": False,
+        "empty": False,
+        "error": False,
+    }
+    _sql_names = ["SEAMLINE_JSON"]  # noqa: RUF012
+
+    @property
+    def name_of_function(self) -> str:
+        """Which of them it is."""
+        return str(self.args["function"])
+
+
+_SQL_JSON = ("JSON_EXISTS", "JSON_VALUE", "JSON_QUERY")
+_WRAPPERS = {
+    "WITHOUT CONDITIONAL": "without",
+    "WITHOUT": "without",
+    "WITH CONDITIONAL": "conditional",
+    "WITH UNCONDITIONAL": "unconditional",
+    "WITH": "unconditional",
+}
+_INSTEAD = ("NULL", "ERROR", "EMPTY ARRAY", "EMPTY OBJECT", "TRUE", "FALSE", "UNKNOWN")
+
+
+def _parse_sql_json(parser: Any, name: str) -> SqlJson:
+    """What stands in the brackets of one of them."""
+    match = parser._match_text_seq  # noqa: SLF001 - how sqlglot's parsers are extended
+    node = SqlJson(this=parser._parse_bitwise(), function=name)  # noqa: SLF001
+    match("FORMAT", "JSON")
+    parser._match(TokenType.COMMA)  # noqa: SLF001
+    node.set("path", parser._parse_bitwise())  # noqa: SLF001
+    if match("RETURNING"):
+        node.set("returning", parser._parse_types())  # noqa: SLF001
+    for words, wrapper in _WRAPPERS.items():
+        if match(*words.split()):
+            match("ARRAY")
+            match("WRAPPER")
+            node.set("wrapper", wrapper)
+            break
+    for kind in ("KEEP", "OMIT"):
+        if match(kind, "QUOTES"):
+            match("ON", "SCALAR", "STRING")
+            node.set("quotes", kind.lower())
+    while (instead := _parse_instead(parser)) is not None:
+        if not match("ON", "EMPTY") and not match("ON", "ERROR"):
+            parser.raise_error("Expected ON EMPTY or ON ERROR")
+        node.set(parser._prev.text.lower(), instead)  # noqa: SLF001
+    return node
+
+
+def _parse_instead(parser: Any) -> str | exp.Expr | None:
+    for words in _INSTEAD:
+        if parser._match_text_seq(*words.split()):  # noqa: SLF001
+            return words.lower()
+    if parser._match_text_seq("DEFAULT"):  # noqa: SLF001
+        default: exp.Expr | None = parser._parse_bitwise()  # noqa: SLF001
+        return default
+    return None
+
+
 class _PlacedPlaceholders:
     """A parser of sqlglot's whose `?` know where they stand; a tree keeps an order of its own."""
 
@@ -58,11 +129,11 @@ class SeamlineDialect(Trino):
         """Trino's parser without its table of functions."""
 
         FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012 - sqlglot's way of configuring a parser
-        FUNCTION_PARSERS = {  # noqa: RUF012
+        FUNCTION_PARSERS = {
             name: parser
             for name, parser in Trino.Parser.FUNCTION_PARSERS.items()
             if name in _SPECIAL_SYNTAX
-        }
+        } | {name: functools.partial(_parse_sql_json, name=name) for name in _SQL_JSON}
         COLUMN_OPERATORS = {  # noqa: RUF012 - a `?` is a placeholder, never PostgreSQL's operator
             token: parser
             for token, parser in Trino.Parser.COLUMN_OPERATORS.items()

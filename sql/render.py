@@ -54,8 +54,10 @@ def _is_plain(node: exp.Expr, engine: str) -> bool:
     if engine == SPARK and node.find(exp.Query) is not None:
         return True
     if isinstance(node, Call):
-        return all(isinstance(argument, _PLAIN) for argument in node.expressions) and (
-            not node.expressions or node.spec.overload.name in {"cast", "$negate"}
+        return (
+            node.spec.overload.kernel is None
+            and all(isinstance(argument, _PLAIN) for argument in node.expressions)
+            and (not node.expressions or node.spec.overload.name in {"cast", "$negate"})
         )
     return isinstance(node, _PLAIN)
 

@@ -88,6 +88,8 @@ def _is_computed(node: exp.Expr) -> bool:
     if not isinstance(node, Call):
         return True
     spec = node.spec
+    if spec.overload.kernel is not None:
+        return True
     is_cast = spec.overload.name == "cast" and spec.parameters[0] != types.VARCHAR
     return not is_cast and spec.overload.name not in _WRITTEN_OUT
 

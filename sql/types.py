@@ -53,6 +53,7 @@ DOUBLE = _Simple("double", pa.float64(), "DOUBLE", "DOUBLE")
 VARCHAR = _Simple("varchar", pa.string(), "VARCHAR", "STRING")
 DATE = _Simple("date", pa.date32(), "DATE", "DATE")
 UUID = _Simple("uuid", pa.string(), "VARCHAR", "STRING")
+JSON = _Simple("json", pa.string(), "VARCHAR", "STRING")
 UNKNOWN = _Simple("unknown", pa.null(), "INTEGER", "VOID")
 """The type of a bare NULL: coerces to every other type."""
 
@@ -110,6 +111,22 @@ class Varbinary(Type):
 
 
 VARBINARY = Varbinary()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Char(Type):
+    """Text filled up with spaces to `length`; the longest is kept without them, to compare by."""
+
+    length: int
+
+    def __str__(self) -> str:
+        return f"char({self.length})"
+
+    def __repr__(self) -> str:
+        return str(self).upper()
+
+
+LONGEST_CHAR = Char(65536)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -281,6 +298,8 @@ def to_arrow(type_: Type) -> pa.DataType:
             return pa.timestamp("us", "UTC" if type_.zoned else None)
         case Time():
             return pa.time64("us")
+        case Char():
+            return pa.string()
         case Varbinary():
             return pa.binary()
         case Interval():
@@ -340,6 +359,8 @@ def to_duckdb(type_: Type) -> str:
             return "TIMESTAMP WITH TIME ZONE" if type_.zoned else "TIMESTAMP"
         case Time():
             return "TIME"
+        case Char():
+            return "VARCHAR"
         case Varbinary():
             return "BLOB"
         case Interval():
@@ -363,6 +384,8 @@ def to_spark(type_: Type) -> str:
             return type_.spark
         case Timestamp():
             return "TIMESTAMP" if type_.zoned else "TIMESTAMP_NTZ"
+        case Char():
+            return "STRING"
         case Varbinary():
             return "BINARY"
         case Interval():
@@ -402,6 +425,7 @@ _FROM_SQLGLOT: dict[exp.DType, Type] = {
     exp.DType.TIMESTAMPTZ: TIMESTAMP_TZ,
     exp.DType.TIMESTAMPNTZ: TIMESTAMP,
     exp.DType.UUID: UUID,
+    exp.DType.JSON: JSON,
 }
 
 
@@ -425,10 +449,18 @@ def from_sqlglot(data_type: exp.DataType) -> Type:
         return Map(from_sqlglot(arguments[0]), from_sqlglot(arguments[1]))
     if kind == exp.DType.STRUCT:
         return Row(tuple(_row_field(argument) for argument in arguments))
+    if kind == exp.DType.CHAR and len(arguments) == 1:
+        return _char(_whole_number(arguments[0]))
     simple = _FROM_SQLGLOT.get(kind)
     if simple is None:
         raise SeamlineError(NOT_SUPPORTED, f"the type {data_type.sql('trino')} is not supported")
     return _with_precision(simple, data_type) if arguments else simple
+
+
+def _char(length: int) -> Char:
+    if not 1 <= length < LONGEST_CHAR.length:
+        raise SeamlineError(INVALID_LITERAL, f"char({length}) is not a type", hint="")
+    return Char(length)
 
 
 def decimal(precision: int, scale: int) -> Decimal:
@@ -464,12 +496,14 @@ def _with_precision(simple: Type, data_type: exp.DataType) -> Type:
     numbers = [_whole_number(argument) for argument in data_type.expressions]
     if isinstance(simple, Timestamp) and len(numbers) == 1 and 0 <= numbers[0] <= 6:
         return Timestamp(numbers[0], simple.zoned)
+    if simple == VARCHAR and len(numbers) == 1 and numbers[0] >= 0:
+        return simple  # what is longer is cut by CAST; no engine keeps the length of a column
     if simple == TIME and len(numbers) == 1 and 0 <= numbers[0] <= 6:
         return Time(numbers[0])
     raise SeamlineError(
         NOT_SUPPORTED,
         f"the type {data_type.sql('trino').lower()} is not supported",
-        hint="timestamps have at most 6 digits; use varchar without a length and SUBSTR to shorten",
+        hint="timestamps have at most 6 digits; rpad(x, n) fills a text up",
     )
 
 

@@ -28,11 +28,12 @@ _OURS = re.compile(r"\b([A-Z]+(?:_[A-Z]+)+)(?:: (.*))?")
 def named_error(error: Exception) -> SeamlineError:
     """Our error for one of DuckDB's."""
     first_line = str(error).strip().split("\n", maxsplit=1)[0]
-    message = re.sub(r"^(\w+ )+(Error|Exception): ", "", first_line)
-    message = message.removeprefix(_IN_A_KERNEL)
+    message = _OF_DUCKDB.sub("", _IN_A_KERNEL.sub("", _OF_DUCKDB.sub("", first_line)))
     match = _OURS.match(message)
     if match and match[1] in ERRORS:
         return SeamlineError(ERRORS[match[1]], match[2] or _DEFAULT_MESSAGES.get(match[1], message))
+    if message.startswith("Pattern has"):
+        return SeamlineError(INVALID_ARGUMENT, message)
     if _OF_A_PATTERN.match(message):
         return SeamlineError(INVALID_ARGUMENT, f"the regular expression is not valid: {message}")
     return SeamlineError(_code_of(error, first_line), message)
@@ -45,7 +46,8 @@ _OF_A_PATTERN = re.compile(
 )
 """What RE2 says of a regular expression, with the part of it that it means."""
 
-_IN_A_KERNEL = "Python exception occurred while executing the UDF: SeamlineError: "
+_OF_DUCKDB = re.compile(r"^(\w+ )+(Error|Exception): ")
+_IN_A_KERNEL = re.compile("^Python exception occurred while executing the UDF: \\w+: ")
 _DEFAULT_MESSAGES = {"DIVISION_BY_ZERO": "a divisor is zero"}
 
 _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (

@@ -39,7 +39,7 @@ def _column(array: pa.Array, type_: Type) -> list[Any]:
     return [json_value(value, type_) for value in values]
 
 
-_AS_THEY_ARE = frozenset({types.BOOLEAN, *types.INTEGERS, types.VARCHAR, types.UUID})
+_AS_THEY_ARE = frozenset({types.BOOLEAN, *types.INTEGERS, types.VARCHAR, types.UUID, types.JSON})
 
 
 def json_value(value: Any, type_: Type) -> Any:

@@ -7,7 +7,15 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from seamline.sql.binder import function_calls, intervals, literals, moments, operators, windows
+from seamline.sql.binder import (
+    function_calls,
+    intervals,
+    json_calls,
+    literals,
+    moments,
+    operators,
+    windows,
+)
 from seamline.sql.binder.queries import bind_query
 from seamline.sql.binder.scope import Output, Source
 from seamline.sql.binder.typer import Handlers, Typer
@@ -18,6 +26,7 @@ HANDLERS: Handlers = {
     **intervals.HANDLERS,
     **operators.HANDLERS,
     **function_calls.HANDLERS,
+    **json_calls.HANDLERS,
     **windows.HANDLERS,
 }
 """What an expression may be made of; anything else is refused."""

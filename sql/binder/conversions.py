@@ -40,6 +40,20 @@ def explicit_cast(node: exp.Expr, source: Type, target: Type, *, safe: bool) -> 
     return call(CallSpec(overload, (source,), target), [node])
 
 
+def of_length(node: exp.Expr, length: int, *, is_text: bool, safe: bool) -> exp.Expr:
+    """Text of at most so many characters: what was text is cut, anything else must fit."""
+
+    def template(failure: str) -> str:
+        if is_text:
+            return f"substr({{0}}, 1, {length})"
+        return f"(CASE WHEN length({{0}}) > {length} THEN {failure} ELSE {{0}} END)"
+
+    message = f"'INVALID_CAST: a value is longer than varchar({length})'"
+    failures = ("NULL", "NULL") if safe else (f"error({message})", f"raise_error({message})")
+    overload = constructor(f"$varchar_{length}", *map(template, failures))
+    return call(CallSpec(overload, (types.VARCHAR,), types.VARCHAR), [node])
+
+
 def cast_outputs(
     typer: Typer, query: exp.Expr, output: Sequence[Output], wanted: Sequence[Output]
 ) -> exp.Expr:

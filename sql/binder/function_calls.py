@@ -153,6 +153,8 @@ def _bind_function(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     of_time = times.bind_function(typer, node, scope, _bind_call)
     if of_time is not None:
         return of_time
+    if name == "normalize":
+        return _bind_normalize(typer, node, scope)
     if name == "row":
         return _bind_row_constructor(typer, node, scope)
     if name == "map":
@@ -280,6 +282,16 @@ def _bind_call(name: str, arguments: Sequence[Typed | LambdaArgument]) -> Typed:
             converted.append(implicit_cast(*argument, wanted))
     spec = CallSpec(resolved.overload, resolved.parameters, resolved.returns)
     return call(spec, converted), resolved.returns
+
+
+def _bind_normalize(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+    """`normalize(x, NFD)`: the form is a word, not a column."""
+    value, *forms = node.expressions or [exp.Null()]
+    form = forms[0].name.lower() if forms else "nfc"
+    name = f"$normalize_{form}"
+    if len(forms) > 1 or name not in functions.FUNCTIONS:
+        raise SeamlineError(INVALID_ARGUMENT, "normalize knows NFC, NFD, NFKC and NFKD", hint="")
+    return _bind_call(name, [typer.expression(value, scope)])
 
 
 def _bind_row_constructor(typer: Typer, node: exp.Anonymous | exp.Tuple, scope: Scope) -> Typed:

@@ -15,6 +15,7 @@ from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call, CallSpec, call
+from seamline.sql.kernels import json_texts
 from seamline.sql.types import Decimal, Type
 
 
@@ -171,9 +172,23 @@ def _bind_bytes(_: Typer, node: exp.HexString, __: Scope) -> Typed:
     return constant_of(f"unhex('{raw.hex().upper()}')", types.VARBINARY, raw), types.VARBINARY
 
 
+def _bind_json(_: Typer, node: exp.ParseJSON, __: Scope) -> Typed:
+    """JSON '…', checked here; a call of that name never becomes this node."""
+    try:
+        text = json_texts.canonical(json_texts.parse(node.this.name))
+    except ValueError as error:
+        raise SeamlineError(
+            INVALID_LITERAL,
+            f"{node.this.name[:100]!r} is not JSON",
+            location=location_of(node.this),
+        ) from error
+    return exp.Literal.string(text), types.JSON
+
+
 HANDLERS: Handlers = {
     exp.Literal: _bind_literal,
     exp.Boolean: _bind_boolean_literal,
     exp.Null: _bind_null,
     exp.HexString: _bind_bytes,
+    exp.ParseJSON: _bind_json,
 }

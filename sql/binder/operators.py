@@ -18,6 +18,7 @@ from seamline.sql.binder.conversions import (
     explicit_cast,
     field_of,
     implicit_cast,
+    of_length,
     require_comparable,
     row_of,
 )
@@ -174,6 +175,8 @@ def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
 
 
 def _bind_like(typer: Typer, node: exp.Like, scope: Scope) -> Typed:
+    if isinstance(node.expression, exp.Any | exp.All):
+        return _bind_like_several(typer, node, scope)
     sides = []
     for key in ("this", "expression"):
         inner, type_ = typer.expression(node.args[key], scope)
@@ -181,6 +184,16 @@ def _bind_like(typer: Typer, node: exp.Like, scope: Scope) -> Typed:
             raise SeamlineError(TYPE_MISMATCH, f"LIKE needs varchar, not {type_}", hint="")
         sides.append(as_operand(implicit_cast(inner, type_, types.VARCHAR)))
     return _unless_negated(node, exp.Like(this=sides[0], expression=sides[1])), types.BOOLEAN
+
+
+def _bind_like_several(typer: Typer, node: exp.Like, scope: Scope) -> Typed:
+    """LIKE ANY and LIKE ALL of patterns written out."""
+    patterns = unwrapped(node.expression.this)
+    listed = patterns.expressions if isinstance(patterns, exp.Tuple) else [patterns]
+    negate = node.args.get("negate")
+    likes = [exp.Like(this=node.this.copy(), expression=p, negate=negate) for p in listed]
+    combine = exp.or_ if isinstance(node.expression, exp.Any) else exp.and_
+    return typer.expression(exp.Paren(this=combine(*likes, copy=False)), scope)
 
 
 def _bind_escape(typer: Typer, node: exp.Escape, scope: Scope) -> Typed:
@@ -277,10 +290,26 @@ def _bind_cast_node(typer: Typer, node: exp.Cast, scope: Scope) -> Typed:
     target = types.from_sqlglot(node.to)
     if isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "row":
         return _bind_row_as(typer, node.this, target, scope)
+    length = _length_of(node.to)
     inner, source = typer.expression(node.this, scope)
-    if source == target and not isinstance(target, Time):
-        return inner, target
-    return explicit_cast(inner, source, target, safe=safe), target
+    if source != target or isinstance(target, Time):
+        inner = explicit_cast(inner, source, target, safe=safe)
+    if length is not None:
+        inner = of_length(inner, length, is_text=source == types.VARCHAR, safe=safe)
+    return inner, target
+
+
+def _length_of(data_type: exp.DataType) -> int | None:
+    """The length of varchar(n); None for any other type."""
+    for inner in data_type.find_all(exp.DataType):
+        is_varchar = inner.this == exp.DType.VARCHAR and inner.expressions
+        if is_varchar and inner is data_type:
+            return int(inner.expressions[0].name)
+        if is_varchar:
+            raise SeamlineError(
+                NOT_SUPPORTED, "varchar has no length inside of another type", hint=""
+            )
+    return None
 
 
 def _bind_row_as(typer: Typer, node: exp.Anonymous, target: Type, scope: Scope) -> Typed:

@@ -27,6 +27,7 @@ from seamline.sql.binder.scope import (
     location_of,
     unsupported,
 )
+from seamline.sql.dialects import SqlJson
 
 Handler: TypeAlias = "Callable[[Typer, Any, Scope], Typed]"
 Handlers: TypeAlias = Mapping[type[Any], Handler]
@@ -53,12 +54,14 @@ _OPTIONS: Mapping[type[Any], frozenset[str]] = {
     exp.Is: frozenset({"negate"}),
     exp.Like: frozenset({"negate"}),
     exp.Literal: frozenset({"is_string"}),
+    exp.ParseJSON: frozenset({"is_literal"}),
     exp.StrPosition: frozenset({"substr"}),
     exp.Subquery: frozenset({"alias"}),
     exp.Substring: frozenset({"start", "length"}),
     exp.Trim: frozenset({"position"}),
     exp.TryCast: frozenset({"to", "safe", "requires_string"}),
     exp.WithinGroup: frozenset(),
+    SqlJson: frozenset({"path", "function", "returning", "wrapper", "quotes", "empty", "error"}),
     exp.Window: frozenset({"partition_by", "order", "spec", "alias", "over"}),
 }
 """What a node may carry besides its operands; its handler gives each of them its meaning."""

@@ -82,3 +82,4 @@ for _type in types.FLOATS:
 scalar("$negate", "D -> D", "CAST((-{0}) AS {type})")
 
 scalar("$concat", "varchar, varchar -> varchar", "({0} || {1})", "concat({0}, {1})")
+scalar("$concat", "varbinary, varbinary -> varbinary", "({0} || {1})", "concat({0}, {1})")

@@ -166,6 +166,8 @@ def substitute(pattern: Pattern, bound: Bound) -> Type:
 
 def is_ordered(type_: Type) -> bool:
     """Whether values can be compared with < and sorted alike on both engines."""
+    if type_ == types.JSON:
+        return False
     return not types.contains(type_, Map) and not isinstance(type_, Array | Row | types.Unsupported)
 
 

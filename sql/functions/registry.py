@@ -219,10 +219,7 @@ _REASONS = {
     "random": "a repeated read must give the same rows",
     "rand": "a repeated read must give the same rows",
     "uuid": "a repeated read must give the same rows",
-    "regexp_extract": "the engines' regular expressions differ; use split_part or substr",
-    "regexp_replace": "the engines' regular expressions differ; use replace",
     "string_agg": "use listagg(x, separator) WITHIN GROUP (ORDER BY …)",
-    "format": "the engines format numbers differently; concatenate with ||",
 }
 
 

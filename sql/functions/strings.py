@@ -1,9 +1,12 @@
-"""Functions of text and of bytes."""
+"""Functions of text."""
 
 from __future__ import annotations
 
 from seamline.sql import texts
-from seamline.sql.functions.registry import by_duckdb_everywhere, scalar
+from seamline.sql.functions.registry import by_duckdb_everywhere, kernel, scalar
+from seamline.sql.kernels import formats
+from seamline.sql.kernels import texts as kernels
+from seamline.sql.kernels.kernel import by_row
 
 _BLANKS_DUCKDB = "(chr(32) || chr(9) || chr(10) || chr(11) || chr(12) || chr(13))"
 _BLANKS_SPARK = "concat(char(32), char(9), char(10), char(11), char(12), char(13))"
@@ -81,12 +84,52 @@ for _name in ("lpad", "rpad"):
         f"(CASE WHEN {{1}} < 0 OR {{2}} = '' THEN raise_error('INVALID_ARGUMENT: {_name} needs a"
         f" length and a text to fill with') ELSE {_name}({{0}}, CAST({{1}} AS INT), {{2}}) END)",
     )
-scalar("to_hex", "varbinary -> varchar", "hex({0})")
-scalar("to_utf8", "varchar -> varbinary", "encode({0})", "encode({0}, 'UTF-8')")
-scalar("from_utf8", "varbinary -> varchar", "decode({0})", "decode({0}, 'UTF-8')")
-scalar("md5", "varbinary -> varbinary", "unhex(md5({0}))", "unhex(md5({0}))")
-scalar("sha256", "varbinary -> varbinary", "unhex(sha256({0}))", "unhex(sha2({0}, 256))")
-
-# --- Regular expressions -------------------------------------------------------------------------
-
-by_duckdb_everywhere("regexp_like", "varchar, varchar -> boolean", "regexp_matches({0}, {1})")
+scalar(
+    "concat_ws",
+    "varchar, varchar... -> varchar",
+    "concat_ws({args})",
+    "concat_ws({args})",
+)
+scalar(
+    "concat_ws",
+    "varchar, array(varchar) -> varchar",
+    "substr(list_reduce(list_transform(list_filter({1}, lambda x: x IS NOT NULL),"
+    " lambda x: {0} || x), lambda x, y: x || y, ''), length({0}) + 1)",
+    "array_join({1}, {0})",
+)
+scalar(
+    "reverse",
+    "varchar -> varchar",
+    "array_to_string(list_reverse(string_split({0}, '')), '')",
+    "reverse({0})",
+)
+by_duckdb_everywhere("translate", "varchar, varchar, varchar -> varchar", "translate({args})")
+by_duckdb_everywhere(
+    "split",
+    "varchar, varchar -> array(varchar)",
+    "(CASE WHEN {1} = '' THEN error('INVALID_ARGUMENT: split needs a delimiter')"
+    " WHEN {0} = '' THEN [''] ELSE string_split({0}, {1}) END)",
+)
+kernel("split", "varchar, varchar, bigint -> array(varchar)", by_row(kernels.split))
+kernel(
+    "split_to_map",
+    "varchar, varchar, varchar -> map(varchar, varchar)",
+    by_row(kernels.split_to_map),
+)
+kernel(
+    "split_to_multimap",
+    "varchar, varchar, varchar -> map(varchar, array(varchar))",
+    by_row(kernels.split_to_multimap),
+)
+kernel("strpos", "varchar, varchar, bigint -> bigint", by_row(kernels.position_of))
+kernel("chr", "bigint -> varchar", by_row(kernels.character))
+kernel("codepoint", "varchar -> integer", by_row(kernels.code_point))
+kernel("soundex", "varchar -> varchar", by_row(kernels.soundex))
+kernel("luhn_check", "varchar -> boolean", by_row(kernels.luhn_check))
+kernel("hamming_distance", "varchar, varchar -> bigint", by_row(kernels.hamming_distance))
+kernel("levenshtein_distance", "varchar, varchar -> bigint", by_row(kernels.levenshtein_distance))
+for _form in ("nfc", "nfd", "nfkc", "nfkd"):
+    kernel(f"$normalize_{_form}", "varchar -> varchar", by_row(kernels.normalizer(_form.upper())))
+kernel("format", "varchar, any... -> varchar", formats.compute)
+for _type in ("bigint", "double"):
+    kernel("format_number", f"{_type} -> varchar", by_row(kernels.with_unit))

@@ -183,6 +183,8 @@ def _json_type(type_: Type) -> str:
 def from_wire(values: pa.Array, type_: Type) -> pa.Array:
     """Arguments as a kernel takes them."""
     wanted = types.to_arrow(type_)
+    if type_ == types.UNKNOWN:
+        return pa.nulls(len(values))
     if isinstance(type_, Array | Map | Row):
         found = [None if v is None else _value(json.loads(v), type_) for v in values.to_pylist()]
         return pa.array(found, wanted)

@@ -2,17 +2,21 @@
 
 Method: a kernel that gives back its argument is called by both engines over values at the edges of
 each type, and over none; and one that fails, where a CASE leaves its row out and where it does not.
+What kernels compute of random values is compared with functions of Spark's that mean the same.
 """
 
 from __future__ import annotations
 
 import copy
 import itertools
+import random
 from collections.abc import Iterator
 
 import pytest
 from support.gateway import Gateway
+from support.stack import Stack
 
+from seamline.connectors.spark.sessions import connect
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
 from seamline.sql.functions import FUNCTIONS
 from seamline.sql.functions.registry import kernel
@@ -86,3 +90,72 @@ def test_fails_only_where_it_is_wanted(gateway: Gateway, engine: str) -> None:
         gateway.rows(f"SELECT regexp_like('a', x) {source}", engine)
     assert failure.value.code is INVALID_ARGUMENT
     assert gateway.rows(f"SELECT regexp_like(x, 'b') {source} WHERE false", engine) == []
+
+
+# --- What others compute --------------------------------------------------------------------------
+
+OTHERS = {
+    "format('%,.2f|%e|%08.3f|%+.0f', d, d, d, d)": (
+        "format_string('%,.2f|%e|%08.3f|%+.0f', d, d, d, d)"
+    ),
+    "format('%d|%,d|%08d|%x|%o|%-6d|%(d', n, n, n, n, n, n, n)": (
+        "format_string('%d|%,d|%08d|%x|%o|%-6d|%(d', n, n, n, n, n, n, n)"
+    ),
+    "format('%s|%5s|%-5s|%.2s|%S', s, s, s, s, s)": (
+        "format_string('%s|%5s|%-5s|%.2s|%S', s, s, s, s, s)"
+    ),
+    "levenshtein_distance(s, t)": "levenshtein(s, t)",
+    "luhn_check(CAST(abs(n) AS varchar))": "luhn_check(CAST(abs(n) AS STRING))",
+    "crc32(to_utf8(s))": "crc32(CAST(s AS BINARY))",
+    "lower(to_hex(sha1(to_utf8(s))))": "sha1(CAST(s AS BINARY))",
+    "lower(to_hex(sha512(to_utf8(s))))": "sha2(CAST(s AS BINARY), 512)",
+    "to_base64(to_utf8(s))": "base64(CAST(s AS BINARY))",
+    "reverse(s)": "reverse(s)",
+    "translate(s, 'ab1', 'xé')": "translate(s, 'ab1', 'xé')",
+    "concat_ws('-', s, NULL, t)": "concat_ws('-', s, NULL, t)",
+    "codepoint(substr(s || 'x', 1, 1))": "ascii(substr(concat(s, 'x'), 1, 1))",
+    "regexp_count(s, '[a-c]+')": "regexp_count(s, '[a-c]+')",
+    "regexp_replace(s, '([ab])(.)', '<$2$1>')": "regexp_replace(s, '([ab])(.)', '<$2$1>')",
+    "array_join(regexp_extract_all(s, '([a-c])([a-c1])', 2), ';')": (
+        "array_join(regexp_extract_all(s, '([a-c])([a-c1])', 2), ';')"
+    ),
+    "array_join(split(s, 'a'), ';')": "array_join(split(s, 'a'), ';')",
+    "json_extract_scalar(CAST(MAP(ARRAY['k'], ARRAY[s]) AS json), '$.k')": (
+        "get_json_object(to_json(map('k', s)), '$.k')"
+    ),
+    "url_decode(url_encode(s))": "s",
+}
+"""Functions of ours, and what computes the same in Spark, in Java."""
+
+
+def samples() -> str:
+    """Rows of two texts, a whole number and a double."""
+    chosen = random.Random(20240229)
+    rows = []
+    for _ in range(60):
+        s, t = ("".join(chosen.choices("aabbc1 é日😀", k=chosen.randrange(9))) for _ in "st")
+        n = chosen.choice([1, -1]) * chosen.randrange(10 ** chosen.randrange(1, 15))
+        d = chosen.uniform(-1, 1) * 10 ** chosen.randrange(-3, 9)
+        rows.append(f"('{s}', '{t}', CAST({n} AS bigint), CAST('{d!r}' AS double))")
+    return f"(VALUES {', '.join(rows)}) AS v(s, t, n, d)"
+
+
+@pytest.mark.spark
+@pytest.mark.integration
+def test_kernels_give_what_others_give(stack: Stack, gateway: Gateway) -> None:
+    source = samples()
+    ours = gateway.rows(f"SELECT {', '.join(OTHERS)} FROM {source}", "duckdb")
+    session = connect(stack.spark_url)
+    try:
+        columns = ", ".join(f"{sql} AS c{i}" for i, sql in enumerate(OTHERS.values()))
+        found = session.sql(f"SELECT {columns} FROM {source}").toArrow()
+    finally:
+        session.client.close()
+    theirs = zip(*(column.to_pylist() for column in found.columns), strict=True)
+    wrong = {
+        name: (mine, other)
+        for row, others in zip(ours, theirs, strict=True)
+        for name, mine, other in zip(OTHERS, row, others, strict=True)
+        if mine != other
+    }
+    assert not wrong

@@ -48,6 +48,7 @@ SAMPLES: dict[Type, str] = {
     types.Decimal(10, 4): "CAST(1.5 AS decimal(10,4))",
     types.VARCHAR: "'2bc'",
     types.VARBINARY: "X'326263'",
+    types.JSON: "JSON '[1, 2]'",
     types.DATE: "DATE '2024-02-29'",
     types.TIMESTAMP: "TIMESTAMP '2024-02-29 01:02:03.456'",
     types.TIMESTAMP_TZ: "TIMESTAMP '2024-02-29 01:02:03.456 UTC'",

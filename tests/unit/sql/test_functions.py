@@ -66,6 +66,7 @@ TYPES = (
     *(types.BOOLEAN, *types.INTEGERS, *types.FLOATS, types.Decimal(9, 2), types.VARCHAR),
     *(types.VARBINARY, types.DATE, types.TIME, types.TIMESTAMP, types.TIMESTAMP_TZ, types.UUID),
     *(types.INTERVAL_DAY, types.INTERVAL_YEAR),
+    *(types.JSON, types.Char(3)),
     types.Array(types.INTEGER),
 )
 

@@ -15,27 +15,29 @@ from support import statements
 from support.nesting import NOW
 
 from seamline.connectors.duckdb.errors import named_error
+from seamline.connectors.duckdb.instances import Instance
 from seamline.errors import ErrorKind, SeamlineError
 from seamline.sql import parameters, parse, render
 from seamline.sql.qualify import qualify, references
 
 
 @pytest.fixture(scope="module")
-def engine() -> duckdb.DuckDBPyConnection:
+def engine() -> Instance:
     connection = duckdb.connect(":memory:", config={"threads": "1"})
     connection.execute("SET TimeZone = 'UTC'")
-    return connection
+    return Instance(connection)
 
 
-def outcome(engine: duckdb.DuckDBPyConnection, sql: str) -> SeamlineError | None:
+def outcome(engine: Instance, sql: str) -> SeamlineError | None:
     try:
         query = parse.parse(sql)
         assert isinstance(query, parse.Query)
         tree = parameters.bind(query, [])
         if references(tree):
             return None  # a table of nobody's
-        text = render.to_duckdb(qualify(tree, [], now=NOW).tree)
-        engine.execute(text).fetchall()
+        bound = qualify(tree, [], now=NOW).tree
+        engine.learn(render.kernels(bound, "duckdb"))
+        engine.connection.execute(render.to_duckdb(bound)).fetchall()
     except SeamlineError as error:
         return error
     except duckdb.Error as error:
@@ -44,9 +46,7 @@ def outcome(engine: duckdb.DuckDBPyConnection, sql: str) -> SeamlineError | None
 
 
 @pytest.mark.parametrize("clause", [*statements.CLAUSES, "whole"])
-def test_fault_20_what_is_not_allowed_has_a_name(
-    engine: duckdb.DuckDBPyConnection, clause: str
-) -> None:
+def test_fault_20_what_is_not_allowed_has_a_name(engine: Instance, clause: str) -> None:
     found: Counter[str] = Counter()
     wrong = {}
     for sql in statements.of_clause(clause) if clause != "whole" else statements.WHOLE:

@@ -1,0 +1,81 @@
+"""JSON_EXISTS, JSON_VALUE and JSON_QUERY, whose clauses are words and not arguments."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from seamline.errors import INVALID_ARGUMENT, SeamlineError
+from seamline.sql import types
+from seamline.sql.binder.conversions import explicit_cast, implicit_cast
+from seamline.sql.binder.function_calls import _bind_call as bind_call
+from seamline.sql.binder.scope import Scope, Typed
+from seamline.sql.binder.shapes import is_text
+from seamline.sql.binder.typer import Handlers, Typer
+from seamline.sql.dialects import SqlJson
+from seamline.sql.kernels.json_paths import sql_path
+
+
+def _bind(typer: Typer, node: SqlJson, scope: Scope) -> Typed:
+    path = node.args["path"]
+    if not is_text(path):
+        raise SeamlineError(INVALID_ARGUMENT, "a JSON path is written out", hint="")
+    sql_path(path.name)  # a path that is wrong fails whatever the rows are
+    text = typer.expression(node.this, scope)
+    arguments = [text, _word(path.name)]
+    match node.name_of_function:
+        case "JSON_EXISTS":
+            return bind_call("$json_exists", [*arguments, _word(_clause(node, "error", "false"))])
+        case "JSON_QUERY":
+            words = [node.args.get("wrapper") or "without", node.args.get("quotes") or "keep"]
+            words += [_clause(node, key, "null") for key in ("empty", "error")]
+            query = bind_call("$json_query", [*arguments, *map(_word, words)])
+            return _returned(query, node, safe=False)
+    return _bind_value(typer, node, arguments, scope)
+
+
+def _word(text: str) -> Typed:
+    return exp.Literal.string(text), types.VARCHAR
+
+
+def _clause(node: SqlJson, key: str, default: str) -> str:
+    """What ON EMPTY or ON ERROR says, in small letters; `default` where it gives a value."""
+    found = node.args.get(key)
+    return default if found is None else found if isinstance(found, str) else "default"
+
+
+def _returned(value: Typed, node: SqlJson, *, safe: bool) -> Typed:
+    target = node.args.get("returning")
+    if target is None:
+        return value
+    wanted = types.from_sqlglot(target)
+    if wanted == value[1]:
+        return value
+    return explicit_cast(*value, wanted, safe=safe), wanted
+
+
+def _bind_value(typer: Typer, node: SqlJson, arguments: list[Typed], scope: Scope) -> Typed:
+    words = [_clause(node, key, "null") for key in ("empty", "error")]
+    found = bind_call("$json_value", [*arguments, *map(_word, words)])
+    first = bind_call("element_at", [found, (exp.Literal.number(1), types.INTEGER)])
+    value, type_ = _returned(first, node, safe=words[1] != "error")
+    if "default" not in words:
+        return value, type_
+
+    def default(key: str) -> exp.Expr:
+        node_ = node.args.get(key)
+        if not isinstance(node_, exp.Expr):
+            return exp.Null()
+        return implicit_cast(*typer.expression(node_, scope), type_)
+
+    size, _ = bind_call("cardinality", [(found[0].copy(), found[1])])
+    is_null = exp.Is(this=exp.Paren(this=arguments[0][0].copy()), expression=exp.Null())
+    is_empty = exp.Is(this=exp.Paren(this=found[0].copy()), expression=exp.Null())
+    failed = exp.EQ(this=size, expression=exp.Literal.number(0))
+    cases = [(is_null, exp.Null()), (is_empty, default("empty")), (failed, default("error"))]
+    return (
+        exp.Case(ifs=[exp.If(this=test, true=then) for test, then in cases], default=value),
+        type_,
+    )
+
+
+HANDLERS: Handlers = {SqlJson: _bind}

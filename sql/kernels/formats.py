@@ -1,0 +1,196 @@
+"""The kernel of format(): Java's format specifiers, as Trino takes them."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.errors import INVALID_ARGUMENT, SeamlineError
+from seamline.sql.kernels import floating
+from seamline.sql.kernels.kernel import Use
+
+_SPECIFIER = re.compile(
+    r"%(?:(?P<place>\d+)\$|(?P<again><))?(?P<flags>[-#+ 0,(]*)(?P<width>\d+)?(?:\.(?P<digits>\d+))?"
+    r"(?P<time>[tT])?(?P<kind>[a-zA-Z%])|%"
+)
+WIDTH_MAX = 10_000
+
+
+def compute(_: Use, arguments: Sequence[pa.Array]) -> pa.Array:
+    """The kernel: null for a row without a pattern, while a null value is written."""
+    rows = zip(*(argument.to_pylist() for argument in arguments), strict=True)
+    found = [None if pattern is None else formatted(pattern, values) for pattern, *values in rows]
+    return pa.array(found, pa.string())
+
+
+def formatted(pattern: str, values: Sequence[Any]) -> str:
+    """Values written as a pattern says.
+
+    Args:
+        pattern: Text with specifiers such as `%s`, `%05d`, `%,.2f`, `%2$s`, `%tY`.
+        values: The values in order.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    following = iter(range(len(values)))
+    last: int | None = None
+
+    def written(match: re.Match[str]) -> str:
+        nonlocal last
+        kind = match["kind"]
+        if kind is None:
+            raise _wrong(match)
+        if kind in "%n" and not match["time"]:
+            return _aligned("%" if kind == "%" else "\n", match)
+        if match["again"] is None:
+            last = int(match["place"]) - 1 if match["place"] else next(following, None)
+        if last is None or not 0 <= last < len(values):
+            raise _wrong(match, "has no argument")
+        return _aligned(_written(match, values[last]), match)
+
+    return _SPECIFIER.sub(written, pattern)
+
+
+def _wrong(match: re.Match[str], why: str = "is not known") -> SeamlineError:
+    return SeamlineError(INVALID_ARGUMENT, f"the format specifier {match[0]!r} {why}", hint="")
+
+
+def _aligned(text: str, match: re.Match[str]) -> str:
+    width = int(match["width"] or 0)
+    if width > WIDTH_MAX:
+        raise _wrong(match, "is too wide")
+    filling = " " * (width - len(_utf16(text)) // 2)
+    return text + filling if "-" in match["flags"] else filling + text
+
+
+def _utf16(text: str) -> bytes:
+    """Text in the units that Java counts widths in: a character is one or two."""
+    return text.encode("utf-16-le", "replace")
+
+
+def _written(match: re.Match[str], value: Any) -> str:
+    kind = match["kind"]
+    if match["time"]:
+        text = "null" if value is None else _time(match, value)
+        return text.upper() if match["time"] == "T" else text
+    if kind.lower() == "b":
+        text = str(value is not None and value is not False).lower()
+        text = _cut(text, match)
+    elif kind.lower() == "s" or value is None:
+        text = _cut("null" if value is None else _text(value), match)
+    elif kind in "dxXo" and isinstance(value, int) and not isinstance(value, bool):
+        text = _whole(match, value)
+    elif kind in "feE" and isinstance(value, float | decimal.Decimal):
+        text = _fraction(match, value)
+    elif kind in "cC" and isinstance(value, int):
+        text = chr(value)
+    else:
+        raise _wrong(match, f"takes no {type(value).__name__}")
+    return text.upper() if kind.isupper() else text
+
+
+def _cut(text: str, match: re.Match[str]) -> str:
+    if match["digits"] is None:
+        return text
+    return _utf16(text)[: 2 * int(match["digits"])].decode("utf-16-le", "replace")
+
+
+def _text(value: Any) -> str:
+    """A value as Java shows it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case float():
+            return floating.plain(value)
+        case datetime.datetime():
+            text = value.isoformat("T", "auto" if value.second or value.microsecond else "minutes")
+            return text.replace("+00:00", "Z")
+        case bytes():
+            return value.hex()
+        case list():
+            return f"[{', '.join('null' if v is None else _text(v) for v in value)}]"
+    return str(value)
+
+
+def _whole(match: re.Match[str], value: int) -> str:
+    kind, flags = match["kind"], match["flags"]
+    if kind == "d":
+        return _signed(match, value < 0, format(abs(value), "," if "," in flags else ""))
+    digits = format(value % 2**64 if value < 0 else value, "o" if kind == "o" else "x")
+    prefix = ("0" if kind == "o" else "0x") if "#" in flags else ""
+    width = int(match["width"] or 0) if "0" in flags else 0
+    return prefix + digits.rjust(width - len(prefix), "0")
+
+
+def _fraction(match: re.Match[str], value: float | decimal.Decimal) -> str:
+    number = decimal.Decimal(repr(value)) if isinstance(value, float) else value
+    if not number.is_finite():
+        return floating.not_finite(float(number))
+    places = 6 if match["digits"] is None else int(match["digits"])
+    if places > WIDTH_MAX:
+        raise _wrong(match, "has too many digits")
+    with decimal.localcontext(prec=WIDTH_MAX + 400, rounding=decimal.ROUND_HALF_UP):
+        if match["kind"] == "f":
+            text = format(abs(number), f"{',' if ',' in match['flags'] else ''}.{places}f")
+        elif number == 0:
+            text = f"{0:.{places}e}"
+        else:
+            text = re.sub(r"e([+-])(\d)$", r"e\g<1>0\2", format(abs(number), f".{places}e"))
+    return _signed(match, number.is_signed(), text)
+
+
+def _signed(match: re.Match[str], is_negative: bool, digits: str) -> str:
+    flags = match["flags"]
+    sign = "-" if is_negative else "+" if "+" in flags else " " if " " in flags else ""
+    end = ""
+    if is_negative and "(" in flags:
+        sign, end = "(", ")"
+    width = int(match["width"] or 0) if "0" in flags else 0
+    return sign + digits.rjust(width - len(sign) - len(end), "0") + end
+
+
+_TIMES = {
+    "Y": "%Y",
+    "y": "%y",
+    "m": "%m",
+    "B": "%B",
+    "b": "%b",
+    "h": "%b",
+    "d": "%d",
+    "A": "%A",
+    "a": "%a",
+    "j": "%j",
+    "H": "%H",
+    "I": "%I",
+    "M": "%M",
+    "S": "%S",
+    "p": "%p",
+    "T": "%H:%M:%S",
+    "R": "%H:%M",
+    "r": "%I:%M:%S %p",
+    "F": "%Y-%m-%d",
+    "D": "%m/%d/%y",
+}
+
+
+def _time(match: re.Match[str], value: Any) -> str:
+    if not isinstance(value, datetime.date):
+        raise _wrong(match, f"takes no {type(value).__name__}")
+    match match["kind"]:
+        case "e":
+            return str(value.day)
+        case "k" | "l" as hour if isinstance(value, datetime.datetime):
+            return str(value.hour if hour == "k" else value.hour % 12 or 12)
+        case "Y":
+            return format(value.year, "04d")
+        case "p":
+            return value.strftime("%p").lower()
+        case kind if kind in _TIMES:
+            return value.strftime(_TIMES[kind])
+    raise _wrong(match)

@@ -1,0 +1,138 @@
+"""JSON as text and as Python holds it, and its functions over whole texts.
+
+A number is kept as it is written, so that none loses digits. A value of type json is text without
+blanks, whose objects have their keys in order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from seamline.errors import INVALID_ARGUMENT, SeamlineError
+from seamline.sql.kernels import floating
+
+
+class Number(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+Json: TypeAlias = Any
+"""None, bool, `Number`, text, or a list or dictionary of them."""
+
+_DECODER = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=lambda _: 1 / 0)
+
+
+def parse(text: str) -> Json:
+    """The value of a text.
+
+    Raises:
+        ValueError: It is not JSON.
+    """
+    try:
+        return _DECODER.decode(text)
+    except (ZeroDivisionError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+def write(value: Json, *, ordered: bool = False) -> str:
+    """A value as text, without blanks."""
+    match value:
+        case Number():
+            return str(value)
+        case list():
+            return f"[{','.join(write(item, ordered=ordered) for item in value)}]"
+        case dict():
+            pairs = sorted(value.items()) if ordered else value.items()
+            members = (f"{_text(key)}:{write(item, ordered=ordered)}" for key, item in pairs)
+            return f"{{{','.join(members)}}}"
+        case str():
+            return _text(value)
+    return json.dumps(value)
+
+
+def _text(text: str) -> str:
+    return json.dumps(whole(text), ensure_ascii=False)
+
+
+def whole(text: str) -> str:
+    """The text without halves of characters, which JSON can write."""
+    return text.encode("utf-8", "replace").decode() if not text.isascii() else text
+
+
+def canonical(value: Json) -> str:
+    """The text of type json that stands for the value."""
+    return write(_normal(value), ordered=True)
+
+
+def _normal(value: Json) -> Json:
+    match value:
+        case Number():
+            if value.lstrip("-").isdigit():
+                return Number("0") if value == "-0" else value
+            return Number(floating.plain(float(value)))
+        case list():
+            return [_normal(item) for item in value]
+        case dict():
+            return {key: _normal(item) for key, item in value.items()}
+    return value
+
+
+def parsed(text: str) -> str:
+    """json_parse: text as a value of type json."""
+    try:
+        return canonical(parse(text))
+    except ValueError as error:
+        raise SeamlineError(INVALID_ARGUMENT, f"{text[:100]!r} is not JSON", hint="") from error
+
+
+def is_scalar(text: str) -> bool:
+    """is_json_scalar: whether it is neither an object nor an array."""
+    return not isinstance(parse(parsed(text)), dict | list)
+
+
+def _array(text: str) -> list[Json] | None:
+    try:
+        value = parse(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, list) else None
+
+
+def array_length(text: str) -> int | None:
+    """json_array_length: how many elements it has; null for what is no array."""
+    found = _array(text)
+    return None if found is None else len(found)
+
+
+def array_get(text: str, index: int) -> str | None:
+    """json_array_get: an element from 0, or from the end below zero; text without quotes."""
+    found = _array(text)
+    if found is None or not -len(found) <= index < len(found):
+        return None
+    value = found[index]
+    if value is None:
+        return None
+    return whole(value) if type(value) is str else write(value)
+
+
+def array_contains(text: str, wanted: Any) -> bool | None:
+    """json_array_contains: whether a value is among the elements."""
+    found = _array(text)
+    return None if found is None else any(_is(value, wanted) for value in found)
+
+
+def _is(value: Json, wanted: Any) -> bool:
+    if isinstance(wanted, bool) or isinstance(value, bool):
+        return value is wanted
+    if isinstance(value, Number):
+        return not isinstance(wanted, str) and float(value) == wanted
+    return type(value) is str and value == wanted
+
+
+def size(value: Json) -> int:
+    """How many elements or members a value has; 0 for any other."""
+    return len(value) if isinstance(value, list | Mapping) else 0

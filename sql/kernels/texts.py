@@ -1,0 +1,209 @@
+"""Kernels of text: distances, characters, pieces, and numbers with a unit.
+
+Characters are code points throughout, as in all functions of text.
+"""
+
+from __future__ import annotations
+
+import decimal
+import itertools
+import unicodedata
+from collections.abc import Callable
+
+from seamline.errors import INVALID_ARGUMENT, SeamlineError
+
+
+def invalid(message: str) -> SeamlineError:
+    """The error for an argument that a function does not take."""
+    return SeamlineError(INVALID_ARGUMENT, message, hint="")
+
+
+def code_point(text: str) -> int:
+    """The number of a single character."""
+    if len(text) != 1:
+        raise invalid(f"codepoint takes one character, not {len(text)}")
+    return ord(text)
+
+
+def character(code: int) -> str:
+    """The character of that number."""
+    if not 0 <= code <= 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+        raise invalid(f"{code} is not a code point of Unicode")
+    return chr(code)
+
+
+def hamming_distance(one: str, other: str) -> int:
+    """In how many places two texts of equal length differ."""
+    if len(one) != len(other):
+        raise invalid("hamming_distance takes texts of the same length")
+    return sum(a != b for a, b in zip(one, other, strict=True))
+
+
+def levenshtein_distance(one: str, other: str) -> int:
+    """How many characters to insert, delete or replace to make one text of the other."""
+    if len(one) * len(other) > DISTANCE_MAX:
+        raise invalid("levenshtein_distance takes shorter texts")
+    row = list(range(len(other) + 1))
+    for count, a in enumerate(one, 1):
+        left, diagonal = count, count - 1
+        next_row = [count]
+        for b, above in zip(other, row[1:], strict=True):
+            left = min(left + 1, above + 1, diagonal + (a != b))
+            diagonal = above
+            next_row.append(left)
+        row = next_row
+    return row[-1]
+
+
+DISTANCE_MAX = 1_000_000
+"""Product of the lengths of two texts whose distance is computed."""
+
+
+def luhn_check(text: str) -> bool:
+    """Whether digits end with the check digit of Luhn's algorithm."""
+    if not text.isascii() or not text.isdigit():
+        return False
+    digits = [int(digit) for digit in reversed(text)]
+    doubled = [sum(divmod(2 * digit, 10)) for digit in digits[1::2]]
+    return (sum(digits[::2]) + sum(doubled)) % 10 == 0
+
+
+def normalizer(form: str) -> Callable[[str], str]:
+    """Unicode's normalisation of one form: NFC, NFD, NFKC or NFKD."""
+
+    def normalize(text: str) -> str:
+        return unicodedata.normalize(form, text)  # type: ignore[arg-type]
+
+    return normalize
+
+
+def backwards(value: str | bytes) -> str | bytes:
+    """The characters or bytes in the opposite order."""
+    return value[::-1]
+
+
+_SOUNDS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230120022455012623010202", strict=True))
+
+
+def soundex(text: str) -> str:
+    """American Soundex: the first letter and three digits of how the rest sounds."""
+    letters = [letter for letter in text.upper() if letter.isalpha()]
+    if not letters:
+        return ""
+    unknown = next((letter for letter in letters if letter not in _SOUNDS), None)
+    if unknown is not None:
+        raise invalid(f"soundex knows no sound of {unknown}")
+    code, last = letters[0], _SOUNDS[letters[0]]
+    for letter in letters[1:]:
+        if letter in "HW":
+            continue
+        sound = _SOUNDS[letter]
+        if sound not in ("0", last):
+            code += sound
+        last = sound
+    return code[:4].ljust(4, "0")
+
+
+def split(text: str, delimiter: str, limit: int) -> list[str]:
+    """At most so many pieces; the last has the rest."""
+    if not delimiter:
+        raise invalid("split needs a delimiter")
+    if limit <= 0:
+        raise invalid(f"split takes a limit above zero, not {limit}")
+    return text.split(delimiter, limit - 1)
+
+
+def split_to_map(text: str, between: str, inside: str) -> list[tuple[str, str]]:
+    """The entries of a text such as `a=1,b=2`, each key once."""
+    entries = _entries(text, between, inside)
+    keys = [key for key, _ in entries]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise invalid(f"split_to_map takes each key once, and {key!r} is there again")
+    return entries
+
+
+def split_to_multimap(text: str, between: str, inside: str) -> list[tuple[str, list[str]]]:
+    """The entries of a text such as `a=1,b=2,a=3`, with all values of a key."""
+    found: dict[str, list[str]] = {}
+    for key, value in _entries(text, between, inside):
+        found.setdefault(key, []).append(value)
+    return list(found.items())
+
+
+def _entries(text: str, between: str, inside: str) -> list[tuple[str, str]]:
+    if not between or not inside or between == inside:
+        raise invalid("entries and their keys need two different delimiters")
+    pieces = text.split(between)
+    if not pieces[-1]:
+        pieces.pop()
+    entries = []
+    for piece in pieces:
+        key, *values = piece.split(inside)
+        if len(values) != 1:
+            raise invalid(f"an entry has {inside!r} once, which {piece!r} does not")
+        entries.append((key, values[0]))
+    return entries
+
+
+def position_of(text: str, part: str, instance: int) -> int:
+    """Where a part is found for the nth time, from 1; below zero counts from the end."""
+    if instance == 0:
+        raise invalid("strpos counts from 1 or from -1, not from 0")
+    if not part:
+        return 1
+    starts = range(len(text) - len(part) + 1)
+    ordered = starts if instance > 0 else reversed(starts)
+    places = (at for at in ordered if text.startswith(part, at))
+    return next(itertools.islice(places, abs(instance) - 1, None), -1) + 1
+
+
+def left_padded(value: bytes, size: int, fill: bytes) -> bytes:
+    """Bytes filled up at the front, or cut at the end, to a length."""
+    return (_filling(value, size, fill) + value)[:size]
+
+
+def right_padded(value: bytes, size: int, fill: bytes) -> bytes:
+    """Bytes filled up, or cut, at the end."""
+    return (value + _filling(value, size, fill))[:size]
+
+
+def _filling(value: bytes, size: int, fill: bytes) -> bytes:
+    if not 0 <= size < 2**31 or not fill:
+        raise invalid("lpad and rpad take a length from 0 and something to fill with")
+    missing = max(0, size - len(value))
+    return (fill * (missing // len(fill) + 1))[:missing]
+
+
+def part_of(value: bytes, start: int, size: int = 2**62) -> bytes:
+    """Bytes from a place on, counted from 1, or from the end below zero."""
+    if start == 0 or size <= 0 or abs(start) > len(value):
+        return b""
+    first = start - 1 if start > 0 else len(value) + start
+    return value[first : first + size]
+
+
+def from_utf8(value: bytes, replacement: str = "\ufffd") -> str:
+    """Bytes as text; what is no UTF-8 is replaced, or left out for an empty text."""
+    if len(replacement) > 1:
+        raise invalid("from_utf8 replaces by one character, or by none")
+    text = value.decode("utf-8", "replace" if replacement == "\ufffd" else "surrogateescape")
+    return "".join(replacement if 0xDC80 <= ord(c) <= 0xDCFF else c for c in text)
+
+
+_UNITS = ("", "K", "M", "B", "T", "Q")
+
+
+def with_unit(value: float | decimal.Decimal) -> str:
+    """Three digits of a number and its unit: 123K, 1.5M."""
+    number = decimal.Decimal(repr(value) if isinstance(value, float) else value)
+    if not number.is_finite():
+        return str(value)
+    unit = 0
+    while abs(number) >= 1000 and unit < len(_UNITS) - 1:
+        number /= 1000
+        unit += 1
+    places = 2 if abs(number) < 10 else 1 if abs(number) < 100 else 0
+    rounded = number.quantize(decimal.Decimal(1).scaleb(-places), decimal.ROUND_HALF_UP)
+    text = format(rounded, "f")
+    return (text.rstrip("0").rstrip(".") if "." in text else text) + _UNITS[unit]
