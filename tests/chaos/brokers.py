@@ -179,11 +179,12 @@ class Brokers:
     def one_works(self) -> bool:
         """Whether the first broker takes and drops a topic, alone: it loads what it will need."""
         admin = AdminClient(direct_client(self._address(_CONTROLLER)))
-        new = NewTopic("first", 1, replication_factor=1)
+        name = f"first-{uuid.uuid4().hex}"
+        new = NewTopic(name, 1, replication_factor=1)
         try:
-            admin.create_topics([new])["first"].result(_REQUEST_S)
-            admin.delete_topics(["first"])["first"].result(_REQUEST_S)
-        except KafkaException:
+            admin.create_topics([new])[name].result(_REQUEST_S)
+            admin.delete_topics([name])[name].result(_REQUEST_S)
+        except (KafkaException, TimeoutError):
             return False
         return True
 
