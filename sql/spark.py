@@ -73,6 +73,8 @@ def _one(node: exp.Expr) -> exp.Expr:
         case exp.Like() if not isinstance(node.parent, exp.Escape):
             # an escape character that occurs in no pattern
             return exp.Escape(this=node, expression=exp.Literal.string("\x01"))
+        case exp.WindowSpec() if str(node.args.get("kind")).upper() == "GROUPS":
+            return _by_range(node)
         case exp.Window():
             return _ordered(_filter_inside(node))
     return node
@@ -171,6 +173,22 @@ def _compared(key: str, *, desc: bool, first: bool) -> str:
         f" WHEN l.{key} IS NOT NULL AND r.{key} IS NULL THEN {other}"
         f" WHEN l.{key} < r.{key} THEN {less} WHEN l.{key} > r.{key} THEN {greater}"
     )
+
+
+def _by_range(frame: exp.WindowSpec) -> exp.WindowSpec:
+    """GROUPS counts groups of equal rows, which Spark cannot; RANGE without counting is the same.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED.
+    """
+    if any(isinstance(frame.args.get(key), exp.Expr) for key in ("start", "end")):
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "Spark does not count GROUPS in a window frame",
+            hint="Ask with engine = 'duckdb'.",
+        )
+    frame.set("kind", "RANGE")
+    return frame
 
 
 def _ordered(node: exp.Window) -> exp.Window:

@@ -199,11 +199,11 @@ def _beside(query: exp.Expr, scope: Scope) -> exp.Expr:
 def bind_join(typer: Typer, join: exp.Join, scope: Scope) -> None:
     """A join: its source, then its condition over everything visible by then."""
     side, kind = (join.side or "").upper(), (join.kind or "").upper()
-    if join.method or kind not in {"", "INNER", "CROSS", "OUTER"}:
+    if join.method not in {"", "NATURAL"} or kind not in {"", "INNER", "CROSS", "OUTER"}:
         raise SeamlineError(
             NOT_SUPPORTED,
             f"{' '.join(filter(None, (join.method, kind)))} JOIN is not supported",
-            hint="INNER, LEFT, RIGHT, FULL and CROSS JOIN are; for NATURAL, write USING.",
+            hint="INNER, LEFT, RIGHT, FULL, CROSS and NATURAL JOIN are.",
         )
     if side and isinstance(join.this, exp.Unnest | exp.Lateral):
         _check_outer(join, side)
@@ -215,6 +215,11 @@ def bind_join(typer: Typer, join: exp.Join, scope: Scope) -> None:
     left = list(scope.row)
     join.set("this", bind_source(typer, join.this, scope, keeps_row=keeps_row))
     on, using = join.args.get("on"), join.args.get("using")
+    if join.method == "NATURAL":
+        using = _shared(left, scope.sources[-1].columns)
+        join.set("method", None)
+        if not using:
+            on = exp.Boolean(this=True)
     if using:
         join.set("on", _bind_using(typer, using, left, side, scope))
         join.set("using", None)
@@ -231,6 +236,13 @@ def bind_join(typer: Typer, join: exp.Join, scope: Scope) -> None:
         join.set("on", condition)
     elif side:
         raise SeamlineError(NOT_SUPPORTED, f"{side} JOIN needs ON or USING", hint="")
+
+
+def _shared(left: Sequence[Column], right: Sequence[Column]) -> list[exp.Expr]:
+    """The names that columns on both sides of a NATURAL JOIN have."""
+    names = {column.folded for column in right if column.name and not column.hidden}
+    shared = [c.folded for c in left if c.folded in names and not c.hidden]
+    return [exp.to_identifier(name) for name in dict.fromkeys(shared)]
 
 
 def _check_outer(join: exp.Join, side: str) -> None:
@@ -350,10 +362,11 @@ def bind_order(typer: Typer, node: exp.Expr, scope: Scope) -> None:
 
 
 def bind_order_item(typer: Typer, ordered: exp.Ordered, scope: Scope) -> exp.Expr:
-    """What one item of ORDER BY sorts by."""
+    """What one item of ORDER BY sorts by; the item remembers the type of it."""
     inner, type_ = typer.expression(ordered.this, scope)
     if not functions.is_ordered(type_):
         raise SeamlineError(TYPE_MISMATCH, f"{type_} cannot be ordered", hint="")
+    ordered.meta["type"] = type_
     return inner
 
 

@@ -23,6 +23,7 @@ from seamline.sql.binder.conversions import (
     row_of,
 )
 from seamline.sql.binder.literals import literal_of_type
+from seamline.sql.binder.rows import compared, in_rows, quantified
 from seamline.sql.binder.scope import (
     Column,
     Output,
@@ -90,6 +91,8 @@ def _bind_not(typer: Typer, node: exp.Not, scope: Scope) -> Typed:
 
 
 def _bind_comparison(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
+    if isinstance(node.expression, exp.Any | exp.All):
+        return _bind_quantified(typer, node, scope)
     left, left_type = typer.expression(node.this, scope)
     right, right_type = typer.expression(node.expression, scope)
     common = coercion.common_type(left_type, right_type)
@@ -99,18 +102,28 @@ def _bind_comparison(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
             f"{left_type} cannot be compared with {right_type}",
             hint=_comparison_hint(left_type, right_type),
         )
-    if isinstance(node, exp.EQ | exp.NEQ | exp.NullSafeEQ | exp.NullSafeNEQ):
-        require_comparable(common, "a comparison")
-    elif not functions.is_ordered(common):
-        raise SeamlineError(TYPE_MISMATCH, f"values of {common} have no order", hint="")
-    kind = type(node)
-    return (
-        kind(
-            this=as_operand(implicit_cast(left, left_type, common)),
-            expression=as_operand(implicit_cast(right, right_type, common)),
-        ),
-        types.BOOLEAN,
-    )
+    sides = implicit_cast(left, left_type, common), implicit_cast(right, right_type, common)
+    return compared(type(node), *sides, common), types.BOOLEAN
+
+
+def _bind_quantified(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
+    """A comparison with ANY, SOME or ALL rows of a query."""
+    query = unwrapped(node.expression.this)
+    is_any = isinstance(node.expression, exp.Any)
+    if not isinstance(query, exp.Query) or isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
+        raise unsupported(node)
+    if isinstance(node, exp.EQ) and is_any:
+        return _bind_in(typer, exp.In(this=node.this, query=exp.Subquery(this=query)), scope)
+    if isinstance(node, exp.NEQ) and not is_any:
+        within = exp.In(this=node.this, query=exp.Subquery(this=query))
+        return exp.Not(this=bracketed(_bind_in(typer, within, scope)[0])), types.BOOLEAN
+    value = typer.expression(node.this, scope)
+    inner, output = typer.query(query, scope, scope.ctes)
+    if len(output) != 1:
+        raise SeamlineError(
+            TYPE_MISMATCH, f"{node.expression.key.upper()} needs a query of one column", hint=""
+        )
+    return quantified(typer, node, value, inner, output), types.BOOLEAN
 
 
 def _comparison_hint(left: Type, right: Type) -> str | None:
@@ -142,14 +155,12 @@ def _bind_between(typer: Typer, node: exp.Between, scope: Scope) -> Typed:
 
 
 def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
-    if isinstance(node.this, exp.Tuple):
-        raise SeamlineError(
-            NOT_SUPPORTED, "IN over several columns is not supported", hint="Use EXISTS."
-        )
     value, value_type = typer.expression(node.this, scope)
     subquery = node.args.get("query")
     if subquery is not None:
         inner, output = typer.query(subquery, scope, scope.ctes)
+        if isinstance(value_type, Row) and len(output) == len(value_type.fields) > 1:
+            return in_rows(typer, node, (value, value_type), inner, output), types.BOOLEAN
         if len(output) != 1:
             raise SeamlineError(TYPE_MISMATCH, "IN needs a query of one column", hint="")
         common = common_type([value_type, output[0].type], "IN")
@@ -165,6 +176,10 @@ def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
         raise unsupported(node)
     common = common_type([value_type, *(type_ for _, type_ in items)], "IN")
     require_comparable(common, "IN")
+    if isinstance(common, Row):
+        one = implicit_cast(value, value_type, common)
+        rows = (compared(exp.EQ, one.copy(), implicit_cast(*i, common), common) for i in items)
+        return exp.Paren(this=exp.or_(*rows)), types.BOOLEAN
     return (
         exp.In(
             this=as_operand(implicit_cast(value, value_type, common)),

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 from sqlglot import exp
 
 from seamline.errors import (
     COLUMN_NOT_FOUND,
-    INVALID_ARGUMENT,
     NOT_SUPPORTED,
     SYNTAX_ERROR,
     SeamlineError,
@@ -18,8 +14,9 @@ from seamline.sql import functions
 from seamline.sql.binder.aggregates import of_each_part
 from seamline.sql.binder.clauses import bind_order
 from seamline.sql.binder.conversions import require_comparable
+from seamline.sql.binder.frames import bind_frame
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
-from seamline.sql.binder.literals import as_value, row_count
+from seamline.sql.binder.literals import as_value
 from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call
@@ -93,8 +90,7 @@ def _definition(typer: Typer, node: exp.Window, scope: Scope) -> exp.Window:
         partitions.append(as_value(inner, type_))
     bind_order(typer, node, scope)
     order, frame = node.args.get("order"), node.args.get("spec")
-    if frame is not None:
-        _check_frame(frame)
+    base = None
     if isinstance(node.args.get("alias"), exp.Identifier):
         base = _named_window(node.args["alias"], scope)
         own = bool(partitions or order or frame)
@@ -106,7 +102,12 @@ def _definition(typer: Typer, node: exp.Window, scope: Scope) -> exp.Window:
                 hint="Write PARTITION BY, ORDER BY and the frame out.",
             )
         partitions = base.args["partition_by"]
-        order, frame = order or base.args.get("order"), frame or base.args.get("spec")
+        if order is None and base.args.get("order") is not None:
+            order = base.args["order"].copy()
+    if frame is not None:
+        bind_frame(typer, frame, order, scope)
+    elif base is not None:
+        frame = base.args.get("spec")
     return exp.Window(partition_by=partitions, order=order, spec=frame, over="OVER").copy()
 
 
@@ -133,38 +134,6 @@ def _bind_nulls(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:
             hint="",
         )
     return type(node)(this=inner), type_
-
-
-def _check_frame(frame: exp.Expr) -> None:
-    kind = str(frame.args.get("kind") or "").upper()
-    start, end = frame.args.get("start"), frame.args.get("end")
-    plain = all(
-        bound is None
-        or isinstance(bound, str)
-        or (kind == "ROWS" and isinstance(bound, exp.Literal) and not bound.is_string)
-        for bound in (start, end)
-    )
-    if kind not in {"ROWS", "RANGE"} or not plain:
-        raise SeamlineError(
-            NOT_SUPPORTED,
-            "this window frame is not supported",
-            hint="ROWS with whole numbers, or RANGE with UNBOUNDED and CURRENT ROW.",
-        )
-    first = _row_of(start, frame.args.get("start_side"))
-    last = _row_of(end, frame.args.get("end_side")) if end is not None else 0.0
-    if first > last or first == math.inf or last == -math.inf:
-        raise SeamlineError(
-            INVALID_ARGUMENT, "the window frame ends before it starts", location=location_of(frame)
-        )
-
-
-def _row_of(bound: Any, side: Any) -> float:
-    """A bound as a row, counted from the current one."""
-    if isinstance(bound, exp.Literal):
-        count = float(row_count(bound).name)
-    else:
-        count = math.inf if str(bound).upper() == "UNBOUNDED" else 0.0
-    return -count if str(side or "").upper() == "PRECEDING" else count
 
 
 HANDLERS: Handlers = {

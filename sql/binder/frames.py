@@ -1,0 +1,139 @@
+"""Frames of windows: which rows around the current one a function is computed from.
+
+Bounds are written out. Those of RANGE are distances in what the window is ordered by, in its type.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.sql import coercion, types
+from seamline.sql.binder.conversions import constructor, implicit_cast
+from seamline.sql.binder.literals import row_count
+from seamline.sql.binder.scope import Scope, location_of
+from seamline.sql.calls import Call, CallSpec, call
+from seamline.sql.types import Interval, Timestamp, Type
+
+if TYPE_CHECKING:
+    from seamline.sql.binder.typer import Typer
+
+_DAY = 86_400_000
+
+
+def bind_frame(typer: Typer, frame: exp.Expr, order: exp.Order | None, scope: Scope) -> None:
+    """Checks a frame, and gives distances of RANGE the type of what orders the window.
+
+    Args:
+        typer: Binds its bounds.
+        frame: As parsed.
+        order: The window's order, bound; its key may be converted.
+        scope: Of the window.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED, INVALID_ARGUMENT, TYPE_MISMATCH.
+    """
+    kind = str(frame.args.get("kind") or "").upper()
+    bounds = {key: frame.args.get(key) for key in ("start", "end")}
+    start, end = bounds["start"], bounds["end"]
+    first = _place_of(start, frame.args.get("start_side"))
+    last = _place_of(end, frame.args.get("end_side")) if end is not None else 0.0
+    if first > last or first == math.inf or last == -math.inf:
+        raise SeamlineError(
+            INVALID_ARGUMENT, "the window frame ends before it starts", location=location_of(frame)
+        )
+    distances = {key: bound for key, bound in bounds.items() if isinstance(bound, exp.Expr)}
+    if kind == "GROUPS" and order is None:
+        raise SeamlineError(INVALID_ARGUMENT, "a frame of GROUPS needs ORDER BY", hint="")
+    if kind == "RANGE" and distances:
+        keys = order.expressions if order is not None else []
+        if len(keys) != 1:
+            raise SeamlineError(
+                INVALID_ARGUMENT, "a frame of RANGE needs one key in ORDER BY", hint=""
+            )
+        if len({_is_of_months(bound) for bound in distances.values()}) > 1:
+            raise SeamlineError(
+                NOT_SUPPORTED, "one bound of RANGE is in months and the other is not", hint=""
+            )
+        for key, bound in distances.items():
+            frame.set(key, _distance(typer, bound, keys[0], scope))
+        return
+    for bound in distances.values():
+        if not isinstance(bound, exp.Literal) or bound.is_string:
+            raise _not_written_out(bound)
+        row_count(bound)
+
+
+def _distance(typer: Typer, bound: exp.Expr, key: exp.Ordered, scope: Scope) -> exp.Expr:
+    """A bound of RANGE in the type of the key; the key becomes wider where the bound is."""
+    type_: Type = key.meta["type"]
+    if not isinstance(bound, exp.Literal | exp.Interval):
+        raise _not_written_out(bound)
+    value, found = typer.expression(bound, scope)
+    if isinstance(found, Interval) and (type_ == types.DATE or isinstance(type_, Timestamp)):
+        assert isinstance(value, Call)
+        return _length(value.spec.constant, found, type_)
+    common = coercion.common_type(type_, found)
+    if not types.is_numeric(found) or common is None or not types.is_numeric(common):
+        raise SeamlineError(
+            TYPE_MISMATCH,
+            f"a window ordered by {type_} has no RANGE of {found}",
+            location=location_of(bound),
+            hint="",
+        )
+    key.set("this", implicit_cast(key.this, type_, common))
+    key.meta["type"] = common
+    return implicit_cast(value, found, common)
+
+
+def _is_of_months(bound: exp.Expr) -> bool:
+    unit = bound.args.get("unit") if isinstance(bound, exp.Interval) else None
+    return unit is not None and unit.name.upper().rstrip("S") in {"MONTH", "QUARTER", "YEAR"}
+
+
+def _length(value: int, interval: Interval, type_: Type) -> exp.Expr:
+    """An interval as the engines' frames take it."""
+    if interval == types.INTERVAL_YEAR:
+        count, unit = value, "MONTH"
+    elif type_ == types.DATE:
+        if value % _DAY:
+            raise SeamlineError(TYPE_MISMATCH, "a range of dates is counted in days", hint="")
+        count, unit = value // _DAY, "DAY"
+    else:
+        count, unit = value, "MILLISECOND"
+    if count < 0:
+        raise SeamlineError(INVALID_ARGUMENT, "a window frame has no negative bound", hint="")
+    duckdb = spark = f"INTERVAL '{count}' {unit}"
+    if unit == "MILLISECOND":
+        spark = f"INTERVAL '{count // 1000}.{count % 1000:03}' SECOND"
+    return call(CallSpec(constructor("$length", duckdb, spark), (), interval), [])
+
+
+def _place_of(bound: Any, side: Any) -> float:
+    """A bound as a row, counted from the current one."""
+    if isinstance(bound, exp.Literal) and not bound.is_string:
+        count = float(bound.name)
+    elif isinstance(bound, exp.Expr):
+        count = 0.0
+    else:
+        count = math.inf if str(bound).upper() == "UNBOUNDED" else 0.0
+    return -count if str(side or "").upper() == "PRECEDING" else count
+
+
+def _not_written_out(bound: exp.Expr) -> SeamlineError:
+    if isinstance(bound, exp.Neg):
+        return SeamlineError(
+            INVALID_ARGUMENT,
+            "a window frame has no negative bound",
+            location=location_of(bound),
+            hint="",
+        )
+    return SeamlineError(
+        NOT_SUPPORTED,
+        "this window frame is not supported",
+        location=location_of(bound),
+        hint="Bounds are whole numbers, written out; in RANGE numbers or intervals.",
+    )

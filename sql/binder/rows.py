@@ -1,0 +1,157 @@
+"""Comparisons of rows, and with all rows of a query.
+
+Rows are compared field by field: the engines' own comparison takes two nulls in them for equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from seamline.errors import TYPE_MISMATCH, SeamlineError
+from seamline.sql import functions, types
+from seamline.sql.binder.conversions import (
+    cast_outputs,
+    common_type,
+    field_of,
+    implicit_cast,
+    require_comparable,
+    row_of,
+)
+from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
+from seamline.sql.binder.scope import Output, Typed, output_column
+from seamline.sql.binder.shapes import as_operand, unparenthesized
+from seamline.sql.calls import Call, CallSpec, call
+from seamline.sql.types import Row, Type
+
+if TYPE_CHECKING:
+    from seamline.sql.binder.typer import Typer
+
+_STRICT: dict[Any, Any] = {exp.LTE: exp.LT, exp.GTE: exp.GT}
+
+
+def compared(kind: type[Any], left: exp.Expr, right: exp.Expr, type_: Type) -> exp.Expr:
+    """A comparison of two values of one type; of rows, of their fields in turn.
+
+    Raises:
+        SeamlineError: TYPE_MISMATCH.
+    """
+    if kind in _OF_EQUALITY:
+        require_comparable(type_, "a comparison")
+    elif not isinstance(type_, Row) and not functions.is_ordered(type_):
+        raise SeamlineError(TYPE_MISMATCH, f"values of {type_} have no order", hint="")
+    if not isinstance(type_, Row) or not type_.fields:
+        node: exp.Expr = kind(this=as_operand(left), expression=as_operand(right))
+        return node
+    members = [field.type for field in type_.fields]
+    pairs = list(zip(_fields(left, type_), _fields(right, type_), members, strict=True))
+    if kind in {exp.EQ, exp.NullSafeEQ}:
+        return exp.Paren(this=exp.and_(*(compared(kind, *pair) for pair in pairs)))
+    if kind in {exp.NEQ, exp.NullSafeNEQ}:
+        return exp.Paren(this=exp.or_(*(compared(kind, *pair) for pair in pairs)))
+    *before, last = pairs
+    result = compared(kind, *last)
+    for one, other, field in reversed(before):
+        is_less = compared(_STRICT.get(kind, kind), one.copy(), other.copy(), field)
+        is_equal = compared(exp.EQ, one, other, field)
+        result = exp.Paren(this=exp.or_(is_less, exp.Paren(this=exp.and_(is_equal, result))))
+    return result
+
+
+_OF_EQUALITY = {exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ}
+
+
+def _fields(node: exp.Expr, type_: Row) -> list[exp.Expr]:
+    row = unparenthesized(node)
+    if isinstance(row, Call) and row.spec.overload.name == "$row":
+        return [member.copy() for member in row.expressions]
+    return [field_of(node.copy(), type_, field) for field in type_.fields]
+
+
+def in_rows(
+    typer: Typer, node: exp.In, value: Typed, query: exp.Expr, output: Sequence[Output]
+) -> exp.Expr:
+    """`(a, b) IN (SELECT c, d …)`: whether there is a row that is equal, or may be."""
+    for refuse in (refuse_aggregates, refuse_windows):
+        refuse(value[0], "the left side of IN with several columns")
+    alias = typer.new_alias()
+    columns = [exp.column(output_column(place), alias) for place in range(len(output))]
+    row = types.anonymous_row([column.type for column in output])
+    common = common_type([value[1], row], "IN")
+    sides = implicit_cast(*value, common), implicit_cast(row_of(columns, row), row, common)
+    equal = compared(exp.EQ, *sides, common)
+
+    def is_there(condition: exp.Expr) -> exp.Expr:
+        source = exp.Subquery(
+            this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier(alias))
+        )
+        one = exp.alias_(exp.Literal.number(1), output_column(0))
+        return exp.Exists(this=exp.select(one).from_(source).where(condition, copy=False))
+
+    if _only_filters(node):
+        return is_there(equal)
+    maybe = exp.Is(this=exp.Paren(this=equal.copy()), expression=exp.Null())
+    return exp.Paren(
+        this=exp.Case(
+            ifs=[
+                exp.If(this=is_there(equal), true=exp.Boolean(this=True)),
+                exp.If(this=is_there(maybe), true=exp.Null()),
+            ],
+            default=exp.Boolean(this=False),
+        )
+    )
+
+
+def _only_filters(node: exp.Expr) -> bool:
+    """Whether null and false are the same where it stands: both drop the row."""
+    above = node.parent
+    while isinstance(above, exp.And | exp.Paren):
+        above = above.parent
+    return isinstance(above, exp.Where)
+
+
+def quantified(
+    typer: Typer, node: exp.Binary, value: Typed, query: exp.Expr, output: Sequence[Output]
+) -> exp.Expr:
+    """`x < ALL (SELECT …)` and its like, by the least and the greatest value of the query."""
+    is_all = isinstance(node.expression, exp.All)
+    common = common_type([value[1], output[0].type], node.key.upper())
+    if not functions.is_ordered(common):
+        raise SeamlineError(TYPE_MISMATCH, f"values of {common} have no order", hint="")
+    inner = cast_outputs(typer, query, output, [Output(output[0].name, common)])
+    alias = typer.new_alias()
+    column = exp.column(output_column(0), alias)
+
+    def of_query(result: exp.Expr) -> exp.Expr:
+        source = exp.Subquery(
+            this=inner.copy(), alias=exp.TableAlias(this=exp.to_identifier(alias))
+        )
+        return exp.Subquery(this=exp.select(exp.alias_(result, output_column(0))).from_(source))
+
+    def aggregate(name: str, *arguments: exp.Expr) -> exp.Expr:
+        resolved = functions.resolve(name, [common] * len(arguments))
+        spec = CallSpec(resolved.overload, resolved.parameters, resolved.returns)
+        return call(spec, [argument.copy() for argument in arguments])
+
+    kind = type(node)
+    ends = ["min", "max"] if kind in _OF_EQUALITY else ["max"]
+    if (kind in {exp.LT, exp.LTE} and is_all) or (kind in {exp.GT, exp.GTE} and not is_all):
+        ends = ["min"]
+    wanted = as_operand(implicit_cast(*value, common))
+    tests = [kind(this=wanted.copy(), expression=of_query(aggregate(e, column))) for e in ends]
+    test = exp.Paren(this=(exp.and_ if is_all else exp.or_)(*tests, copy=False))
+    some_null = exp.LT(this=aggregate("count", column), expression=aggregate("count"))
+    none = exp.EQ(this=aggregate("count"), expression=exp.Literal.number(0))
+    decided = exp.Not(this=test.copy()) if is_all else test.copy()
+    return exp.Paren(
+        this=exp.Case(
+            ifs=[
+                exp.If(this=of_query(none), true=exp.Boolean(this=is_all)),
+                exp.If(this=decided, true=exp.Boolean(this=not is_all)),
+                exp.If(this=of_query(some_null), true=exp.Null()),
+            ],
+            default=test,
+        )
+    )
