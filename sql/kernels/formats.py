@@ -98,7 +98,8 @@ def _written(match: re.Match[str], value: Any) -> str:
 def _cut(text: str, match: re.Match[str]) -> str:
     if match["digits"] is None:
         return text
-    return _utf16(text)[: 2 * int(match["digits"])].decode("utf-16-le", "replace")
+    kept = _utf16(text)[: 2 * int(match["digits"])]
+    return kept.decode("utf-16-le", "replace").replace("\ufffd", "?")  # half a character
 
 
 def _text(value: Any) -> str:
