@@ -311,11 +311,7 @@ def _char(source: Type, target: Type) -> tuple[Template, Template]:
 def _number(source: Type, target: Type, *, safe: bool) -> tuple[Template, Template]:
     cast = "TRY_CAST" if safe else "CAST"
     if source in types.FLOATS and isinstance(target, Decimal):
-        raise SeamlineError(
-            NOT_SUPPORTED,
-            f"{source} cannot be cast to {target} alike on both engines",
-            hint="round(x, digits) rounds a double.",
-        )
+        return _float_to_decimal(target, safe=safe)
     if source in types.FLOATS and target in types.INTEGERS:
         if safe:
             guard = "(CASE WHEN isnan({0}) THEN NULL ELSE "
@@ -328,6 +324,20 @@ def _number(source: Type, target: Type, *, safe: bool) -> tuple[Template, Templa
     if isinstance(source, Decimal) and target in types.INTEGERS:
         return f"{cast}(round({{0}}) AS {{type}})", f"{cast}(round({{0}}) AS {{type}})"
     return _plain(safe=safe)
+
+
+def _float_to_decimal(target: Decimal, *, safe: bool) -> tuple[Template, Template]:
+    """By the digits that a floating number is written with, half away from zero."""
+    duckdb = "TRY_CAST(CAST({0} AS VARCHAR) AS {type})"
+    spark = "TRY_CAST(CAST({0} AS STRING) AS {type})"
+    if safe:
+        return duckdb, spark
+    message = f"'INVALID_CAST: a number is not a value of type {target}'"
+    checked = "(CASE WHEN {0} IS NULL THEN NULL ELSE coalesce("
+    return (
+        f"{checked}{duckdb}, error({message})) END)",
+        f"{checked}{spark}, raise_error({message})) END)",
+    )
 
 
 def _to_text(source: Type) -> tuple[Template, Template]:

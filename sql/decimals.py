@@ -65,6 +65,20 @@ def quotient_type(arguments: Sequence[Type]) -> Type:
     return Decimal(max(scale, min(MAX_DECIMAL_PRECISION, precision)), scale)
 
 
+def remainder_type(arguments: Sequence[Type]) -> Type:
+    """Of `a % b`."""
+    one, other = map(decimal_of, arguments)
+    scale = max(one.scale, other.scale)
+    whole = min(one.precision - one.scale, other.precision - other.scale)
+    return Decimal(max(1, min(MAX_DECIMAL_PRECISION, whole + scale)), scale)
+
+
+def truncated_type(arguments: Sequence[Type]) -> Type:
+    """Of `truncate(a)`."""
+    type_ = decimal_of(arguments[0])
+    return Decimal(max(1, type_.precision - type_.scale), 0)
+
+
 def total_type(arguments: Sequence[Type]) -> Type:
     """Of `sum(a)`."""
     return Decimal(MAX_DECIMAL_PRECISION, decimal_of(arguments[0]).scale)
@@ -247,6 +261,43 @@ def _rounded(whole: str, rest: str, divisor: str) -> str:
     return f"({whole} + (CASE WHEN {half} THEN {away} ELSE 0 END))"
 
 
+def remainder(engine: str) -> Template:
+    """`a % b`, with the sign of a; a divisor of zero fails by name."""
+    fail = "error" if engine == DUCKDB else "raise_error"
+
+    def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
+        result = decimal_of(returns)
+        if engine == DUCKDB:
+            one, other = (
+                _units_of(a, decimal_of(t), result.scale)
+                for a, t in zip(args, arguments, strict=True)
+            )
+            found = _of_units(f"({one} % {other})", result)
+        else:
+            found = f"CAST(({args[0]} % {args[1]}) AS {types.to_spark(result)})"
+        return (
+            f"(CASE WHEN {args[0]} IS NULL OR {args[1]} IS NULL THEN NULL"
+            f" WHEN {args[1]} = 0 THEN {fail}('DIVISION_BY_ZERO') ELSE {found} END)"
+        )
+
+    return render
+
+
+def _units_of(text: str, type_: Decimal, scale: int) -> str:
+    """A decimal in DuckDB as so many units of 10^-scale."""
+    digits = f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS HUGEINT)"
+    return f"({digits} * CAST({10 ** (scale - type_.scale)} AS HUGEINT))"
+
+
+def _of_units(text: str, type_: Decimal) -> str:
+    """The inverse of `_units_of`."""
+    whole = f"CAST({text} AS DECIMAL(38,0))"
+    if type_.scale:
+        unit = f"0.{'1'.rjust(type_.scale, '0')}"
+        whole = f"({whole} * CAST('{unit}' AS DECIMAL({type_.scale},{type_.scale})))"
+    return f"CAST({whole} AS {types.to_duckdb(type_)})"
+
+
 # --- Rounding ------------------------------------------------------------------------------------
 
 
@@ -277,6 +328,19 @@ def rounded(engine: str) -> Template:
             f"(CASE WHEN {places} >= {type_.scale} THEN {wide}"
             f" WHEN {places} <= {least} THEN {to(least)}{cases} END)"
         )
+
+    return render
+
+
+def truncated(engine: str) -> Template:
+    """`truncate(a)`: without the digits after the point."""
+
+    def render(args: Sequence[str], _: Sequence[Type], returns: Type) -> str:
+        function = "trunc({0})"
+        if engine != DUCKDB:
+            function = "CASE WHEN {0} < 0 THEN ceil({0}) ELSE floor({0}) END"
+        name = (types.to_duckdb if engine == DUCKDB else types.to_spark)(returns)
+        return f"CAST(({function.format(args[0])}) AS {name})"
 
     return render
 

@@ -29,6 +29,14 @@ _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM
 
 FROM_ZERO = "$from_zero"
 """What is put around a subscript that a translated statement counts from 0."""
+TEXT = "$text"
+"""What is put around text that a translated statement may compare with a date or a number."""
+DAYS = "$days"
+"""What is put around what a translated statement may add to a date, as so many days."""
+_STRICT = frozenset({"trino", "presto", "athena"})
+_IN_DAYS = frozenset({"duckdb", "postgres", "redshift", "snowflake", "materialize", "risingwave"})
+_PLUS_DAYS = frozenset({"spark", "spark2", "databricks", "hive", "bigquery"})
+"""Where a date minus a date is so many days, and where only whole numbers are taken for days."""
 
 
 class SqlJson(exp.Expression, exp.Func):
@@ -162,6 +170,10 @@ def translate(sql: str, dialect: str) -> tuple[str, int]:
     if count:
         _named_by_number(tree)
     _mark_subscripts(tree, reader.INDEX_OFFSET)
+    if dialect.lower() not in _STRICT:
+        _mark_texts(tree)
+    if dialect.lower() in _IN_DAYS | _PLUS_DAYS:
+        _mark_days(tree, numbers_only=dialect.lower() in _PLUS_DAYS)
     return tree.sql("trino"), count
 
 
@@ -206,6 +218,24 @@ def _mark_subscripts(tree: exp.Expr, offset: int) -> None:
         if counts_from == 0 and is_element:
             marked = [exp.Anonymous(this=FROM_ZERO, expressions=[i]) for i in bracket.expressions]
             bracket.set("expressions", marked)
+
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In)
+
+
+def _mark_texts(tree: exp.Expr) -> None:
+    """Marks text in comparisons, which other dialects take for a date if the other side is one."""
+    for literal in list(tree.find_all(exp.Literal)):
+        if literal.is_string and isinstance(literal.parent, _COMPARISONS):
+            literal.replace(exp.Anonymous(this=TEXT, expressions=[literal.copy()]))
+
+
+def _mark_days(tree: exp.Expr, *, numbers_only: bool) -> None:
+    """Marks what is added or subtracted, which may be days."""
+    for node in list(tree.find_all(exp.Add, exp.Sub)):
+        is_number = isinstance(node.expression, exp.Literal)
+        if is_number or not (numbers_only or isinstance(node.expression, exp.Interval)):
+            node.set("expression", exp.Anonymous(this=DAYS, expressions=[node.expression]))
 
 
 @functools.cache

@@ -54,14 +54,16 @@ def _is_plain(node: exp.Expr, engine: str) -> bool:
     if engine == SPARK and node.find(exp.Query) is not None:
         return True
     if isinstance(node, Call):
+        name, is_bare = node.spec.overload.name, not node.expressions
         return (
             node.spec.overload.kernel is None
             and all(isinstance(argument, _PLAIN) for argument in node.expressions)
-            and (not node.expressions or node.spec.overload.name in {"cast", "$negate"})
+            and ((is_bare and name not in _VOLATILE) or name in {"cast", "$negate"})
         )
     return isinstance(node, _PLAIN)
 
 
+_VOLATILE = frozenset({"random", "rand", "uuid"})
 _PLAIN = (exp.Column, exp.Literal, exp.Null, exp.Boolean)
 
 

@@ -11,6 +11,7 @@ computed once, under a name, so that the text grows with the number of nested ca
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -88,9 +89,24 @@ def rendered(
 
 def _is_repeated(mark: str, text: str) -> bool:
     """Whether an argument is computed more than once: mentioned again, or inside of a lambda."""
-    first = text.find(mark)
-    before = text[: max(first, 0)]
-    return text.count(mark) > 1 or (first > 0 and ("->" in before or "lambda " in before))
+    return text.count(mark) > 1 or _is_in_lambda(text[: max(text.find(mark), 0)])
+
+
+_LAMBDA_OR_BRACKET = re.compile(r"->|lambda |[(\[{]|[)\]}]")
+
+
+def _is_in_lambda(before: str) -> bool:
+    """Whether what comes after is in the body of a lambda: the bracket around it is still open."""
+    depth, lambdas = 0, list[int]()
+    for match in _LAMBDA_OR_BRACKET.finditer(before):
+        if match[0] in "([{":
+            depth += 1
+        elif match[0] in ")]}":
+            depth -= 1
+            lambdas = [opened for opened in lambdas if opened <= depth]
+        else:
+            lambdas.append(depth)
+    return bool(lambdas)
 
 
 def _parts(template: Template) -> tuple[str, Template, str]:

@@ -25,6 +25,41 @@ TOKENS_MAX = 50_000
 DEPTH_MAX = 60
 
 
+_NUMBER = re.compile(
+    r"0[xX](?P<hex>_?[0-9a-fA-F]+(_[0-9a-fA-F]+)*)|0[oO](?P<octal>_?[0-7]+(_[0-7]+)*)"
+    r"|0[bB](?P<binary>_?[01]+(_[01]+)*)"
+    r"|(?P<decimal>\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)([eE][+-]?\d+)?"
+)
+_BASES = {"hex": 16, "octal": 8, "binary": 2}
+
+
+def _with_numbers(sql: str, tokens: list[Token]) -> list[Token]:
+    """Numbers in other bases, and with _ between their digits, as one token each."""
+    found: list[Token] = []
+    end = -1  # of the last number
+    for token in tokens:
+        if token.start <= end:
+            continue
+        found.append(token)
+        if token.token_type not in {TokenType.NUMBER, TokenType.HEX_STRING}:
+            continue
+        match = _NUMBER.match(sql, token.start)
+        if match is None or match.end() - 1 < token.end:
+            continue
+        base = match.lastgroup if match.lastgroup in _BASES else None
+        if base is None and "_" not in match[0]:
+            continue
+        text = match[0].replace("_", "")
+        if base is not None:
+            text = str(int(match[base].replace("_", ""), _BASES[base]))
+        end = match.end() - 1
+        column = token.col + end - token.end
+        found[-1] = Token(
+            TokenType.NUMBER, text, token.line, column, token.start, end, token.comments
+        )
+    return found
+
+
 def tokenize(sql: str) -> list[Token]:
     """The words of a text.
 
@@ -32,7 +67,7 @@ def tokenize(sql: str) -> list[Token]:
         SeamlineError: SYNTAX_ERROR, STATEMENT_TOO_LARGE.
     """
     try:
-        tokens = SeamlineDialect().tokenize(sql)
+        tokens = _with_numbers(sql, SeamlineDialect().tokenize(sql))
     except TokenError as error:
         raise SeamlineError(
             SYNTAX_ERROR,

@@ -27,6 +27,7 @@ from seamline.sql.binder.literals import (
     negated_literal,
     whole_number_of,
 )
+from seamline.sql.binder.loose import in_days, summands
 from seamline.sql.binder.scope import Scope, Typed, unsupported
 from seamline.sql.binder.time_zones import bind_at_time_zone
 from seamline.sql.binder.times import is_of_time
@@ -40,8 +41,10 @@ from seamline.sql.types import Array, Function, Map
 
 def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
     name = _OPERATORS[type(node)]
-    operands = [typer.expression(side, scope) for side in (node.this, node.expression)]
+    operands, is_loose = summands(typer, node, scope)
     found = [type_ for _, type_ in operands]
+    if is_loose and (days := in_days(name, operands, _bind_call)) is not None:
+        return days
     if any(map(is_of_time, found)):
         return _bind_time_arithmetic(name, operands)
     for type_ in found:
@@ -238,6 +241,8 @@ def _bind_arguments(
         for argument in expressions
     ]
     first = arguments[0] if arguments else None
+    if name == "mod" and all(isinstance(a, tuple) and types.is_numeric(a[1]) for a in arguments):
+        arguments = [*numbers_alike([a for a in arguments if isinstance(a, tuple)])]
     if name == "array_join" and isinstance(first, tuple) and isinstance(first[1], Array):
         texts = Array(types.VARCHAR)
         arguments[0] = explicit_cast(*first, texts, safe=False), texts

@@ -13,6 +13,7 @@ from sqlglot import exp
 from seamline.errors import INVALID_LITERAL, SeamlineError
 from seamline.sql import types
 from seamline.sql.binder.conversions import constructor
+from seamline.sql.binder.literals import whole_number_of
 from seamline.sql.binder.moments import moment_literal
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import unparenthesized
@@ -42,8 +43,7 @@ def _bind_interval(_: Typer, node: exp.Interval, __: Scope) -> Typed:
     limit = _LIMIT if type_ == types.INTERVAL_DAY else 2**31
     if not -limit < value < limit:
         raise _not_an_interval(node)
-    text = f"CAST({value} AS BIGINT)"
-    return call(CallSpec(constructor("$literal", text, text), (), type_, value), []), type_
+    return interval_literal(value, type_)
 
 
 def moved(name: str, operands: Sequence[Typed]) -> Typed | None:
@@ -72,6 +72,23 @@ def moved(name: str, operands: Sequence[Typed]) -> Typed | None:
         return moment_literal(moment + datetime.timedelta(milliseconds=signed), type_)
     except (ValueError, OverflowError):
         return None
+
+
+def days_of(count: exp.Expr) -> Typed:
+    """So many days, a bigint, as an interval."""
+    value = whole_number_of(count)
+    if value is not None:
+        return interval_literal(value * _MILLISECONDS["day"], types.INTERVAL_DAY)
+    overload = constructor("$days", "({0} * 86400000)", "({0} * 86400000)")
+    return call(CallSpec(overload, (types.BIGINT,), types.INTERVAL_DAY), [count]), (
+        types.INTERVAL_DAY
+    )
+
+
+def interval_literal(value: int, type_: Interval) -> Typed:
+    """So many milliseconds or months."""
+    text = f"CAST({value} AS BIGINT)"
+    return call(CallSpec(constructor("$literal", text, text), (), type_, value), []), type_
 
 
 def _months_later(moment: datetime.date, months: int) -> datetime.date:

@@ -22,7 +22,9 @@ from seamline.sql.binder.conversions import (
     require_comparable,
     row_of,
 )
+from seamline.sql.binder.floats import by_ieee
 from seamline.sql.binder.literals import literal_of_type
+from seamline.sql.binder.loose import comparable
 from seamline.sql.binder.rows import compared, in_rows, quantified
 from seamline.sql.binder.scope import (
     Column,
@@ -93,8 +95,8 @@ def _bind_not(typer: Typer, node: exp.Not, scope: Scope) -> Typed:
 def _bind_comparison(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
     if isinstance(node.expression, exp.Any | exp.All):
         return _bind_quantified(typer, node, scope)
-    left, left_type = typer.expression(node.this, scope)
-    right, right_type = typer.expression(node.expression, scope)
+    operands = comparable(typer, [node.this, node.expression], scope)
+    (left, left_type), (right, right_type) = operands
     common = coercion.common_type(left_type, right_type)
     if common is None:
         raise SeamlineError(
@@ -103,7 +105,9 @@ def _bind_comparison(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
             hint=_comparison_hint(left_type, right_type),
         )
     sides = implicit_cast(left, left_type, common), implicit_cast(right, right_type, common)
-    return compared(type(node), *sides, common), types.BOOLEAN
+    bound = compared(type(node), *sides, common)
+    is_floating = common in types.FLOATS and isinstance(bound, exp.Binary)
+    return (by_ieee(bound) if is_floating else bound), types.BOOLEAN
 
 
 def _bind_quantified(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
@@ -146,7 +150,7 @@ def _bind_is(typer: Typer, node: exp.Is, scope: Scope) -> Typed:
 def _bind_between(typer: Typer, node: exp.Between, scope: Scope) -> Typed:
     if node.args.get("symmetric"):
         raise SeamlineError(NOT_SUPPORTED, "BETWEEN SYMMETRIC is not supported")
-    parts = [typer.expression(node.args[k], scope) for k in ("this", "low", "high")]
+    parts = comparable(typer, [node.args[key] for key in ("this", "low", "high")], scope)
     common = common_type([type_ for _, type_ in parts], "BETWEEN")
     if not functions.is_ordered(common):
         raise SeamlineError(TYPE_MISMATCH, f"values of {common} have no order", hint="")
@@ -155,9 +159,9 @@ def _bind_between(typer: Typer, node: exp.Between, scope: Scope) -> Typed:
 
 
 def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
-    value, value_type = typer.expression(node.this, scope)
     subquery = node.args.get("query")
     if subquery is not None:
+        value, value_type = typer.expression(node.this, scope)
         inner, output = typer.query(subquery, scope, scope.ctes)
         if isinstance(value_type, Row) and len(output) == len(value_type.fields) > 1:
             return in_rows(typer, node, (value, value_type), inner, output), types.BOOLEAN
@@ -171,7 +175,7 @@ def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
             exp.In(this=as_operand(implicit_cast(value, value_type, common)), query=query),
             types.BOOLEAN,
         )
-    items = [typer.expression(item, scope) for item in node.expressions]
+    (value, value_type), *items = comparable(typer, [node.this, *node.expressions], scope)
     if not items:
         raise unsupported(node)
     common = common_type([value_type, *(type_ for _, type_ in items)], "IN")

@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from seamline.sql import decimals, types
-from seamline.sql.functions.registry import define, scalar
+from seamline.sql.functions.registry import by_duckdb_everywhere, define, kernel, scalar
+from seamline.sql.kernels.kernel import by_row
+from seamline.sql.kernels.numbers import (
+    bucket_among,
+    cosine_similarity,
+    from_base,
+    inverse_normal_cdf,
+    logarithm,
+    normal_cdf,
+    round_integer,
+    to_base,
+    truncate_decimal,
+    width_bucket,
+)
 from seamline.sql.templates import DUCKDB, SPARK
 
 for _type in (*types.INTEGERS, *types.FLOATS):
@@ -18,6 +31,7 @@ for _type in types.FLOATS:
         "CAST(sign({0}) AS {type})",
     )
 scalar("abs", "D -> D", "CAST(abs({0}) AS {type})")
+scalar("sign", "D -> decimal(1,0)", "CAST(sign({0}) AS {type})")
 for _type in types.INTEGERS:
     for _name in ("ceil", "ceiling", "floor", "round"):
         scalar(_name, f"{_type} -> {_type}", "{0}")
@@ -40,6 +54,7 @@ for _name, _function in (
 ):
     _duckdb, _spark = _whole(_function)
     scalar(_name, "double -> double", _duckdb, _spark)
+    by_duckdb_everywhere(_name, "real -> real", f"CAST({_duckdb} AS {{type}})")
 
 
 for _name, _function in (
@@ -76,6 +91,31 @@ scalar(
     "(CASE WHEN {0} < 0 THEN 'NaN'::DOUBLE ELSE sqrt({0}) END)",
     "sqrt({0})",
 )
+for _type in types.INTEGERS:
+    kernel("round", f"{_type}, integer -> {_type}", by_row(round_integer))
+by_duckdb_everywhere(
+    "round",
+    "real, integer -> real",
+    "CAST((round(CAST({0} AS DOUBLE) * pow(10.0::DOUBLE, {1})) / pow(10.0::DOUBLE, {1}) + 0)"
+    " AS {type})",
+)
+for _type in types.FLOATS:
+    by_duckdb_everywhere("truncate", f"{_type} -> {_type}", "(trunc({0}) + 0)")
+    by_duckdb_everywhere(
+        "truncate",
+        f"{_type}, integer -> {_type}",
+        "CAST((trunc(CAST({0} AS DOUBLE) * pow(10.0::DOUBLE, {1})) / pow(10.0::DOUBLE, {1}) + 0)"
+        " AS {type})",
+    )
+define(
+    "scalar",
+    "truncate",
+    "D -> decimal",
+    decimals.truncated(DUCKDB),
+    decimals.truncated(SPARK),
+    decimals.truncated_type,
+)
+kernel("truncate", "D, integer -> D", by_row(truncate_decimal))
 scalar("exp", "double -> double", "exp({0})")
 for _name in ("ln", "log2", "log10"):
     scalar(
@@ -94,3 +134,61 @@ scalar("is_infinite", "double -> boolean", "isinf({0})", "(abs({0}) = double('In
 scalar("nan", "-> double", "'NaN'::DOUBLE", "double('NaN')")
 scalar("infinity", "-> double", "'Infinity'::DOUBLE", "double('Infinity')")
 scalar("pi", "-> double", "pi()")
+scalar("e", "-> double", "exp(1.0::DOUBLE)", "e()")
+
+# --- Roots, logarithms and angles: libraries differ in the last digit, so both run DuckDB's -------
+
+
+def _guarded(wrong: str, function: str) -> str:
+    """NaN where DuckDB has an error."""
+    return f"(CASE WHEN {wrong} THEN 'NaN'::DOUBLE ELSE {function} END)"
+
+
+for _name in ("sin", "cos", "tan"):
+    by_duckdb_everywhere(_name, "double -> double", _guarded("isinf({0})", f"{_name}({{0}})"))
+for _name in ("asin", "acos"):
+    by_duckdb_everywhere(_name, "double -> double", _guarded("abs({0}) > 1", f"{_name}({{0}})"))
+for _name in ("atan", "sinh", "cosh", "tanh", "cbrt"):
+    by_duckdb_everywhere(_name, "double -> double", f"{_name}({{0}})")
+by_duckdb_everywhere("atan2", "double, double -> double", "atan2({0}, {1})")
+scalar("degrees", "double -> double", "({0} * 180.0::DOUBLE / pi())", "({0} * 180D / pi())")
+scalar("radians", "double -> double", "({0} / 180.0::DOUBLE * pi())", "({0} / 180D * pi())")
+kernel("log", "double, double -> double", by_row(logarithm))
+
+# --- Digits, buckets and distributions -----------------------------------------------------------
+
+kernel("from_base", "varchar, bigint -> bigint", by_row(from_base))
+kernel("to_base", "bigint, bigint -> varchar", by_row(to_base))
+kernel("width_bucket", "double, double, double, bigint -> bigint", by_row(width_bucket))
+kernel("width_bucket", "double, array(double) -> bigint", by_row(bucket_among))
+kernel("normal_cdf", "double, double, double -> double", by_row(normal_cdf))
+kernel("inverse_normal_cdf", "double, double, double -> double", by_row(inverse_normal_cdf))
+kernel(
+    "cosine_similarity",
+    "map(varchar, double), map(varchar, double) -> double",
+    by_row(cosine_similarity),
+)
+
+# --- Random numbers ------------------------------------------------------------------------------
+
+for _name in ("random", "rand"):
+    scalar(_name, "-> double", "random()", "rand()")
+    for _type in types.INTEGERS:
+        scalar(
+            _name,
+            f"{_type} -> {_type}",
+            "CAST(floor(random() * CASE WHEN {0} > 0 THEN {0}"
+            " ELSE error('INVALID_ARGUMENT: a bound is above 0') END) AS {type})",
+            "CAST(floor(rand() * CASE WHEN {0} > 0 THEN {0}"
+            " ELSE raise_error('INVALID_ARGUMENT: a bound is above 0') END) AS {type})",
+        )
+        scalar(
+            _name,
+            f"{_type}, {_type} -> {_type}",
+            "CAST(({0} + floor(random() * CASE WHEN {1} > {0} THEN {1} - {0}"
+            " ELSE error('INVALID_ARGUMENT: the second bound is above the first') END)) AS {type})",
+            "CAST(({0} + floor(rand() * CASE WHEN {1} > {0} THEN {1} - {0}"
+            " ELSE raise_error('INVALID_ARGUMENT: the second bound is above the first') END))"
+            " AS {type})",
+        )
+scalar("uuid", "-> uuid", "CAST(uuid() AS VARCHAR)", "uuid()")

@@ -53,6 +53,25 @@ define(
     decimals.quotient_type,
 )
 
+for _name in ("$modulus", "mod"):
+    define(
+        "scalar",
+        _name,
+        "D, C -> decimal",
+        decimals.remainder(DUCKDB),
+        decimals.remainder(SPARK),
+        decimals.remainder_type,
+    )
+    for _type in types.FLOATS:
+        scalar(
+            _name,
+            f"{_type}, {_type} -> {_type}",
+            "CAST((CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL"
+            " WHEN {1} = 0 OR isinf({0}) OR isnan({0}) OR isnan({1}) THEN 'NaN'::DOUBLE"
+            " ELSE {0} % {1} END) AS {type})",
+            "CAST((CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL"
+            " WHEN {1} = 0 THEN double('NaN') ELSE {0} % {1} END) AS {type})",
+        )
 for _type in types.INTEGERS:
     scalar(
         "$divide",

@@ -216,9 +216,6 @@ def _bind_lambdas(pairs: Sequence[tuple[Pattern, Argument]], bound: patterns.Bou
 # --- Refused by name, with the reason ------------------------------------------------------------
 
 _REASONS = {
-    "random": "a repeated read must give the same rows",
-    "rand": "a repeated read must give the same rows",
-    "uuid": "a repeated read must give the same rows",
     "string_agg": "use listagg(x, separator) WITHIN GROUP (ORDER BY …)",
 }
 

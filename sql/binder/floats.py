@@ -1,0 +1,68 @@
+"""Comparisons of floating numbers by IEEE 754: NaN equals nothing, and is before or after nothing.
+
+Engines take NaN for the greatest number, equal to itself, as Trino does when it sorts and groups.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from seamline.sql import types
+from seamline.sql.binder.conversions import constructor
+from seamline.sql.calls import Call, CallSpec, call
+
+_NODES_MAX = 20
+_UNLESS_NAN = {
+    exp.EQ: ("NOT (isnan({0}) AND isnan({1}))", "="),
+    exp.LT: ("NOT (isnan({1}) AND {0} IS NOT NULL)", "<"),
+    exp.LTE: ("NOT (isnan({1}) AND {0} IS NOT NULL)", "<="),
+    exp.GT: ("NOT (isnan({0}) AND {1} IS NOT NULL)", ">"),
+    exp.GTE: ("NOT (isnan({0}) AND {1} IS NOT NULL)", ">="),
+}
+
+
+def by_ieee(node: exp.Binary) -> exp.Expr:
+    """A comparison of two doubles or reals that is false for NaN, or true if it is `<>`."""
+    left, right = node.this, node.expression
+    known = _is_number(left), _is_number(right)
+    if all(known):
+        return node
+    if isinstance(node, exp.NEQ):
+        if any(known):
+            return node
+        return _check(node, "isnan({0}) AND isnan({1})", "<>", either=True)
+    test, sign = _UNLESS_NAN.get(type(node), ("", ""))
+    if not test:
+        return node  # IS DISTINCT FROM takes NaN for equal to itself
+    decides = any(known) if sign == "=" else known["<" in sign]
+    return node if decides else _check(node, test, sign, either=False)
+
+
+def _check(node: exp.Binary, test: str, sign: str, *, either: bool) -> exp.Expr:
+    left, right = node.this, node.expression
+    if sum(1 for _ in node.walk()) > _NODES_MAX:
+        join = "OR" if either else "AND"
+        return _call(f"(({{0}} {sign} {{1}}) {join} ({test}))", left, right)
+    checked = _call(f"({test})", left.copy(), right.copy())
+    combined = exp.Or if either else exp.And
+    return exp.Paren(this=combined(this=node, expression=checked))
+
+
+def _call(template: str, left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    overload = constructor(f"$nan {template}", template, template)
+    spec = CallSpec(overload, (types.DOUBLE, types.DOUBLE), types.BOOLEAN)
+    return call(spec, [left, right])
+
+
+def _is_number(node: exp.Expr) -> bool:
+    """Whether it is written out, so that it is not NaN."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Literal):
+        return not node.is_string
+    if not isinstance(node, Call):
+        return False
+    if node.spec.constant is not None:
+        return True
+    is_conversion = node.spec.overload.name in {"cast", "$negate"} and len(node.expressions) == 1
+    return is_conversion and _is_number(node.expressions[0])

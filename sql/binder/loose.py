@@ -1,0 +1,78 @@
+"""What other dialects allow beside Trino's grammar: text for dates, and whole numbers for days.
+
+A translated statement carries marks at the places where its dialect does so; ours has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from seamline.sql import types
+from seamline.sql.binder.conversions import explicit_cast, implicit_cast
+from seamline.sql.binder.intervals import days_of
+from seamline.sql.binder.moments import bind_moment
+from seamline.sql.binder.scope import Scope, Typed
+from seamline.sql.binder.shapes import unparenthesized
+from seamline.sql.binder.typer import Typer
+from seamline.sql.dialects import DAYS, TEXT
+from seamline.sql.types import Time, Timestamp, Type
+
+
+def comparable(typer: Typer, nodes: Sequence[exp.Expr], scope: Scope) -> list[Typed]:
+    """Operands of a comparison; text that stands for a value of the others' type is one."""
+    operands = [None if _marked(n, TEXT) else typer.expression(n, scope) for n in nodes]
+    wanted = next((o[1] for o in operands if o is not None and _takes_text(o[1])), None)
+    return [operand or of_text(node, wanted) for operand, node in zip(operands, nodes, strict=True)]
+
+
+def of_text(node: exp.Expr, wanted: Type | None) -> Typed:
+    """Marked text, as a value of a type if there is one to be."""
+    literal = unparenthesized(node).expressions[0]
+    if wanted is None:
+        return literal, types.VARCHAR
+    kind = exp.DType.DATE
+    if isinstance(wanted, Timestamp):
+        kind = exp.DType.TIMESTAMPTZ if wanted.zoned else exp.DType.TIMESTAMP
+    elif isinstance(wanted, Time):
+        kind = exp.DType.TIME
+    elif wanted != types.DATE:
+        return explicit_cast(literal, types.VARCHAR, wanted, safe=False), wanted
+    found = bind_moment(exp.Cast(this=literal, to=exp.DataType(this=kind)))
+    assert found is not None
+    return found
+
+
+def _marked(node: exp.Expr, mark: str) -> bool:
+    inner = unparenthesized(node)
+    return isinstance(inner, exp.Anonymous) and inner.name.lower() == mark
+
+
+def _takes_text(type_: Type) -> bool:
+    return type_ == types.DATE or types.is_numeric(type_) or isinstance(type_, Timestamp | Time)
+
+
+def summands(typer: Typer, node: exp.Binary, scope: Scope) -> tuple[list[Typed], bool]:
+    """Both sides of arithmetic, and whether dates and whole numbers may meet in it."""
+    right = node.expression
+    is_loose = _marked(right, DAYS)
+    if is_loose:
+        right = unparenthesized(right).expressions[0]
+    return [typer.expression(side, scope) for side in (node.this, right)], is_loose
+
+
+def in_days(
+    name: str, operands: Sequence[Typed], bind: Callable[[str, Sequence[Typed]], Typed]
+) -> Typed | None:
+    """`date + 5`, `5 + date`, `date - 5` and `date - date` in days; None for anything else."""
+    left, right = (type_ for _, type_ in operands)
+    if name == "$subtract" and left == right == types.DATE:
+        return bind("$date_diff_day", [operands[1], operands[0]])
+    if left in types.INTEGERS and right == types.DATE and name == "$add":
+        return in_days(name, operands[::-1], bind)
+    if left != types.DATE or right not in types.INTEGERS or name not in {"$add", "$subtract"}:
+        return None
+    node, type_ = operands[1]
+    days = implicit_cast(node, type_, types.BIGINT)
+    return bind(name, [operands[0], days_of(days)])

@@ -1,0 +1,187 @@
+"""Functions of numbers that the engines lack, or that differ between them."""
+
+from __future__ import annotations
+
+import bisect
+import decimal
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+from seamline.errors import INVALID_ARGUMENT, SeamlineError
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_RADIX_MAX = 36
+_EXACT = decimal.Context(prec=80)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise SeamlineError(INVALID_ARGUMENT, message, hint="")
+
+
+def round_integer(value: int, places: int) -> int:
+    """Half away from zero; places below zero are those before the point."""
+    if places >= 0:
+        return value
+    unit: int = 10 ** min(-places, 40)
+    rounded = (abs(value) + unit // 2) // unit * unit
+    return -rounded if value < 0 else rounded
+
+
+def truncate_decimal(value: decimal.Decimal, places: int) -> decimal.Decimal:
+    """As many digits as before, those past the given place are zeros."""
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    if places >= -exponent:
+        return value
+    if -places >= len(digits) + exponent:
+        return decimal.Decimal(0).quantize(decimal.Decimal((0, (1,), exponent)), context=_EXACT)
+    cut = value.quantize(decimal.Decimal((0, (1,), -places)), decimal.ROUND_DOWN, _EXACT)
+    return cut.quantize(decimal.Decimal((0, (1,), exponent)), context=_EXACT)
+
+
+def logarithm(base: float, value: float) -> float:
+    """The logarithm to a base."""
+    top, bottom = _natural(value), _natural(base)
+    if bottom == 0:
+        return math.nan if top == 0 or math.isnan(top) else math.copysign(math.inf, top)
+    if math.isinf(top) and math.isinf(bottom):
+        return math.nan
+    return top / bottom
+
+
+def _natural(value: float) -> float:
+    if value == 0:
+        return -math.inf
+    return math.nan if value < 0 else math.log(value)
+
+
+# --- Bases ---------------------------------------------------------------------------------------
+
+
+def from_base(text: str, radix: int) -> int:
+    """A whole number written in a base of 2 to 36.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    _require(2 <= radix <= _RADIX_MAX, f"a radix is 2 to 36, not {radix}")
+    digits = text.lower()
+    unsigned = digits[1:] if digits[:1] in {"+", "-"} else digits
+    known = _DIGITS[:radix]
+    is_number = bool(unsigned) and all(digit in known for digit in unsigned)
+    _require(is_number, f"{text!r} is not a number of base {radix}")
+    value = int(digits, radix)
+    _require(-(2**63) <= value < 2**63, f"{text!r} is no bigint")
+    return value
+
+
+def to_base(value: int, radix: int) -> str:
+    """A whole number in a base of 2 to 36.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    _require(2 <= radix <= _RADIX_MAX, f"a radix is 2 to 36, not {radix}")
+    left, digits = abs(value), ""
+    while left:
+        left, digit = divmod(left, radix)
+        digits = _DIGITS[digit] + digits
+    return ("-" if value < 0 else "") + (digits or "0")
+
+
+# --- Buckets -------------------------------------------------------------------------------------
+
+
+def width_bucket(value: float, low: float, high: float, count: int) -> int:
+    """The bucket of equal width that a value is in: 0 below all, `count` + 1 above.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    _require(count > 0, "the number of buckets is above 0")
+    _require(not math.isnan(value), "a value is a number")
+    _require(math.isfinite(low) and math.isfinite(high), "bounds are finite")
+    _require(low != high, "bounds differ")
+    lower, upper = min(low, high), max(low, high)
+    if value < lower:
+        place = 0
+    elif value >= upper:
+        place = count + 1
+    else:
+        place = int(count * (value - lower) / (upper - lower)) + 1
+    return place if low < high else count - place + 1
+
+
+def bucket_among(value: float, bins: Sequence[float | None]) -> int:
+    """How many of the bounds, in order, are not above a value.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    _require(len(bins) > 0, "there is a bound")
+    _require(not math.isnan(value), "a value is a number")
+    bounds = [bound for bound in bins if bound is not None and math.isfinite(bound)]
+    _require(len(bounds) == len(bins), "bounds are finite")
+    _require(bounds == sorted(bounds), "bounds are in order")
+    return bisect.bisect_right(bounds, value)
+
+
+# --- Bits ----------------------------------------------------------------------------------------
+
+
+def signed(value: int, bits: int) -> int:
+    """The lowest bits of a number as one in two's complement."""
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def bit_count(value: int, bits: int) -> int:
+    """How many bits are set in two's complement of so many bits.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    _require(2 <= bits <= 64, f"the number of bits is 2 to 64, not {bits}")
+    fits = -(1 << (bits - 1)) <= value < 1 << (bits - 1)
+    _require(fits, f"{value} does not fit into {bits} bits")
+    return (value & ((1 << bits) - 1)).bit_count()
+
+
+# --- Statistics ----------------------------------------------------------------------------------
+
+
+def normal_cdf(mean: float, deviation: float, value: float) -> float:
+    """How probable a value up to that is in a normal distribution.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    _require(deviation > 0, "a standard deviation is above 0")
+    return 0.5 * math.erfc((mean - value) / (deviation * math.sqrt(2)))
+
+
+def inverse_normal_cdf(mean: float, deviation: float, probability: float) -> float:
+    """The value of which that much of a normal distribution is below.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    _require(0 < probability < 1, "a probability is above 0 and below 1")
+    _require(deviation > 0, "a standard deviation is above 0")
+    return statistics.NormalDist(mean, deviation).inv_cdf(probability)
+
+
+def cosine_similarity(
+    one: Sequence[tuple[str, float]], other: Sequence[tuple[str, float]]
+) -> float | None:
+    """Of two sparse vectors."""
+    left: Mapping[str, float] = dict(one)
+    right: Mapping[str, float] = dict(other)
+    if None in left.values() or None in right.values():
+        return None
+    product = sum(value * right.get(key, 0.0) for key, value in left.items())
+    lengths = [math.sqrt(sum(v * v for v in vector.values())) for vector in (left, right)]
+    divisor = lengths[0] * lengths[1]
+    return product / divisor if divisor else math.nan
