@@ -36,6 +36,10 @@ class CallSpec:
         return hash((self.overload.name, self.parameters, self.returns, str(self.constant)))
 
 
+VOLATILE = frozenset({"random", "rand", "uuid"})
+"""Functions that give another value each time."""
+
+
 class Call(exp.Expression, exp.Func):
     """A call: `expressions` are its arguments, `spec` its `CallSpec`.
 

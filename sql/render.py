@@ -15,7 +15,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.spark import Spark
 
 from seamline.errors import STATEMENT_TOO_LARGE, SeamlineError
-from seamline.sql.calls import BoundLambda, Call
+from seamline.sql.calls import VOLATILE, BoundLambda, Call
 from seamline.sql.kernels.kernel import Use
 from seamline.sql.spark import for_spark
 from seamline.sql.templates import DUCKDB, SPARK, rendered
@@ -58,12 +58,11 @@ def _is_plain(node: exp.Expr, engine: str) -> bool:
         return (
             node.spec.overload.kernel is None
             and all(isinstance(argument, _PLAIN) for argument in node.expressions)
-            and ((is_bare and name not in _VOLATILE) or name in {"cast", "$negate"})
+            and ((is_bare and name not in VOLATILE) or name in {"cast", "$negate"})
         )
     return isinstance(node, _PLAIN)
 
 
-_VOLATILE = frozenset({"random", "rand", "uuid"})
 _PLAIN = (exp.Column, exp.Literal, exp.Null, exp.Boolean)
 
 

@@ -32,7 +32,7 @@ from seamline.sql.binder.scope import Scope, Typed, unsupported
 from seamline.sql.binder.time_zones import bind_at_time_zone
 from seamline.sql.binder.times import is_of_time
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.calls import Call, CallSpec, call
+from seamline.sql.calls import VOLATILE, Call, CallSpec, call
 from seamline.sql.dialects import FROM_ZERO
 from seamline.sql.functions import GROUPING
 from seamline.sql.functions.times import EXTRACTED
@@ -192,6 +192,12 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
         what = "DISTINCT …" if distinct else "… ORDER BY …"
         raise SeamlineError(NOT_SUPPORTED, f"{name}({what}) is not supported")
     if overload.kind == "aggregate" and overload.name != GROUPING:
+        if any(inner.spec.overload.name in VOLATILE for inner in typed.find_all(Call)):
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"{name}() of what differs each time is not supported",
+                hint="Compute it in a subquery.",
+            )
         return finished(typer, typed, scope, distinct=distinct, order=order), type_
     return typed, type_
 

@@ -61,7 +61,7 @@ SAMPLES: dict[Type, str] = {
 """A value of each type."""
 
 
-RANDOM = {"shuffle"}
+RANDOM = {"shuffle", "random", "rand", "uuid"}
 """What answers otherwise each time."""
 
 

@@ -106,7 +106,6 @@ def test_references_are_the_tables_in_the_order_of_the_text() -> None:
             "DESCRIBE",
         ),
         ("SELECT lenght('a')", "FUNCTION_NOT_FOUND", Location(1, 8), "length"),
-        ("SELECT random()", "NOT_SUPPORTED", Location(1, 8), "the same rows"),
         ("SELECT length(1)", "TYPE_MISMATCH", Location(1, 8), "length(varchar)"),
         ("SELECT rank()", "NOT_SUPPORTED", Location(1, 8), ""),
         ("SELECT * FROM read_parquet('x')", "NOT_SUPPORTED", Location(1, 15), "After FROM"),
