@@ -106,8 +106,9 @@ def _bind_comparison(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
         )
     sides = implicit_cast(left, left_type, common), implicit_cast(right, right_type, common)
     bound = compared(type(node), *sides, common)
-    is_floating = common in types.FLOATS and isinstance(bound, exp.Binary)
-    return (by_ieee(bound) if is_floating else bound), types.BOOLEAN
+    if common in types.FLOATS and isinstance(bound, exp.Binary):
+        bound = by_ieee(bound)
+    return bound, types.BOOLEAN
 
 
 def _bind_quantified(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
