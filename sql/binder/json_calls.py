@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from seamline.errors import INVALID_ARGUMENT, SeamlineError
+from seamline.errors import INVALID_ARGUMENT, TYPE_MISMATCH, SeamlineError
 from seamline.sql import types
 from seamline.sql.binder.conversions import explicit_cast, implicit_cast
 from seamline.sql.binder.function_calls import _bind_call as bind_call
@@ -16,7 +16,9 @@ from seamline.sql.kernels.json_paths import sql_path
 
 
 def _bind(typer: Typer, node: SqlJson, scope: Scope) -> Typed:
-    path = node.args["path"]
+    path = node.args.get("path")
+    if node.args.get("this") is None or path is None:
+        raise SeamlineError(TYPE_MISMATCH, f"{node.name_of_function} needs a value and a path")
     if not is_text(path):
         raise SeamlineError(INVALID_ARGUMENT, "a JSON path is written out", hint="")
     sql_path(path.name)  # a path that is wrong fails whatever the rows are

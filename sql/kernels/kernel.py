@@ -10,15 +10,17 @@ import hashlib
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamline.sql import types
 from seamline.sql.templates import DUCKDB, SPARK, Template, rendered
 from seamline.sql.types import Type
+
+if TYPE_CHECKING:
+    import duckdb
 
 Compute: TypeAlias = "Callable[[Use, Sequence[pa.Array]], pa.Array]"
 """What a kernel does with arguments of equal length; nulls are its own business."""
@@ -151,6 +153,8 @@ _LOCAL = threading.local()
 
 def _connection() -> duckdb.DuckDBPyConnection:
     """This thread's own, which reads nothing but what it is given."""
+    import duckdb  # to know what a statement means, nobody needs it
+
     found: duckdb.DuckDBPyConnection | None = getattr(_LOCAL, "connection", None)
     if found is None:
         found = duckdb.connect(":memory:", config={"threads": "1"})

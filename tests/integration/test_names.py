@@ -44,7 +44,7 @@ def test_fault_19_what_is_listed_is_read(stack: Stack, gateway: Gateway, name: s
             for table in wanted:
                 full = f"{catalog}.{schema}.{table}"
                 ((count,),) = gateway.rows(f"SELECT count(*) FROM {full}")
-                assert count > 0
+                assert count > 0 or table == "views"
                 assert gateway.rows(f"SHOW COLUMNS FROM {full}")
         columns = gateway.rows(
             f"SELECT column_name, data_type, is_hidden FROM {catalog}.information_schema.columns"

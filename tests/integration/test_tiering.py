@@ -373,6 +373,7 @@ DELETES = {
 }
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("kind", DELETES)
 def test_foreign_deletes(stack: Stack, gateway: Gateway, name: str, kind: str) -> None:
     """They take cold rows away, for ever, and never a hot one; the boundary is inherited."""

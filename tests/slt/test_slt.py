@@ -19,7 +19,7 @@ from support.gateway import Gateway
 
 FILES = sorted(pathlib.Path(__file__).parent.glob("*.slt"))
 ROUTES = ("duckdb", "http", "spark")
-SPARK_FIRST = "queries"
+SPARK_FIRST = "grouping"
 """The file that Spark has in the first pass."""
 
 

@@ -15,6 +15,7 @@ import pytest
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
+from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import LongType, NestedField
 from support.references import retain, retention
 
@@ -25,6 +26,7 @@ from seamline.seam.boundary import TAG, Boundary
 from seamline.seam.offsets import Offsets
 
 NAME = ("default", "t")
+KEPT_BY_NOBODY = "a-property"
 BOUNDARY = Boundary(
     snapshot_id=0,
     cluster_id="c",
@@ -48,7 +50,7 @@ def catalog(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> IcebergCa
         Schema(NestedField(1, "id", LongType())),
         spec=PartitionSpec(),
         order=SortOrder(),
-        properties={"format-version": str(request.param)},
+        properties={"format-version": str(request.param), KEPT_BY_NOBODY: "1"},
         boundary=BOUNDARY,
     )
     first = head(table)
@@ -69,6 +71,10 @@ def first(table: IcebergTable) -> int:
     return table.state.refs[TAG].snapshot_id
 
 
+def another_column(update: UpdateSchema) -> None:
+    update.add_column("another", LongType())
+
+
 COMMITS: Mapping[str, Callable[[IcebergTable], Any]] = {
     "commit_boundary": lambda table: commits.commit_boundary(table, BOUNDARY),
     "tag_boundary": lambda table: commits.tag_boundary(table, head(table)),
@@ -77,6 +83,8 @@ COMMITS: Mapping[str, Callable[[IcebergTable], Any]] = {
     "create_tag": lambda table: commits.create_tag(table, "more", head(table), 10**9),
     "remove_refs": lambda table: commits.remove_refs(table, ["batch"]),
     "set_properties": lambda table: commits.set_properties(table, {"a": "b"}),
+    "remove_properties": lambda table: commits.remove_properties(table, [KEPT_BY_NOBODY]),
+    "change_schema": lambda table: commits.change_schema(table, another_column),
     "move_head": lambda table: commits.move_head(table, head(table), first(table)),
 }
 
