@@ -95,7 +95,7 @@ def produce(stack: Stack, name: str, written: Sequence[bytes], numbers: Sequence
 
 @pytest.mark.integration
 @pytest.mark.spark
-def test_fault_03_nan_is_above_every_number_in_files_too(
+def test_fault_03_nan_is_compared_in_files_too(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
     """Iceberg's statistics leave it out."""
@@ -107,8 +107,8 @@ def test_fault_03_nan_is_above_every_number_in_files_too(
         (condition.format(c=column), kept)
         for column in ("d", "f", "r.d")
         for condition, kept in (
-            ("{c} > 5e0", {1}),
-            ("{c} >= 2e0", {1, 2}),
+            ("{c} > 5e0", set()),
+            ("{c} >= 2e0", {2}),
             ("NOT ({c} < 3e0)", {1}),
             ("{c} <> 1e0", {1, 2}),
             ("{c} NOT IN (1e0, 2e0)", {1}),
