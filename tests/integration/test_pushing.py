@@ -95,9 +95,7 @@ def produce(stack: Stack, name: str, written: Sequence[bytes], numbers: Sequence
 
 @pytest.mark.integration
 @pytest.mark.spark
-def test_fault_03_nan_is_compared_in_files_too(
-    stack: Stack, gateway: Gateway, name: str
-) -> None:
+def test_fault_03_nan_is_compared_in_files_too(stack: Stack, gateway: Gateway, name: str) -> None:
     """Iceberg's statistics leave it out."""
     stack.create_topic(name, 1)
     stack.create_table(name, "n bigint, d double, f real, r row(d double)")
