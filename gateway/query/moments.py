@@ -81,25 +81,36 @@ def ends_at(
     if lost:
         found |= table.offsets_at(head.snapshot_id, later.first_ms, lost, later.last_ms)
     lowest = log.offsets_at(bounds.topic, bounds.topic_id, bounds.end, later.first_ms, deadline)
-    rest = [
-        OffsetRange(partition, max(starts[partition], bounds.start[partition], at), end)
+    asked = [
+        OffsetRange(partition, max(starts[partition], bounds.start[partition]), end)
         for partition, end in bounds.end.items()
-        if partition not in found and (at := lowest[partition]) < end
+        if partition not in found
     ]
-    return Offsets({**bounds.end, **found, **_first_of(log, rest, bounds, later, deadline)})
+    first = _first_of(log, [r for r in asked if len(r)], lowest, bounds, later, deadline)
+    return Offsets({**bounds.end, **found, **first})
 
 
 def _first_of(
     log: HotLog,
     ranges: Sequence[OffsetRange],
+    lowest: Offsets,
     bounds: LogBounds,
     later: Later,
     deadline: Deadline,
 ) -> dict[int, int]:
-    """The first later record in each range, where there is one."""
+    """The first later record in each range, where there is one.
+
+    Args:
+        log: The cluster.
+        ranges: What is looked through, from its start on: the log must still have all of it.
+        lowest: Offsets before which it has no later record, as it says itself.
+        bounds: What the log was found to hold.
+        later: The records looked for.
+        deadline: The statement's.
+    """
     found: dict[int, int] = {}
-    left, length = [r for r in ranges if len(r)], 1
-    read = {r.partition: dataclasses.replace(r, end_exclusive=r.start) for r in left}
+    left, length = [_from(r, lowest[r.partition]) for r in ranges], 1
+    left = [r for r in left if len(r)]
     while left:
         parts = [
             dataclasses.replace(r, end_exclusive=min(r.start + length, r.end_exclusive))
@@ -108,9 +119,6 @@ def _first_of(
         for batch in log.read(bounds.topic, parts, bounds.isolation, deadline):
             for partition, offset in later.among(batch):
                 found.setdefault(partition, offset)
-        for part in parts:
-            start = read[part.partition].start
-            read[part.partition] = dataclasses.replace(part, start=start)
         left = [
             dataclasses.replace(r, start=part.end_exclusive)
             for r, part in zip(left, parts, strict=True)
@@ -121,9 +129,14 @@ def _first_of(
         bounds.topic,
         bounds.topic_id,
         bounds.isolation,
-        tuple(read.values()),
+        tuple(ranges),
         bounds.end,
         bounds.leader_epochs,
     )
     check_read(log, was_read, deadline)
     return found
+
+
+def _from(wanted: OffsetRange, start: int) -> OffsetRange:
+    """The part of a range that begins no earlier."""
+    return dataclasses.replace(wanted, start=min(max(wanted.start, start), wanted.end_exclusive))

@@ -146,7 +146,9 @@ def test_views_are_handed_on(rest: Stack, readers: LiveReaders, name: str) -> No
     assert readers.pyiceberg.view_exists(("default", f"{name}_v"))
     assert not readers.pyiceberg.view_exists(("default", f"{name}_none"))
     assert readers.sql(f"SELECT count(*) FROM {FILES}.default.{name}_v") == [(25,)]
-    found = failure(readers.gateway, f"SELECT * FROM {name}_v")
+    for engine in ("duckdb", "spark"):
+        assert readers.gateway.rows(f"SELECT count(*) FROM {name}_v", engine) == [(25,)]
+    found = failure(readers.gateway, f"SELECT * FROM {name}_none")
     assert found.code.name == "TABLE_NOT_FOUND"
 
 

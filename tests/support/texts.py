@@ -74,7 +74,7 @@ def calls() -> Iterator[str]:
         taken = nesting.parameters_of(overload)
         is_callable = overload.kind == "scalar" and not overload.name.startswith("$")
         if is_callable and types.VARCHAR in taken and all(t in _ARGUMENTS for t in taken):
-            given = {type_: iter(values) for type_, values in _ARGUMENTS.items()}
+            given = {type_: itertools.cycle(values) for type_, values in _ARGUMENTS.items()}
             yield f"{overload.name}({', '.join(next(given[type_]) for type_ in taken)})"
     yield from _OPERATORS
 
