@@ -40,7 +40,8 @@ def named_error(error: Exception) -> SeamlineError:
 
 
 _OF_A_PATTERN = re.compile(
-    r"(Pattern failed to parse|missing (terminating )?[\])]|unexpected \)|trailing \\|bad repetition operator|"
+    r"(Pattern failed to parse|missing (terminating )?[\])]|unexpected \)|trailing \\|"
+    r"bad repetition operator|"
     r"no argument for repetition operator|pattern too large|"
     r"invalid (repetition size|character class|named capture group|perl operator|escape sequence))"
 )
