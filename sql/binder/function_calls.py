@@ -43,14 +43,14 @@ def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
     name = _OPERATORS[type(node)]
     operands, is_loose = summands(typer, node, scope)
     found = [type_ for _, type_ in operands]
-    if is_loose and (days := in_days(name, operands, _bind_call)) is not None:
+    if is_loose and (days := in_days(name, operands, bind_call)) is not None:
         return days
     if any(map(is_of_time, found)):
         return _bind_time_arithmetic(name, operands)
     for type_ in found:
         if not types.is_numeric(type_) and type_ != types.UNKNOWN:
             raise SeamlineError(TYPE_MISMATCH, f"arithmetic needs numbers, not {type_}")
-    return _bind_call(name, numbers_alike(operands))
+    return bind_call(name, numbers_alike(operands))
 
 
 def _bind_time_arithmetic(name: str, operands: Sequence[Typed]) -> Typed:
@@ -59,7 +59,7 @@ def _bind_time_arithmetic(name: str, operands: Sequence[Typed]) -> Typed:
     if constant is not None:
         return constant
     try:
-        return _bind_call(name, operands)
+        return bind_call(name, operands)
     except SeamlineError as error:
         if error.code is not TYPE_MISMATCH:
             raise
@@ -77,27 +77,27 @@ def _bind_negate(typer: Typer, node: exp.Neg, scope: Scope) -> Typed:
         if "e" not in text and "." not in text and int(text) == 2**63:
             return bigint_literal(-(2**63)), types.BIGINT
     operand = typer.expression(node.this, scope)
-    return negated_literal(*operand) or _bind_call("$negate", [operand])
+    return negated_literal(*operand) or bind_call("$negate", [operand])
 
 
 def _bind_concat(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:
     if isinstance(node, exp.Concat):
         parts = [typer.expression(part, scope) for part in node.expressions]
-        return _bind_call("concat", parts)
+        return bind_call("concat", parts)
     operands = [typer.expression(node.args[k], scope) for k in ("this", "expression")]
-    return _bind_call("$concat", operands)
+    return bind_call("$concat", operands)
 
 
 def _bind_coalesce(typer: Typer, node: exp.Coalesce, scope: Scope) -> Typed:
     arguments = [typer.expression(a, scope) for a in (node.this, *node.expressions)]
-    return _bind_call("coalesce", arguments)
+    return bind_call("coalesce", arguments)
 
 
 def _bind_extract(typer: Typer, node: exp.Extract, scope: Scope) -> Typed:
     part = node.this.name.lower()
     if part not in EXTRACTED:
         raise SeamlineError(NOT_SUPPORTED, f"EXTRACT({part.upper()} …) is not supported")
-    return _bind_call(part, [typer.expression(node.expression, scope)])
+    return bind_call(part, [typer.expression(node.expression, scope)])
 
 
 def _bind_trim(typer: Typer, node: exp.Trim, scope: Scope) -> Typed:
@@ -107,7 +107,7 @@ def _bind_trim(typer: Typer, node: exp.Trim, scope: Scope) -> Typed:
     if node.expression is not None:
         arguments.append(typer.expression(node.expression, scope))
         name = f"${name}"
-    return _bind_call(name, arguments)
+    return bind_call(name, arguments)
 
 
 def _bind_substring(typer: Typer, node: exp.Substring, scope: Scope) -> Typed:
@@ -116,18 +116,18 @@ def _bind_substring(typer: Typer, node: exp.Substring, scope: Scope) -> Typed:
         for key in ("this", "start", "length")
         if node.args.get(key) is not None
     ]
-    return _bind_call("substr", arguments)
+    return bind_call("substr", arguments)
 
 
 def _bind_position(typer: Typer, node: exp.StrPosition, scope: Scope) -> Typed:
     arguments = [typer.expression(node.args[key], scope) for key in ("substr", "this")]
-    return _bind_call("$position", arguments)
+    return bind_call("$position", arguments)
 
 
 def _bind_bracket(typer: Typer, node: exp.Bracket, scope: Scope) -> Typed:
     if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
         raise unsupported(node)
-    return _bind_call("$subscript", _bind_element(typer, node.this, node.expressions[0], scope))
+    return bind_call("$subscript", _bind_element(typer, node.this, node.expressions[0], scope))
 
 
 def _bind_element(typer: Typer, node: exp.Expr, index: exp.Expr, scope: Scope) -> list[Typed]:
@@ -136,7 +136,7 @@ def _bind_element(typer: Typer, node: exp.Expr, index: exp.Expr, scope: Scope) -
     place = typer.expression(index.expressions[0] if counts_from_zero else index, scope)
     container = typer.expression(node, scope)
     if counts_from_zero and isinstance(container[1], Array):
-        place = _bind_call("$add", [place, (bigint_literal(1), types.BIGINT)])
+        place = bind_call("$add", [place, (bigint_literal(1), types.BIGINT)])
     return [container, place]
 
 
@@ -153,7 +153,7 @@ def _bind_function(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     name = node.name.lower()
     if name.startswith("$"):
         raise functions.unknown(name)
-    of_time = times.bind_function(typer, node, scope, _bind_call)
+    of_time = times.bind_function(typer, node, scope, bind_call)
     if of_time is not None:
         return of_time
     if name == "normalize":
@@ -181,7 +181,7 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
             )
     if name == "count" and distinct and len(expressions) > 1:
         return _bind_count_of_rows(typer, expressions, scope)
-    typed, type_ = _bind_call(name, _bind_arguments(typer, name, expressions, scope))
+    typed, type_ = bind_call(name, _bind_arguments(typer, name, expressions, scope))
     assert isinstance(typed, Call)
     overload = typed.spec.overload
     if overload.kind == "window" and not isinstance(node.parent, _OVER):
@@ -275,10 +275,10 @@ _COUNTS = {"lag": (1, 0), "lead": (1, 0), "nth_value": (1, 1), "ntile": (0, 1)}
 """Which argument of a window function is the number it counts by, and the least it may be."""
 
 
-def _bind_call(name: str, arguments: Sequence[Typed | LambdaArgument]) -> Typed:
+def bind_call(name: str, arguments: Sequence[Typed | LambdaArgument]) -> Typed:
     """A call of the overload of `name` that takes these arguments."""
     typed = [argument for argument in arguments if not isinstance(argument, LambdaArgument)]
-    found = times.in_zone(name, typed, _bind_call) if len(typed) == len(arguments) else None
+    found = times.in_zone(name, typed, bind_call) if len(typed) == len(arguments) else None
     if found is not None:
         return found
     resolved = functions.resolve(
@@ -302,7 +302,7 @@ def _bind_normalize(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     name = f"$normalize_{form}"
     if len(forms) > 1 or name not in functions.FUNCTIONS:
         raise SeamlineError(INVALID_ARGUMENT, "normalize knows NFC, NFD, NFKC and NFKD", hint="")
-    return _bind_call(name, [typer.expression(value, scope)])
+    return bind_call(name, [typer.expression(value, scope)])
 
 
 def _bind_row_constructor(typer: Typer, node: exp.Anonymous | exp.Tuple, scope: Scope) -> Typed:

@@ -7,7 +7,7 @@ from sqlglot import exp
 from seamline.errors import INVALID_ARGUMENT, TYPE_MISMATCH, SeamlineError
 from seamline.sql import types
 from seamline.sql.binder.conversions import explicit_cast, implicit_cast
-from seamline.sql.binder.function_calls import _bind_call as bind_call
+from seamline.sql.binder.function_calls import bind_call
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import is_text
 from seamline.sql.binder.typer import Handlers, Typer

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 from support import offline
+from support.clients import refused, rows
 from support.gateway import Gateway
 
 import seamline
@@ -40,22 +41,6 @@ def _make_tables(gateway: Gateway) -> None:
     )
     for name in ("shop.a_b", "shop.axb", "default.other"):
         catalog.create_table(name, rows.schema).append(rows)
-
-
-@pytest.fixture
-def connection(gateway: Gateway) -> Iterator[seamline.Connection]:
-    with gateway.connect() as made:
-        yield made
-
-
-def rows(connection: seamline.Connection, sql: str) -> list[tuple[object, ...]]:
-    return connection.execute(sql).fetchall()
-
-
-def refused(connection: seamline.Connection, sql: str) -> seamline.Error:
-    with pytest.raises(seamline.Error) as caught:
-        connection.execute(sql)
-    return caught.value
 
 
 # --- SET SESSION ---------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import StringType
 from support import offline
+from support.clients import refused, rows
 from support.gateway import Gateway
 
 import seamline
@@ -39,22 +40,6 @@ def gateway(folder: pathlib.Path) -> Iterator[Gateway]:
     catalog.load_table("default.goods").overwrite(made.slice(0, 1))
     yield running
     running.close()
-
-
-@pytest.fixture
-def connection(gateway: Gateway) -> Iterator[seamline.Connection]:
-    with gateway.connect() as made:
-        yield made
-
-
-def rows(connection: seamline.Connection, sql: str) -> list[tuple[object, ...]]:
-    return connection.execute(sql).fetchall()
-
-
-def refused(connection: seamline.Connection, sql: str) -> seamline.Error:
-    with pytest.raises(seamline.Error) as caught:
-        connection.execute(sql)
-    return caught.value
 
 
 def test_a_view_reads_as_its_query(connection: seamline.Connection) -> None:

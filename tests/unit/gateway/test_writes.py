@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 from support import offline
+from support.clients import refused, rows
 from support.gateway import Gateway
 
 import seamline
@@ -49,22 +50,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     running = Gateway(offline.config(tmp_path_factory.mktemp("writes")))
     yield running
     running.close()
-
-
-@pytest.fixture
-def connection(gateway: Gateway) -> Iterator[seamline.Connection]:
-    with gateway.connect() as made:
-        yield made
-
-
-def rows(connection: seamline.Connection, sql: str) -> list[tuple[object, ...]]:
-    return connection.execute(sql).fetchall()
-
-
-def refused(connection: seamline.Connection, sql: str) -> seamline.Error:
-    with pytest.raises(seamline.Error) as caught:
-        connection.execute(sql)
-    return caught.value
 
 
 def loaded(gateway: Gateway, name: str) -> Table:
