@@ -14,6 +14,7 @@ BENCH ?= group_by tail tiering catalog
 SEED ?= 1
 TPC ?=
 MINUTES ?= 10
+COUNT ?= 20000
 FAST := not integration and not spark and not prove
 
 export PYTHONPATH :=
@@ -75,6 +76,9 @@ chaos: $(READY) ## Attack exactness on real parts (SEED=1, MINUTES=10); ends wit
 tpc: jars ## TPC-H and TPC-DS on both engines, hot, half, little and not hot (TPC="--suite tpch …")
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev,tpc]'
 	@cd tests && ../$(BIN)/python -m tpc $(TPC)
+
+fuzz: jars ## Random queries on both engines and plain DuckDB (SEED=1, COUNT=20000); ends with counts
+	@cd tests && ../$(BIN)/python -m fuzz --seed $(SEED) --count $(COUNT)
 
 clean: ## Remove what the other verbs made
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -19,6 +19,7 @@ from seamline.sql import functions
 from seamline.sql.binder.conversions import common_type, implicit_cast, require_comparable
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.literals import as_value, row_count, row_limit
+from seamline.sql.binder.rows import compared
 from seamline.sql.binder.scope import (
     Column,
     Output,
@@ -268,7 +269,7 @@ def _bind_using(
         common = common_type([one.type, other.type], f"USING ({name.name})")
         require_comparable(common, "USING")
         sides = [implicit_cast(*typer.column(c), common) for c in (one, other)]
-        conditions.append(exp.EQ(this=sides[0], expression=sides[1]))
+        conditions.append(compared(exp.EQ, sides[0], sides[1], common))
         value = {"": sides[0], "LEFT": sides[0], "RIGHT": sides[1]}.get(side)
         if value is None:
             resolved = functions.resolve("coalesce", [common, common])

@@ -1,9 +1,12 @@
 """Comparisons of floating numbers by IEEE 754: NaN equals nothing, and is before or after nothing.
 
 Engines take NaN for the greatest number, equal to itself, as Trino does when it sorts and groups.
+Against a number that is written out both mean the same.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from sqlglot import exp
 
@@ -38,6 +41,43 @@ def by_ieee(node: exp.Binary) -> exp.Expr:
     return node if decides else _check(node, test, sign, either=False)
 
 
+def is_one_of(value: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr | None:
+    """`value IN (items)`; None where the engines' own means the same."""
+    if all(map(_is_number, items)):
+        return None
+    holes = [f"{{{place}}}" for place in range(1, len(items) + 1)]
+    missing = " OR ".join(f"{hole} IS NULL" for hole in holes)
+    return _call(
+        f"(CASE WHEN isnan({{0}}) THEN CASE WHEN {missing} THEN NULL ELSE FALSE END"
+        f" ELSE {{0}} IN ({', '.join(holes)}) END)",
+        value,
+        *items,
+    )
+
+
+def is_between(value: exp.Expr, low: exp.Expr, high: exp.Expr) -> exp.Expr | None:
+    """`value BETWEEN low AND high`; None where the engines' own means the same."""
+    if _is_number(high):
+        return None
+    return _call(
+        "(CASE WHEN isnan({2}) THEN CASE WHEN {0} IS NOT NULL THEN FALSE END"
+        " ELSE {0} BETWEEN {1} AND {2} END)",
+        value,
+        low,
+        high,
+    )
+
+
+def numbers_of(column: exp.Expr) -> exp.Expr:
+    """A condition that keeps what may equal something: nulls, and all numbers but NaN."""
+    return _call("(CASE WHEN isnan({0}) THEN FALSE ELSE TRUE END)", column)
+
+
+def may_be_nan(nodes: Sequence[exp.Expr]) -> bool:
+    """Whether one of them is not a number that is written out."""
+    return not all(map(_is_number, nodes))
+
+
 def _check(node: exp.Binary, test: str, sign: str, *, either: bool) -> exp.Expr:
     left, right = node.this, node.expression
     if sum(1 for _ in node.walk()) > _NODES_MAX:
@@ -48,10 +88,10 @@ def _check(node: exp.Binary, test: str, sign: str, *, either: bool) -> exp.Expr:
     return exp.Paren(this=combined(this=node, expression=checked))
 
 
-def _call(template: str, left: exp.Expr, right: exp.Expr) -> exp.Expr:
+def _call(template: str, *operands: exp.Expr) -> exp.Expr:
     overload = constructor(f"$nan {template}", template, template)
-    spec = CallSpec(overload, (types.DOUBLE, types.DOUBLE), types.BOOLEAN)
-    return call(spec, [left, right])
+    spec = CallSpec(overload, (types.DOUBLE,) * len(operands), types.BOOLEAN)
+    return call(spec, operands)
 
 
 def _is_number(node: exp.Expr) -> bool:

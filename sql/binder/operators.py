@@ -22,16 +22,17 @@ from seamline.sql.binder.conversions import (
     require_comparable,
     row_of,
 )
-from seamline.sql.binder.floats import by_ieee
+from seamline.sql.binder.floats import is_between, is_one_of, may_be_nan, numbers_of
 from seamline.sql.binder.literals import literal_of_type
 from seamline.sql.binder.loose import comparable
-from seamline.sql.binder.rows import compared, in_rows, quantified
+from seamline.sql.binder.rows import compared, in_rows, only_filters, quantified
 from seamline.sql.binder.scope import (
     Column,
     Output,
     Scope,
     Typed,
     location_of,
+    output_column,
     resolve,
     unsupported,
 )
@@ -105,10 +106,7 @@ def _bind_comparison(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
             hint=_comparison_hint(left_type, right_type),
         )
     sides = implicit_cast(left, left_type, common), implicit_cast(right, right_type, common)
-    bound = compared(type(node), *sides, common)
-    if common in types.FLOATS and isinstance(bound, exp.Binary):
-        bound = by_ieee(bound)
-    return bound, types.BOOLEAN
+    return compared(type(node), *sides, common), types.BOOLEAN
 
 
 def _bind_quantified(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
@@ -156,6 +154,8 @@ def _bind_between(typer: Typer, node: exp.Between, scope: Scope) -> Typed:
     if not functions.is_ordered(common):
         raise SeamlineError(TYPE_MISMATCH, f"values of {common} have no order", hint="")
     value, low, high = (as_operand(implicit_cast(*part, common)) for part in parts)
+    if common in types.FLOATS and (bound := is_between(value, low, high)) is not None:
+        return bound, types.BOOLEAN
     return exp.Between(this=value, low=low, high=high), types.BOOLEAN
 
 
@@ -171,11 +171,10 @@ def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
         common = common_type([value_type, output[0].type], "IN")
         require_comparable(common, "IN")
         inner = cast_outputs(typer, inner, output, [Output(output[0].name, common)])
-        query = inner if isinstance(inner, exp.Subquery) else exp.Subquery(this=inner)
-        return (
-            exp.In(this=as_operand(implicit_cast(value, value_type, common)), query=query),
-            types.BOOLEAN,
-        )
+        one = as_operand(implicit_cast(value, value_type, common))
+        if common in types.FLOATS:
+            return _is_number_in(typer, node, one, inner), types.BOOLEAN
+        return _within(one, inner), types.BOOLEAN
     (value, value_type), *items = comparable(typer, [node.this, *node.expressions], scope)
     if not items:
         raise unsupported(node)
@@ -185,13 +184,32 @@ def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
         one = implicit_cast(value, value_type, common)
         rows = (compared(exp.EQ, one.copy(), implicit_cast(*i, common), common) for i in items)
         return exp.Paren(this=exp.or_(*rows)), types.BOOLEAN
-    return (
-        exp.In(
-            this=as_operand(implicit_cast(value, value_type, common)),
-            expressions=[implicit_cast(*item, common) for item in items],
-        ),
-        types.BOOLEAN,
+    one = as_operand(implicit_cast(value, value_type, common))
+    listed = [implicit_cast(*item, common) for item in items]
+    if common in types.FLOATS and (bound := is_one_of(one, listed)) is not None:
+        return bound, types.BOOLEAN
+    return exp.In(this=one, expressions=listed), types.BOOLEAN
+
+
+def _within(value: exp.Expr, query: exp.Expr) -> exp.In:
+    return exp.In(
+        this=value, query=query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)
     )
+
+
+def _is_number_in(typer: Typer, node: exp.In, value: exp.Expr, query: exp.Expr) -> exp.Expr:
+    """`value IN (query)` of floating numbers; NaN in the query is equal to nothing."""
+    alias, name = typer.new_alias(), output_column(0)
+    source = query.copy() if isinstance(query, exp.Subquery) else exp.Subquery(this=query.copy())
+    source.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+    column = exp.column(name, alias)
+    kept = exp.select(exp.alias_(column, name)).from_(source)
+    numbers = _within(value, kept.where(numbers_of(column.copy()), copy=False))
+    if only_filters(node):
+        return numbers
+    is_null = exp.Is(this=value.copy(), expression=exp.Null())
+    of_null = _within(value.copy(), query)  # null, if there is anything in the query at all
+    return exp.Paren(this=exp.Case(ifs=[exp.If(this=is_null, true=of_null)], default=numbers))
 
 
 def _bind_like(typer: Typer, node: exp.Like, scope: Scope) -> Typed:
@@ -248,6 +266,7 @@ def _bind_case(typer: Typer, node: exp.Case, scope: Scope) -> Typed:
     operand = node.args.get("this")
     branches = node.args["ifs"]
     value: exp.Expr | None = None
+    is_searched = operand is None
     if operand is None:
         tests = [typer.boolean(b.this, scope, "WHEN") for b in branches]
     else:
@@ -257,13 +276,16 @@ def _bind_case(typer: Typer, node: exp.Case, scope: Scope) -> Typed:
         require_comparable(common, "CASE")
         value = as_operand(implicit_cast(inner, type_, common))
         tests = [as_operand(implicit_cast(*f, common)) for f in found]
+        if isinstance(common, Row) or (common in types.FLOATS and may_be_nan(tests)):
+            tests = [compared(exp.EQ, value.copy(), test, common) for test in tests]
+            is_searched = True
     values = [typer.expression(b.args["true"], scope) for b in branches]
     default = node.args.get("default")
     other = typer.expression(default, scope) if default is not None else None
     all_types = [type_ for _, type_ in values] + ([other[1]] if other else [])
     common = common_type(all_types, "CASE")
     bound = exp.Case(
-        this=value,
+        this=None if is_searched else value,
         ifs=[
             exp.If(this=test, true=implicit_cast(*result, common))
             for test, result in zip(tests, values, strict=True)

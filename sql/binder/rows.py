@@ -1,4 +1,4 @@
-"""Comparisons of rows, and with all rows of a query.
+"""Comparisons of values, of rows, and with all rows of a query.
 
 Rows are compared field by field: the engines' own comparison takes two nulls in them for equal.
 """
@@ -20,6 +20,7 @@ from seamline.sql.binder.conversions import (
     require_comparable,
     row_of,
 )
+from seamline.sql.binder.floats import by_ieee
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.scope import Output, Typed, output_column
 from seamline.sql.binder.shapes import as_operand, unparenthesized
@@ -43,8 +44,8 @@ def compared(kind: type[Any], left: exp.Expr, right: exp.Expr, type_: Type) -> e
     elif not isinstance(type_, Row) and not functions.is_ordered(type_):
         raise SeamlineError(TYPE_MISMATCH, f"values of {type_} have no order", hint="")
     if not isinstance(type_, Row) or not type_.fields:
-        node: exp.Expr = kind(this=as_operand(left), expression=as_operand(right))
-        return node
+        node: exp.Binary = kind(this=as_operand(left), expression=as_operand(right))
+        return by_ieee(node) if type_ in types.FLOATS else node
     members = [field.type for field in type_.fields]
     pairs = list(zip(_fields(left, type_), _fields(right, type_), members, strict=True))
     if kind in {exp.EQ, exp.NullSafeEQ}:
@@ -90,7 +91,7 @@ def in_rows(
         one = exp.alias_(exp.Literal.number(1), output_column(0))
         return exp.Exists(this=exp.select(one).from_(source).where(condition, copy=False))
 
-    if _only_filters(node):
+    if only_filters(node):
         return is_there(equal)
     maybe = exp.Is(this=exp.Paren(this=equal.copy()), expression=exp.Null())
     return exp.Paren(
@@ -104,7 +105,7 @@ def in_rows(
     )
 
 
-def _only_filters(node: exp.Expr) -> bool:
+def only_filters(node: exp.Expr) -> bool:
     """Whether null and false are the same where it stands: both drop the row."""
     above = node.parent
     while isinstance(above, exp.And | exp.Paren):

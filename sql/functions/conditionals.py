@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from seamline.sql import types
 from seamline.sql.functions.registry import scalar
 from seamline.sql.templates import Template
 from seamline.sql.types import Type
 
 scalar("coalesce", "T... -> T", "coalesce({args})")
-scalar("nullif", "T, T -> T", "(CASE WHEN {0} = {1} THEN NULL ELSE {0} END)")
+
+
+def _null_if(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
+    """The engines take NaN for equal to itself; nothing is equal to it."""
+    one, other = args
+    equal = f"{one} = {other}"
+    if arguments[0] in types.FLOATS:
+        equal += f" AND NOT isnan({one})"
+    return f"(CASE WHEN {equal} THEN NULL ELSE {one} END)"
+
+
+scalar("nullif", "T, T -> T", _null_if)
 
 
 def _null_if_any(function: str) -> Template:

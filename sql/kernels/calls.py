@@ -29,9 +29,15 @@ def duckdb_template(kernel: Kernel) -> Callable[[Sequence[str], Sequence[Type], 
     """The call as DuckDB's SQL."""
 
     def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
-        return f"{Use(kernel, tuple(arguments), returns).name}({', '.join(args)})"
+        given = ", ".join(map(_of_type, args, arguments))
+        return f"{Use(kernel, tuple(arguments), returns).name}({given})"
 
     return render
+
+
+def _of_type(sql: str, type_: Type) -> str:
+    """DuckDB finds the kernel by exact types, and some of its own functions give wider ones."""
+    return sql if type_ == types.UNKNOWN else f"CAST({sql} AS {types.to_duckdb(type_)})"
 
 
 def spark_template(kernel: Kernel) -> Callable[[Sequence[str], Sequence[Type], Type], str]:

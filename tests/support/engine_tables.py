@@ -115,6 +115,13 @@ def answer(
     engine: DuckDBEngine, query: BoundQuery, names: list[str], tables: Mapping[str, Stored]
 ) -> list[str]:
     """The rows of a query over stored tables, sorted."""
+    return _sorted(table_of(engine, query, names, tables))
+
+
+def table_of(
+    engine: DuckDBEngine, query: BoundQuery, names: list[str], tables: Mapping[str, Stored]
+) -> pa.Table:
+    """The rows of a query over stored tables."""
     plan = LogicalPlan(query, tuple(Scan(s.scan_id, _FACTS, s.columns) for s in query.scans))
     scans = tuple(
         dataclasses.replace(
@@ -130,7 +137,7 @@ def answer(
     schema = pa.schema([(c.name, types.to_arrow(c.type)) for c in query.output])
     stream = engine.run(EngineQuery(query.tree, schema, scans, tails), NoDeadline())
     try:
-        return _sorted(pa.Table.from_batches(stream.batches, schema))
+        return pa.Table.from_batches(stream.batches, schema)
     finally:
         stream.close()
 

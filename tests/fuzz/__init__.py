@@ -1,0 +1,1 @@
+"""Random valid queries over random tables, answered alike by everything that can answer them."""

@@ -1,0 +1,101 @@
+"""Goal: a valid query is answered alike by everything that can answer it, or fails by name.
+
+Method: queries drawn from seeds, over tables drawn from seeds, their rows cold, hot and split. On
+DuckDB the answers are compared with those of plain DuckDB over all rows, where it means the same,
+and with those of Spark among the long proofs. Queries that once went wrong are kept in `cases`.
+`make fuzz SEED=1 COUNT=20000` is the same for longer.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+from support.gateway import Gateway
+from support.stack import Stack
+
+from fuzz import cases
+from fuzz.expressions import simplest
+from fuzz.nodes import smaller
+from fuzz.oracle import Oracle
+from fuzz.queries import statement
+from fuzz.run import Count, batch, judge
+from fuzz.schema import tables
+from fuzz.targets import Live, Offline, duckdb_engine
+from seamline.connectors.duckdb.engine import DuckDBEngine
+
+CASES = sorted(cases.FOLDER.glob("*.json"))
+SEED = 7
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBEngine]:
+    made = duckdb_engine(tmp_path_factory.mktemp("fuzz"))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_query_that_went_wrong_once(
+    path: pathlib.Path, engine: DuckDBEngine, scratch: pathlib.Path
+) -> None:
+    query, stored = cases.read(path)
+    verdict = judge(query, Offline(stored, scratch, engine), Oracle(stored), spark=False)
+    assert not verdict.failure, verdict
+
+
+@pytest.mark.spark
+@pytest.mark.integration
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_query_that_went_wrong_once_on_spark(
+    path: pathlib.Path, stack: Stack, gateway: Gateway, name: str
+) -> None:
+    query, stored = cases.read(path)
+    verdict = judge(query, Live(stored, stack, gateway, name), Oracle(stored), spark=True)
+    assert not verdict.failure, verdict
+
+
+@pytest.mark.parametrize(
+    ("batches", "size"),
+    [(5, 20), pytest.param(20, 60, marks=pytest.mark.prove)],
+    ids=("some", "many"),
+)
+def test_random_queries(
+    batches: int, size: int, engine: DuckDBEngine, scratch: pathlib.Path
+) -> None:
+    count, failures = Count(), []
+    for number in range(batches):
+        numbers = range(number * size, (number + 1) * size)
+        failures += [
+            f"seed {SEED}, query {failed}: {verdict}\n{query.node.trino}"
+            for failed, query, verdict, _ in batch(
+                SEED, numbers, lambda found: Offline(found, scratch, engine), count, spark=False
+            )
+        ]
+    assert not failures, "\n\n".join(failures)
+    assert count.queries == batches * size
+    assert count.outcomes["duckdb", "rows"] > count.queries * 0.6
+    assert count.plain > count.queries * 0.1
+
+
+@pytest.mark.spark
+@pytest.mark.integration
+def test_random_queries_on_spark(stack: Stack, gateway: Gateway, name: str) -> None:
+    count = Count()
+    found = [
+        f"seed {SEED}, query {failed}: {verdict}\n{query.node.trino}"
+        for failed, query, verdict, _ in batch(
+            SEED, range(400), lambda found: Live(found, stack, gateway, name), count, spark=True
+        )
+    ]
+    assert not found, "\n\n".join(found)
+    assert count.spark >= 40
+
+
+def test_a_query_is_drawn_from_its_seed_and_has_no_cut_that_is_larger() -> None:
+    stored = tables("1/0")
+    for number in range(20):
+        query = statement(f"1/{number}", stored)
+        assert query == statement(f"1/{number}", stored)
+        assert all(node.size <= query.node.size for node in smaller(query.node, simplest))
