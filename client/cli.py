@@ -31,6 +31,7 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
         "Spark settings that make the live tables a catalog.",
     ),
     "table": ("seamline.gateway.cli.table", "gateway", "Create and look after unified tables."),
+    "tail": ("seamline.commands.tail", "", "Show the rows of a table as they arrive."),
     "tier": (
         "seamline.gateway.cli.tier",
         "gateway,spark",

@@ -381,6 +381,8 @@ class EngineScan:
         cold: Its files, None without a cold side.
         cold_end: When set, cold rows at or past these offsets, and of partitions that are not
             among them, are left out.
+        cold_start: When set, only cold rows at or past these offsets are read, and of partitions
+            that are among them.
         deletes: `ColdTable.deleted_rows` of the plan.
         file_access: What opens its files where the engine cannot: PyIceberg's `FileIO`, opaque
             here.
@@ -396,6 +398,7 @@ class EngineScan:
     stored: tuple[Field, ...] = ()
     cold: ColdPlan | None = None
     cold_end: Offsets | None = None
+    cold_start: Offsets | None = None
     deletes: pa.Table | None = None
     file_access: Any = dataclasses.field(default=None, repr=False, compare=False)
     tail: str | None = None

@@ -119,6 +119,7 @@ def _scan_json(scan: Scan) -> dict[str, Any]:
         "end": scan.seam.end.to_json(),
         "reads": {str(r.partition): [r.start, r.end_exclusive] for r in scan.hot_ranges},
         "pruned_by": list(scan.pruned_by),
+        **({"since": scan.seam.since.to_json()} if scan.seam.since is not None else {}),
     }
 
 
@@ -195,8 +196,9 @@ def _seam(seam: Seam, scan: Scan) -> Iterator[str]:
         start = seam.boundary[partition]
         reads = wanted.get(partition)
         note = f"reads [{reads.start:,}, {reads.end_exclusive:,})" if reads else "nothing to read"
+        since = f"since {seam.since[partition]:>{width},}  " if seam.since is not None else ""
         yield (
-            f"     p{partition:<4} {_bar(start, end)}  boundary {start:>{width},}  "
+            f"     p{partition:<4} {_bar(start, end)}  {since}boundary {start:>{width},}  "
             f"end {end:>{width},}  {note}"
         )
     if len(seam.end) > PARTITIONS_SHOWN_MAX:

@@ -64,8 +64,8 @@ class TableFacts:
 
     @property
     def reads_cold(self) -> bool:
-        """Whether it has a cold side."""
-        return self.kind in {"unified", "cold"}
+        """Whether it has a cold side that is read."""
+        return self.kind in {"unified", "cold"} and not self.seam.is_hot
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -60,11 +60,20 @@ def repeat_topic(name: tuple[str, ...], earlier: Seam, bounds: LogBounds, *, clu
         SeamlineError: HISTORY_CHANGED, TOKEN_EXPIRED.
     """
     check_same_log(earlier, bounds)
-    gone = trimmed(bounds, {r.partition: r.start for r in earlier.hot_ranges})
-    if gone is not None:
-        raise SeamlineError(TOKEN_EXPIRED, gone.message, details=gone.details)
+    check_kept(earlier, bounds)
     seam = hot_only(name, bounds, cluster=cluster, schema_id=earlier.schema_id)
     return dataclasses.replace(seam, boundary=earlier.boundary, end=earlier.end, pending=0)
+
+
+def check_kept(seam: Seam, bounds: LogBounds) -> None:
+    """The log must still hold the tail of a seam.
+
+    Raises:
+        SeamlineError: TOKEN_EXPIRED.
+    """
+    gone = trimmed(bounds, {r.partition: r.start for r in seam.hot_ranges})
+    if gone is not None:
+        raise SeamlineError(TOKEN_EXPIRED, gone.message, details=gone.details)
 
 
 def repeat(

@@ -48,6 +48,8 @@ class Seam:
         foreign_change_id: See `Boundary.foreign_change_id`, at the snapshot.
         sequence_number: How late the snapshot was committed, among those of the table.
         as_of: The moment of this table's past that the statement names, as written; empty for now.
+        since: When set, only records at or past these offsets are read: the changes since an
+            earlier seam. It has every partition of `end`.
     """
 
     table: tuple[str, ...]
@@ -70,6 +72,7 @@ class Seam:
     foreign_change_id: int | None = None
     sequence_number: int = 0
     as_of: str = ""
+    since: Offsets | None = None
 
     @property
     def identity(self) -> str:
@@ -78,16 +81,33 @@ class Seam:
 
     @property
     def key(self) -> SeamKey:
-        """Unique among a statement's seams: a table has one for each moment asked for."""
-        return (self.identity, *(part.lower() for part in self.table), self.as_of)
+        """Unique among a statement's seams: a table has one for each part of it asked for."""
+        whole = (self.identity, *(part.lower() for part in self.table), self.as_of)
+        return whole if self.since is None else (*whole, f"{self.since} to {self.end}")
+
+    @property
+    def whole(self) -> Seam:
+        """All that is below its end, whatever part of that is read."""
+        return self if self.since is None else dataclasses.replace(self, since=None)
+
+    @property
+    def begins(self) -> Offsets:
+        """The first offsets that only the log holds, of what is read."""
+        return self.boundary if self.since is None else self.boundary.raised(self.since)
+
+    @property
+    def is_hot(self) -> bool:
+        """Whether everything that is read is in the log, since changes begin past the boundary."""
+        return self.since is not None and self.begins == self.since
 
     @property
     def hot_ranges(self) -> tuple[OffsetRange, ...]:
         """The tail: half-open ranges that only the log holds, empty ones left out."""
+        begins = self.begins
         return tuple(
-            OffsetRange(partition, self.boundary[partition], end)
+            OffsetRange(partition, begins[partition], end)
             for partition, end in self.end.items()
-            if end > self.boundary[partition]
+            if end > begins[partition]
         )
 
     @property
@@ -99,6 +119,8 @@ class Seam:
     def display_name(self) -> str:
         """Dotted name for messages."""
         name = ".".join(self.table)
+        if self.since is not None:
+            name = f"changes of {name}"
         return f"{name} as of {self.as_of}" if self.as_of else name
 
     def to_json(self) -> dict[str, Any]:
@@ -124,7 +146,7 @@ class Seam:
         return cls(**{**given, **offsets, "table": tuple(given["table"])})
 
 
-_OFFSETS = frozenset({"boundary", "end", "cold_end", "epochs", "end_epochs"})
+_OFFSETS = frozenset({"boundary", "end", "cold_end", "epochs", "end_epochs", "since"})
 
 
 def _to_json(value: Any) -> Any:

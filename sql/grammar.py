@@ -213,7 +213,8 @@ def _create_view(words: Words, *, replace: bool = False) -> CreateView:
         raise words.missing("a query")
     text, start = words.text(), words.place()
     query = query_of(words.sql, words.rest())
-    if query.placeholders or query.token:
+    calls = any(isinstance(table.this, exp.Func) for table in query.tree.find_all(exp.Table))
+    if query.placeholders or query.token or calls:
         raise SeamlineError(
             NOT_SUPPORTED, "a view has neither parameters nor a token", location=start, hint=""
         )

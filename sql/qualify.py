@@ -22,11 +22,11 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
-from seamline.sql import parse
 from seamline.sql.binder.bind import bind
 from seamline.sql.binder.naming import unused_prefix
 from seamline.sql.binder.options import check_options
 from seamline.sql.binder.scope import Column, Output, Source
+from seamline.sql.changes import Changes, changes_of, name_of
 from seamline.sql.places import location_of
 from seamline.sql.types import Field
 
@@ -51,11 +51,13 @@ class TableReference:
     Attributes:
         name: The parts as written.
         version: Time travel, if asked for.
+        changes: The part of the table, if only changes are asked for.
         location: Where in the statement.
     """
 
     name: tuple[str, ...]
     version: TableVersion | None = None
+    changes: Changes | None = None
     location: Location | None = dataclasses.field(default=None, compare=False)
 
 
@@ -109,17 +111,9 @@ def references(tree: exp.Expr) -> list[TableReference]:
     """The tables a query names, in the order of the text; common table expressions are not.
 
     Raises:
-        SeamlineError: NOT_SUPPORTED, SYNTAX_ERROR.
+        SeamlineError: NOT_SUPPORTED, SYNTAX_ERROR; as `changes_of` for a function.
     """
     check_options(tree)
-    for table in tree.find_all(exp.Table):
-        if isinstance(table.this, exp.Func):
-            raise SeamlineError(
-                NOT_SUPPORTED,
-                "a function cannot be read as a table",
-                location=location_of(table),
-                hint="After FROM stands a table, a query in brackets, VALUES or UNNEST.",
-            )
     return [_reference(table) for table in tables_of(tree)]
 
 
@@ -207,11 +201,12 @@ def tables_of(tree: exp.Expr) -> list[exp.Table]:
     """The table nodes that are not common table expressions, in the order of the text.
 
     Raises:
-        SeamlineError: SYNTAX_ERROR for a function or a name of too many parts in its place.
+        SeamlineError: SYNTAX_ERROR for a name of too many parts in its place; as `changes_of` for
+            a function.
     """
     tables = list(tree.find_all(exp.Table, bfs=False))
     for table in tables:
-        parse.table_name(table)
+        name_of(table)
     return sorted((table for table in tables if not _is_cte(table)), key=_place)
 
 
@@ -240,7 +235,9 @@ def _is_cte(table: exp.Table) -> bool:
 
 
 def _reference(table: exp.Table) -> TableReference:
-    return TableReference(parse.table_name(table), _version(table), location_of(table.this))
+    return TableReference(
+        name_of(table), _version(table), changes_of(table), location_of(table.this)
+    )
 
 
 def _version(table: exp.Table) -> TableVersion | None:

@@ -27,7 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 ONE_PASS = frozenset(
     f"test_{name}"
     for name in (
-        *("clients", "creating", "errors", "exactness", "names", "slt", "tiering", "tokens"),
+        *("changes", "clients", "creating", "errors", "exactness"),
+        *("names", "slt", "tiering", "tokens"),
     )
 )
 """Modules whose tests on real parts belong to `make test`; those of all others are long proofs."""

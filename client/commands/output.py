@@ -56,11 +56,12 @@ def write_table(cursor: Cursor, sink: IO[str]) -> None:
     sink.write(line("└", "┴", "┘"))
 
 
-def write_csv(cursor: Cursor, sink: IO[str]) -> None:
+def write_csv(cursor: Cursor, sink: IO[str], *, header: bool = True) -> None:
     """RFC 4180; null is empty."""
     names, _ = _columns(cursor)
     writer = csv.writer(sink)
-    writer.writerow(names)
+    if header:
+        writer.writerow(names)
     for row in cursor:
         writer.writerow(["" if cell is None else cell_text(cell) for cell in row])
 

@@ -20,6 +20,7 @@ from seamline.connectors.duckdb.storage import local_path
 from seamline.connectors.iceberg.files import POSITION, field_id
 from seamline.connectors.protocols import EngineScan, TailFile
 from seamline.seam.files import DataFile
+from seamline.seam.offsets import Offsets
 from seamline.sql import columns as names
 from seamline.sql import types
 from seamline.sql.predicates import Comparison, In, Value, conjuncts
@@ -88,17 +89,20 @@ def _files_sql(scan: EngineScan, files: Sequence[DataFile]) -> str:
     columns = columns or [_nothing(scan)]
     # a folder named key=value is where a file lies, never what is in it
     options = ", can_have_nan = true, hive_partitioning = false"
-    where = ""
+    conditions = []
     if first.deletes and scan.deletes is not None:
         deletes, file = quoted(scan.own_name(DELETES)), _unused(scan.own_name(_FILE), first)
         options += f", filename = {text(file)}, {POSITION} = true"
-        where = (
-            f" WHERE NOT EXISTS (SELECT 1 FROM"
+        conditions.append(
+            f"NOT EXISTS (SELECT 1 FROM"
             f" (SELECT {_hidden('path')}, {_hidden('position')} FROM {deletes}) AS {deletes}"
             f" WHERE {deletes}.path = {quoted(file)} AND {deletes}.position = {POSITION})"
         )
     if scan.cold_end is not None:
-        where += (" AND " if where else " WHERE ") + _below(scan, stored)
+        conditions.append(_below(scan, scan.cold_end, stored))
+    if scan.cold_start is not None:
+        conditions.append(_from(scan, scan.cold_start, stored))
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     paths = ", ".join(text(local_path(file.path)) for file in files)
     return f"SELECT {', '.join(columns)} FROM read_parquet([{paths}]{options}){where}"
 
@@ -112,17 +116,37 @@ def _unused(name: str, file: DataFile) -> str:
     return name
 
 
-def _below(scan: EngineScan, stored: Mapping[int | None, pa.Field]) -> str:
+def _below(scan: EngineScan, end: Offsets, stored: Mapping[int | None, pa.Field]) -> str:
     """Rows at or past `cold_end` are left out: a later snapshot stands in for the seam's own."""
-    assert scan.cold_end is not None
-    ids = {field.name: field.field_id for field in scan.stored}
-    found = [stored.get(ids.get(name)) for name in (names.PARTITION, names.OFFSET)]
-    columns = [quoted(field.name) for field in found if field is not None]
-    if len(columns) < len(found):
+    position = _position(scan, stored)
+    if position is None:
         return "TRUE"  # no row of these files comes from the log
-    partition, offset = columns
-    cases = " ".join(f"WHEN {p} THEN {end}" for p, end in scan.cold_end.items()) or "WHEN -1 THEN 0"
-    return f"({partition} IS NULL OR coalesce({offset} < CASE {partition} {cases} END, FALSE))"
+    partition, offset = position
+    return f"({partition} IS NULL OR coalesce({offset} < {_case(partition, end)}, FALSE))"
+
+
+def _from(scan: EngineScan, start: Offsets, stored: Mapping[int | None, pa.Field]) -> str:
+    """Rows before `cold_start`, and those of no record, are left out: they are no changes."""
+    position = _position(scan, stored)
+    if position is None:
+        return "FALSE"
+    partition, offset = position
+    return f"coalesce({offset} >= {_case(partition, start)}, FALSE)"
+
+
+def _position(scan: EngineScan, stored: Mapping[int | None, pa.Field]) -> tuple[str, str] | None:
+    """The columns of files that say which record a row is; None when they have none."""
+    ids = {field.name: field.field_id for field in scan.stored}
+    partition, offset = (stored.get(ids.get(name)) for name in (names.PARTITION, names.OFFSET))
+    if partition is None or offset is None:
+        return None
+    return quoted(partition.name), quoted(offset.name)
+
+
+def _case(partition: str, offsets: Offsets) -> str:
+    """The offset of a partition; null for one that has none."""
+    cases = " ".join(f"WHEN {p} THEN {offset}" for p, offset in offsets.items())
+    return f"CASE {partition} {cases or 'WHEN -1 THEN 0'} END"
 
 
 def _column_sql(

@@ -12,6 +12,7 @@ from typing import Any
 
 from seamline.connectors.protocols import EngineScan
 from seamline.connectors.spark.settings import quoted_name
+from seamline.seam.offsets import Offsets
 from seamline.sql import columns as names
 from seamline.sql import types
 from seamline.sql.types import Array, Field, Map, Row, Type
@@ -37,17 +38,27 @@ def relation_sql(scan: EngineScan, rows_view: str | None) -> str:
 def _cold_sql(scan: EngineScan) -> str:
     stored = {field.field_id: field for field in scan.stored}
     wanted = ", ".join(_column_sql(column, stored) for column in scan.columns) or _nothing(scan)
-    where = f" WHERE {_below(scan)}" if scan.cold_end is not None else ""
+    conditions = []
+    if scan.cold_end is not None:
+        conditions.append(_below(scan.cold_end))
+    if scan.cold_start is not None:
+        conditions.append(_from(scan.cold_start))
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"SELECT {wanted} FROM {quoted_name(scan.table)} VERSION AS OF {scan.snapshot_id}{where}"
 
 
-def _below(scan: EngineScan) -> str:
-    assert scan.cold_end is not None
-    cases = (
-        " ".join(f"WHEN {p} THEN {end}L" for p, end in scan.cold_end.items()) or "WHEN -1 THEN 0L"
-    )
-    partition, offset = f"`{names.PARTITION}`", f"`{names.OFFSET}`"
-    return f"({partition} IS NULL OR coalesce({offset} < CASE {partition} {cases} END, FALSE))"
+_PARTITION, _OFFSET = f"`{names.PARTITION}`", f"`{names.OFFSET}`"
+
+
+def _below(end: Offsets) -> str:
+    cases = " ".join(f"WHEN {p} THEN {offset}L" for p, offset in end.items()) or "WHEN -1 THEN 0L"
+    return f"({_PARTITION} IS NULL OR coalesce({_OFFSET} < CASE {_PARTITION} {cases} END, FALSE))"
+
+
+def _from(start: Offsets) -> str:
+    """In comparisons that Iceberg can prune files by."""
+    partitions = [f"{_PARTITION} = {p} AND {_OFFSET} >= {offset}L" for p, offset in start.items()]
+    return f"({' OR '.join(partitions) or 'FALSE'})"
 
 
 def _column_sql(column: Field, stored: Mapping[int, Field]) -> str:

@@ -23,7 +23,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.config.model import Config
-from seamline.gateway.http import access, statements
+from seamline.gateway.http import access, statements, tail
 from seamline.gateway.http import seams as seam_routes
 from seamline.gateway.http.turns import PROBES, Turns
 from seamline.gateway.iceberg_rest import routes as iceberg
@@ -68,6 +68,7 @@ def create_app(
     turns = Turns(config.http.threads, _WAITS_MAX)
     app.register_blueprint(statements.blueprint(service, turns))
     app.register_blueprint(seam_routes.blueprint(seams))
+    app.register_blueprint(tail.blueprint(service, seams, turns))
     for root in (iceberg.FILES, iceberg.PLANNED):
         app.register_blueprint(iceberg.blueprint(rest, root))
     longest = config.http.request_bytes_max

@@ -45,7 +45,7 @@ class Turns:
             if environ.get("PATH_INFO") in PROBES:
                 return application(environ, start_response)
             _receive(environ, body_bytes_max)
-            with self._turn():
+            with self.working():
                 return application(environ, start_response)
 
         return answer
@@ -71,7 +71,8 @@ class Turns:
                 self._turns.acquire()
 
     @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
+    def working(self) -> Iterator[None]:
+        """While it lasts, the thread has a turn; it waits for one first."""
         with self._turns:
             self._mine.has_turn = True
             try:

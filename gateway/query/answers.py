@@ -151,6 +151,7 @@ class Answers:
             freshness=freshness.parse(request.freshness),
             now=datetime.datetime.fromtimestamp(statement.submitted_at, datetime.UTC),
             row_limit=request.row_limit,
+            read_token=lambda text: self._signer.read(text, statement.principal),
         )
 
     def _run_query(self, statement: Statement, request: QueryRequest) -> Planned:
@@ -216,20 +217,21 @@ class Answers:
 
     def _write_receipt(self, statement: Statement, request: QueryRequest, running: Running) -> None:
         plan = running.planned.plan
-        seen = [s for s in plan.seams if (s.table_uuid or s.topic) and not s.as_of]
+        read = [s for s in plan.seams if s.table_uuid or s.topic]
+        tables = [s for s in read if s.since is None and not s.as_of]
+        known = {seam.identity for seam in tables}
+        parts = [s for s in read if s.since is not None and s.identity not in known]
+        now = () if request.token else (*tables, *(s.whole for s in parts if not s.as_of))
         statement.receipt = receipt.receipt(
             plan,
             running.execution.tails,
             freshness=request.freshness,
             as_of=running.planned.as_of,
-            token=self._signer.sign(seen, statement.principal),
+            token=self._signer.sign((*tables, *merge(s.whole for s in parts)), statement.principal),
             session=session_text(
-                self._signer.sign(
-                    merge((*request.after.seen, *(() if request.token else seen))),
-                    statement.principal,
-                ),
+                self._signer.sign(merge((*request.after.seen, *now)), statement.principal),
                 request.after.writes,
-                () if request.token else seen,
+                () if request.token else tables,
             ),
             retries=running.retries,
             held=running.held.held,

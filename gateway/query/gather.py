@@ -30,6 +30,7 @@ from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.names import TableName
 from seamline.gateway.query.pin import (
+    AskedChanges,
     Known,
     PinnedTable,
     TablePinner,
@@ -37,7 +38,7 @@ from seamline.gateway.query.pin import (
     Topic,
     Wanted,
     all_remembered,
-    repeats,
+    is_present,
     topic_of,
 )
 from seamline.gateway.query.tokens import NOTHING, After
@@ -48,20 +49,38 @@ from seamline.planners.logical import LogicalPlan, Scan
 from seamline.planners.route import Limits, may_run_on_duckdb
 from seamline.planners.rules.prune_tail_by_time import moments
 from seamline.seam.binding import TopicBinding
+from seamline.seam.changes import cold_predicate
 from seamline.seam.files import ColdPlan, ScanRequest
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
 from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
+from seamline.sql.changes import BEGINNING, Changes
+from seamline.sql.places import placed_at
+from seamline.sql.predicates import conjunction
 from seamline.sql.qualify import TableReference
 
 _NAMES_NOTHING = frozenset({TABLE_NOT_FOUND, SCHEMA_NOT_FOUND})
+_TOKEN_SHOWN = 8
 _BOUND_ANEW = frozenset({READ_CONFLICT, TOPIC_NOT_FOUND, INVALID_CONFIG})
 """What a table that has been bound to another topic meanwhile may look like at first."""
 
 VirtualSeams = Callable[[str, int], Seam | None]
 """The seam behind a virtual snapshot, by the table's id and its own."""
+
+
+ReadToken = Callable[[str], Sequence[Seam]]
+"""Gives the seams of a token."""
+
+
+def no_tokens(_: str) -> Sequence[Seam]:
+    """Reads none.
+
+    Raises:
+        SeamlineError: INVALID_TOKEN.
+    """
+    raise SeamlineError(INVALID_TOKEN, "tokens cannot be read here")
 
 
 class Gatherer:
@@ -97,6 +116,7 @@ class Gatherer:
         after: After = NOTHING,
         freshness: Freshness = LATEST,
         now: datetime.datetime | None = None,
+        read_token: ReadToken = no_tokens,
     ) -> list[PinnedTable]:
         """Pins each reference to its seam, in order.
 
@@ -108,11 +128,12 @@ class Gatherer:
             after: What tables pinned as they are now must not fall behind.
             freshness: How fresh these must be.
             now: The moment the statement was submitted; the present when left out.
+            read_token: Gives the seams of the tokens between which changes are asked for.
 
         Raises:
             SeamlineError: named after the cause; see `seam`.
         """
-        targets = [self._target(reference, session) for reference in references]
+        targets = [self._target(reference, session, read_token) for reference in references]
         wanted = Wanted(targets, session, deadline, token, after, freshness)
         try:
             return self._pin_all(wanted if now is None else dataclasses.replace(wanted, now=now))
@@ -121,13 +142,14 @@ class Gatherer:
                 error.location = self._place_of(error, references, targets)
             raise
 
-    def _target(self, reference: TableReference, session: names.Session) -> Target:
-        try:
+    def _target(
+        self, reference: TableReference, session: names.Session, read_token: ReadToken
+    ) -> Target:
+        with placed_at(reference.location):
             name = names.resolve(reference.name, session, self._connections)
-        except SeamlineError as error:
-            error.location = error.location or reference.location
-            raise
-        return Target(name, reference.version)
+            changes = reference.changes
+            asked = None if changes is None else _asked_changes(changes, read_token)
+        return Target(name, reference.version, changes=asked)
 
     def _place_of(
         self,
@@ -226,7 +248,7 @@ class Gatherer:
         known_at = time.monotonic()
         cuts: dict[Target, CachedEnds] = {}
         if not wanted.freshness.asks_log:
-            present = [t for t in targets if t.version is None and not repeats(t, before, wanted)]
+            present = [t for t in targets if is_present(t, before, wanted)]
             cuts = self._cuts(present, before, topics, floors, wanted.freshness)
         asked = {topic for target, topic in topics.items() if target not in cuts}
         bounds = self._bounds(asked - {None}, floors, wanted.deadline)
@@ -269,7 +291,13 @@ class Gatherer:
         floors: dict[Topic, Floor] = {}
         named = {target.name: topic for target, topic in asked.items() if topic is not None}
         for name, topic in named.items():
-            seen = all_remembered(name, tables, wanted.after.seen)
+            begun = [
+                seam
+                for target in asked
+                if target.name == name and target.changes is not None
+                for seam in target.changes.earlier or ()
+            ]
+            seen = all_remembered(name, tables, (*wanted.after.seen, *begun))
             before = floors.get(topic, Floor())
             found = (*before.seen, *(seam for seam in seen if seam.topic_id))
             if found:
@@ -303,13 +331,17 @@ class Gatherer:
     ) -> dict[Target, CachedEnds]:
         """Ends that need not be asked of the log, for the tables of which enough is cached here."""
         found: dict[Target, CachedEnds] = {}
+        of_table: dict[str, CachedEnds | None] = {}  # one seam, whatever part of it is read
         for target in targets:
             topic = topics[target]
             table = tables.get(target.name)
             decoder = _decoder(table.state) if table is not None else None
             if self._tails is None or table is None or topic is None or decoder is None:
                 continue
-            cut = self._tails.cached_ends(table.state, decoder, freshness.age_s_max)
+            uuid = table.state.uuid
+            if uuid not in of_table:
+                of_table[uuid] = self._tails.cached_ends(table.state, decoder, freshness.age_s_max)
+            cut = of_table[uuid]
             floor = floors.get(topic, Floor()).end
             if cut is not None and all(cut.bounds.end.get(p, 0) >= o for p, o in floor.items()):
                 found[target] = cut
@@ -339,7 +371,19 @@ def _identity(target: Target, tables: Mapping[TableName, ColdTable]) -> object:
     """The same for references that are to have one seam."""
     table = tables.get(target.name)
     known = target.name.folded if table is None else (table.state.uuid, *target.name.folded)
-    return known, target.version
+    return known, target.version, target.changes
+
+
+def _asked_changes(changes: Changes, read_token: ReadToken) -> AskedChanges:
+    """Changes, their tokens read."""
+    is_all = changes.from_token.lower() == BEGINNING
+    later = changes.to_token
+    return AskedChanges(
+        earlier=None if is_all else tuple(read_token(changes.from_token)),
+        later=None if later is None else tuple(read_token(later)),
+        later_name="" if later is None else f"token …{later[-_TOKEN_SHOWN:]}",
+        offsets_max=changes.offsets_max,
+    )
 
 
 def _has_moved(before: ColdTable | None, now_: ColdTable | None) -> bool:
@@ -358,5 +402,7 @@ def _decoder(state: TableState) -> DecoderSpec | None:
 def _files(scan: Scan, table: ColdTable) -> ColdPlan:
     """The files of a snapshot that a scan reads."""
     names_ = tuple(column.name for column in scan.columns)
-    request = ScanRequest(scan.seam.schema_id, names_, scan.predicate)
+    needed = cold_predicate(scan.seam)
+    predicate = scan.predicate if needed is None else conjunction(scan.predicate, needed)
+    request = ScanRequest(scan.seam.schema_id, names_, predicate)
     return table.plan(scan.seam.snapshot_id, request)

@@ -16,7 +16,9 @@ from seamline.connectors.continuity import check_not_cut
 from seamline.connectors.protocols import ColdTable, Deadline, HotLog
 from seamline.errors import (
     HISTORY_CHANGED,
+    INVALID_TOKEN,
     LOG_TRUNCATED,
+    NOT_SUPPORTED,
     READ_CONFLICT,
     SeamlineError,
 )
@@ -33,6 +35,7 @@ from seamline.planners.logical import Kind, TableFacts
 from seamline.seam import now, past, repeat
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import ColdSide, check_columns, cold_side, kept_side
+from seamline.seam.changes import between
 from seamline.seam.checks import dropped, recreated, require, rolled_back
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import Offsets
@@ -63,6 +66,23 @@ class PinnedTable:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class AskedChanges:
+    """Changes that a reference asks for, its tokens read.
+
+    Attributes:
+        earlier: The seams of the token after which they begin; None for the first record.
+        later: Those of the token with which they end; None for the statement's own seam.
+        later_name: What that token is called.
+        offsets_max: They end earlier, after so many offsets.
+    """
+
+    earlier: tuple[Seam, ...] | None
+    later: tuple[Seam, ...] | None = None
+    later_name: str = ""
+    offsets_max: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Target:
     """A table, as one reference wants it.
 
@@ -70,11 +90,13 @@ class Target:
         name: Its name.
         version: The moment of its past, if any.
         virtual: The seam behind the virtual snapshot that it asks for.
+        changes: The part of the table that it asks for; None for all of it.
     """
 
     name: TableName
     version: TableVersion | None = None
     virtual: Seam | None = None
+    changes: AskedChanges | None = None
 
     @property
     def moment(self) -> int | str | datetime.datetime | None:
@@ -146,16 +168,20 @@ class TablePinner:
             SeamlineError: named after the cause; see `seam`.
         """
         name = target.name
+        if target.changes is not None and (name.is_system or name.variant):
+            raise _no_changes(name)
         if name.is_system:
             deadline = known.wanted.deadline
             relation, rows = system.information_schema(name, self._connections, deadline)
             return _system(name, relation, rows)
         if name.cluster:
-            return self._pin_topic(name, known)
+            return self._pin_topic(target, known)
         table = known.tables[name]
         topic = topic_of(target, known.tables)
         binding = TopicBinding.from_properties(table.state.properties)
         if topic is None or binding is None:
+            if target.changes is not None:
+                raise _no_changes(name)
             return self._pin_cold(target, table, binding, known)
         return self._pin_unified(target, table, topic, binding, known)
 
@@ -183,6 +209,13 @@ class TablePinner:
             return _system(name, relation, rows)
         if not seam.format:
             seam = dataclasses.replace(seam, format=binding.format, on_error=binding.on_error)
+        if target.changes is not None:
+            earlier = _earlier(target, target.changes, known)
+            if earlier is not None:
+                repeat.check_same_history(state, earlier, bounds)
+                log = self._connections.log(binding.cluster)
+                _check_remembered(log, bounds, earlier, known.wanted.deadline)
+            seam = between(seam, earlier, offsets_max=target.changes.offsets_max)
         schema = state.schemas[seam.schema_id]
         decoder = DecoderSpec(binding.topic, seam.format, seam.on_error, schema.columns)
         kind: Kind = "hot" if name.variant == "hot" else "unified"
@@ -195,7 +228,7 @@ class TablePinner:
             cached=tails.cached(seam, decoder) if tails is not None else Offsets(),
             fits_cache=tails is not None and tails.fits(seam),
             as_of=cut.as_of if cut is not None else None,
-            present=not seam.as_of and not repeats(target, known.tables, known.wanted),
+            present=is_present(target, known.tables, known.wanted),
             known_at=known.known_at,
             asked_at=known.known_at if cut is None else None,
         )
@@ -212,7 +245,7 @@ class TablePinner:
         """The present seam, or the token's."""
         head = cold_side(state, state.current_snapshot_id)
         log, deadline = self._connections.log(binding.cluster), known.wanted.deadline
-        earlier = target.virtual or remembered(target.name, known.tables, known.wanted.token)
+        earlier = told(target, known.tables, known.wanted)
         if earlier is not None:
             own = kept_side(state, earlier.snapshot_id)
             bounds = _under((own or head).boundary.isolation, bounds, log, deadline)
@@ -221,7 +254,7 @@ class TablePinner:
             sides = (*((own,) if own is not None else ()), *later)
             seam = repeat.repeat(state, earlier, sides, bounds, cluster=binding.cluster)
             _check_remembered(log, bounds, earlier, deadline)
-            return dataclasses.replace(seam, as_of=str(target.moment or ""))
+            return dataclasses.replace(seam, as_of=_as_of(target))
         seam = _seam_of_now(state, head, bounds, log, binding.cluster, deadline)
         for seen in repeat.of_table(known.wanted.after.seen, state):
             repeat.check_same_history(state, seen, bounds)
@@ -254,19 +287,29 @@ class TablePinner:
             state, (own, head), ends, bounds, cluster=binding.cluster, as_of=moment.isoformat(" ")
         )
 
-    def _pin_topic(self, name: TableName, known: Known) -> PinnedTable:
+    def _pin_topic(self, target: Target, known: Known) -> PinnedTable:
+        name = target.name
         (topic,) = name.path
         bounds = known.bounds[Topic(name.cluster, topic, READ_COMMITTED)]
         log, deadline = self._connections.log(name.cluster), known.wanted.deadline
-        earlier = remembered(name, known.tables, known.wanted.token)
+        earlier = told(target, known.tables, known.wanted)
         if earlier is not None:
             _check_remembered(log, bounds, earlier, deadline)
             seam = repeat.repeat_topic(name.full, earlier, bounds, cluster=name.cluster)
+            seam = dataclasses.replace(seam, as_of=_as_of(target))
         else:
             seam = hot_only(name.full, bounds, cluster=name.cluster)
             for seen in repeat.of_topic(known.wanted.after.seen, name.full):
                 repeat.check_same_log(seen, bounds)
                 _check_remembered(log, bounds, seen, deadline)
+        if target.changes is not None:
+            begin = _earlier(target, target.changes, known)
+            if begin is not None:
+                repeat.check_same_log(begin, bounds)
+                _check_remembered(log, bounds, begin, deadline)
+            seam = between(seam, begin, offsets_max=target.changes.offsets_max)
+            if begin is not None:
+                repeat.check_kept(seam, bounds)
         facts = TableFacts(
             "hot",
             seam,
@@ -368,10 +411,57 @@ def all_remembered(
     return repeat.of_table(seams, table.state)
 
 
-def repeats(target: Target, tables: Mapping[TableName, ColdTable], wanted: Wanted) -> bool:
-    """Whether a token says which seam of a table is read."""
-    earlier = target.virtual or remembered(target.name, tables, wanted.token)
-    return earlier is not None
+def told(target: Target, tables: Mapping[TableName, ColdTable], wanted: Wanted) -> Seam | None:
+    """The seam that a reference is to be pinned to again; None when it is to have a new one.
+
+    Raises:
+        SeamlineError: INVALID_TOKEN when `to_token` knows nothing of the table.
+    """
+    if target.changes is not None and target.changes.later is not None:
+        return _of_token(target.name, tables, target.changes.later, "to_token")
+    return target.virtual or remembered(target.name, tables, wanted.token)
+
+
+def is_present(target: Target, tables: Mapping[TableName, ColdTable], wanted: Wanted) -> bool:
+    """Whether a reference reads a table as it is now."""
+    return target.version is None and told(target, tables, wanted) is None
+
+
+def _earlier(target: Target, changes: AskedChanges, known: Known) -> Seam | None:
+    """The seam after which changes begin; None for the first record there is."""
+    if changes.earlier is None:
+        return None
+    return _of_token(target.name, known.tables, changes.earlier, "from_token")
+
+
+def _of_token(
+    name: TableName, tables: Mapping[TableName, ColdTable], seams: Sequence[Seam], argument: str
+) -> Seam:
+    """The seam of what a name stands for in the token of an argument."""
+    found = remembered(name, tables, seams)
+    if found is not None:
+        return found
+    read = ", ".join(seam.display_name for seam in seams) or "no table"
+    raise SeamlineError(
+        INVALID_TOKEN,
+        f"{argument} is of a read of {read}, not of {name.display}",
+        hint="Give the token of a statement that has read the table.",
+    )
+
+
+def _no_changes(name: TableName) -> SeamlineError:
+    return SeamlineError(
+        NOT_SUPPORTED,
+        f"{name.display} has no changes to be read",
+        hint="Unified tables and topics do.",
+    )
+
+
+def _as_of(target: Target) -> str:
+    """What a statement says of the seam of a reference: nothing of one that a token gives it."""
+    if target.changes is not None:
+        return target.changes.later_name
+    return str(target.moment or "")
 
 
 def topic_of(target: Target, tables: Mapping[TableName, ColdTable]) -> Topic | None:

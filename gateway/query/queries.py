@@ -30,7 +30,7 @@ from seamline.errors import (
 )
 from seamline.gateway.query.batches import Batches
 from seamline.gateway.query.freshness import LATEST, Freshness
-from seamline.gateway.query.gather import Gatherer
+from seamline.gateway.query.gather import Gatherer, ReadToken, no_tokens
 from seamline.gateway.query.names import Session
 from seamline.gateway.query.run import Execution, Executor
 from seamline.gateway.query.snapshot_tags import HeldSnapshots, SnapshotTags
@@ -73,6 +73,7 @@ class QueryRequest:
         now: The moment it was submitted.
         freshness: How fresh the rows must be.
         row_limit: Rows after which its result is cut off.
+        read_token: Gives the seams of tokens that its text holds.
     """
 
     tree: exp.Expr
@@ -83,6 +84,7 @@ class QueryRequest:
     now: datetime.datetime
     freshness: Freshness = LATEST
     row_limit: int | None = None
+    read_token: ReadToken = no_tokens
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -169,6 +171,7 @@ class Queries:
             after=request.after,
             freshness=request.freshness,
             now=request.now,
+            read_token=request.read_token,
         )
         as_of = min([as_of, *(t.facts.as_of for t in tables if t.facts.as_of is not None)])
         relations = [

@@ -92,6 +92,7 @@ def _table(
         "isolation": seam.isolation or None,
         "boundary": seam.boundary.to_json(),
         "end": seam.end.to_json(),
+        "since": seam.since.to_json() if seam.since is not None else None,
         "files_read": sum(len(files.files) for files in cold),
         "files_total": max((files.total_files for files in cold), default=0),
         "rows_cold": sum(files.rows for files in cold),

@@ -212,6 +212,7 @@ def _engine_scan(
         stored=scan.facts.stored,
         cold=scan.files,
         cold_end=scan.seam.cold_end,
+        cold_start=scan.seam.since,
         deletes=deletes,
         file_access=table.file_access if table is not None else None,
         tail=keys[scan.seam.key] if scan.facts.reads_hot else None,

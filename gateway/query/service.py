@@ -99,6 +99,12 @@ class Service:
         found.touch()
         return found
 
+    def forget(self, statement: Statement) -> None:
+        """Releases a statement that nobody else has heard of."""
+        with self._lock:
+            self._statements.pop(statement.statement_id, None)
+        statement.close()
+
     def statements(self, principal: str) -> list[Statement]:
         """The statements of a principal, newest first."""
         with self._lock:

@@ -21,6 +21,7 @@ from seamline.gateway.query import names
 from seamline.gateway.query.names import Session, TableName
 from seamline.sql import parse
 from seamline.sql.binder.views import Expansion, expanded
+from seamline.sql.changes import changes_of, name_of
 from seamline.sql.places import location_of
 from seamline.sql.qualify import tables_of
 from seamline.sql.statements import Query
@@ -66,8 +67,15 @@ class ViewExpander:
         """Replaces the views of a tree in place; inside of views, all names become whole ones."""
         changed = False
         for table in tables_of(tree):
-            name = names.resolve(parse.table_name(table), session, self._sources)
+            name = names.resolve(name_of(table), session, self._sources)
             found = find(self._sources, name)
+            if changes_of(table) is not None and (found is not None or around):
+                raise SeamlineError(
+                    NOT_SUPPORTED,
+                    "changes are read of a table: not of a view, and not in one",
+                    location=location_of(table),
+                    hint="Ask for the changes of the tables that the view reads.",
+                )
             if found is not None:
                 path, view = found
                 whole = TableName(name.catalog, "", path)

@@ -138,14 +138,13 @@ class Tails:
         self.followers.follow(table, seam.cluster, seam.boundary, seam.epochs, 0.0)
 
     def fits(self, seam: Seam) -> bool:
-        """Whether the tail of a seam would fit into the budget, as far as is known."""
+        """Whether the whole tail of a seam would fit into the budget, as far as is known."""
         if self.followers is None or not seam.table_uuid:
             return False
         found = self.followers.find(seam.table_uuid)
         per_row = (found.bytes_per_row if found is not None else None) or BYTES_PER_TAIL_RECORD
         budget = self.followers.budget
-        offsets = seam.hot_offsets
-        return offsets * per_row <= budget.memory_bytes + budget.disk_bytes
+        return seam.whole.hot_offsets * per_row <= budget.memory_bytes + budget.disk_bytes
 
     def cached(self, seam: Seam, decoder: DecoderSpec) -> Offsets:
         """The ends up to which the tail of a seam is already cached, per partition."""

@@ -897,6 +897,8 @@ def seam_rows(table: MemoryTable, log: MemoryLog, seam: Any) -> list[Row]:
     rows = list(table.records(seam.snapshot_id))
     if seam.cold_end is not None:
         rows = [r for r in rows if r[0] is None or (r[1] or 0) < seam.cold_end.get(r[0], 0)]
+    if seam.since is not None:
+        rows = [r for r in rows if r[0] is not None and (r[1] or 0) >= seam.since[r[0]]]
     for raw in log.read(seam.topic, seam.hot_ranges, seam.isolation, NoDeadline()):
         rows += [
             (partition, offset, value, None)

@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, set[str]]] = {
     "table drop": ("plain --yes", CATALOG),
     "table list": ("", CATALOG),
     "table maintain": ("nowhere", CATALOG),
+    "tail": ("t --url http://127.0.0.1:1", CLIENT),
     "tier": ("nowhere", CATALOG),
 }
 """Command to arguments, and the libraries that it may have loaded when it ends with them."""

@@ -8,6 +8,7 @@ last events of a story, as a gateway reads them before the table.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from hypothesis import example, given, settings
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from support.story import TOPIC, Story
 
 from seamline.errors import (
+    HISTORY_CHANGED,
     LOG_TRIMMED,
     TOKEN_EXPIRED,
     TOPIC_RECREATED,
@@ -22,7 +24,9 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.query import tokens
+from seamline.seam.changes import between
 from seamline.seam.log import LogBounds
+from seamline.seam.seam import Seam
 
 Event = tuple[str, int]
 """What happens, and a number that it makes of what it likes."""
@@ -180,3 +184,61 @@ def refused(story: Story) -> ErrorCode | None:
     except SeamlineError as error:
         return error.code
     return None
+
+
+# --- Changes -------------------------------------------------------------------------------------
+
+
+def read(story: Story) -> tuple[Seam, Counter[bytes]] | None:
+    """A read of now, as its token remembers it, and its rows; None where the log has a hole."""
+    try:
+        seam = story.pin()
+        assert seam is not None
+        return tokens.decode(tokens.encode(seam)), Counter(story.rows(seam))
+    except SeamlineError as error:
+        assert error.code is LOG_TRIMMED
+        return None
+
+
+def in_pieces(story: Story, later: Seam, earlier: Seam, offsets_max: int) -> Counter[bytes]:
+    """The changes between two seams, read a few at a time, each from the token of the last."""
+    rows: Counter[bytes] = Counter()
+    while True:
+        piece = between(later, earlier, offsets_max=offsets_max)
+        rows.update(story.rows(piece))
+        if piece.end == later.end:
+            return rows
+        assert piece.whole.end != earlier.end
+        earlier = tokens.decode(tokens.encode(piece.whole))
+
+
+_MAY_CHANGE_ROWS = frozenset({"foreign", "expire", "roll back"})
+
+
+@settings(max_examples=300, deadline=None)
+@given(STORIES, STORIES, STORIES, st.integers(1, 9))
+@example([("produce", 0)], [("produce", 1), ("tier", 9), ("produce", 0)], [], 1)
+@example([("produce", 0)], [("add partition", 0), ("produce", 2), ("tier", 9)], [("tier", 9)], 1)
+def test_changes_are_the_rows_that_a_later_read_has_and_an_earlier_one_has_not(
+    before: list[Event], meanwhile: list[Event], after: list[Event], offsets_max: int
+) -> None:
+    story = told(before, Story())
+    first = read(story)
+    second = read(told(meanwhile, story))
+    if first is None or second is None:
+        return
+    told(after, story)
+    try:
+        later = story.repeat(second[0])
+    except SeamlineError as error:
+        assert error.code is TOKEN_EXPIRED
+        return
+    try:
+        changes = between(later, first[0])
+    except SeamlineError as error:
+        assert error.code is HISTORY_CHANGED
+        assert any(kind in _MAY_CHANGE_ROWS for kind, _ in meanwhile)
+        return
+    assert not first[1] - second[1]
+    assert Counter(story.rows(changes)) == second[1] - first[1]
+    assert in_pieces(story, later, first[0], offsets_max) == second[1] - first[1]

@@ -134,6 +134,9 @@ class _RowsEngine:
             if scan.cold_end is not None:
                 end = scan.cold_end
                 rows = [r for r in rows if r[0] is None or (r[1] or 0) < end.get(r[0], 0)]
+            if scan.cold_start is not None:
+                start = scan.cold_start
+                rows = [r for r in rows if r[0] is not None and (r[1] or 0) >= start[r[0]]]
             if scan.tail is not None:
                 rows += cast("list[Row]", query.tails[scan.tail])
             scans.append(tuple(rows))

@@ -1,0 +1,123 @@
+"""`seamline tail`: rows of a table as they arrive, until Ctrl-C.
+
+Each batch is what has come since the one before, exactly: no row is lost or shown twice, whatever
+is tiered meanwhile and however often the gateway is restarted. After each comes a token, on
+standard error; given as `--from`, it continues there.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from seamline.commands.output import WRITERS, write_csv
+from seamline.dbapi.connection import Connection, connect
+from seamline.dbapi.cursor import Cursor
+from seamline.dbapi.errors import Error
+
+OFFSETS_MAX = 50_000
+"""A batch ends after so many offsets, so that a long history comes in pieces."""
+_PAUSE_S_MIN = 0.2
+_PAUSE_S_MAX = 5.0
+BEGINNING, NOW = "beginning", "now"
+
+
+@click.command()
+@click.argument("table")
+@click.option(
+    "--from",
+    "start",
+    default=NOW,
+    show_default=True,
+    help="`now`, `beginning`, or the token of an earlier batch, answer or receipt.",
+)
+@click.option("--where", help="A condition that the rows fulfil.")
+@click.option(
+    "--format", "format_", type=click.Choice([*WRITERS]), default="json", show_default=True
+)
+@click.option("--url", envvar="SEAMLINE_URL", help="Address of the gateway.")
+@click.option("--access-token", envvar="SEAMLINE_TOKEN", help="Bearer token, if it wants one.")
+@click.option("--catalog", help="Catalog of a name that leaves it out.")
+@click.option("--schema", help="Schema of a name that leaves it out.")
+@click.option("--interval", type=float, default=0.5, show_default=True, help="Seconds to pause.")
+@click.option("--quiet", "-q", is_flag=True, help="Leave out the tokens.")
+def tail(table: str, start: str, where: str | None, quiet: bool, **options: Any) -> None:
+    """Shows the rows of TABLE as they arrive, until Ctrl-C."""
+    token = start
+    options["pause_s"] = max(_PAUSE_S_MIN, options.pop("interval"))
+    try:
+        with connect(
+            options["url"],
+            access_token=options["access_token"],
+            catalog=options["catalog"],
+            schema=options["schema"],
+        ) as connection:
+            if token == NOW:
+                token = _token_of_now(connection, table)
+            is_first = True
+            for cursor in _batches(connection, table, token, where, options["pause_s"]):
+                if cursor.rowcount:
+                    _write(cursor, options["format_"], is_first=is_first)
+                    is_first = False
+                token = cursor.token or token
+                if cursor.rowcount and not quiet:
+                    click.echo(f"token {token}", err=True)
+    except KeyboardInterrupt:
+        if not quiet and token != NOW:
+            click.echo(f"\nto go on: --from {token}", err=True)
+
+
+def _token_of_now(connection: Connection, table: str) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT 1 FROM {table} WHERE FALSE")
+        return cursor.token or ""
+
+
+def _batches(
+    connection: Connection, table: str, token: str, where: str | None, pause_s: float
+) -> Iterator[Cursor]:
+    """A cursor over each batch, for ever; each begins where the one before has ended.
+
+    What may pass is waited for, once the first batch has come.
+    """
+    condition = f" WHERE ({where}\n)" if where else ""
+    sql = (
+        "SELECT * FROM TABLE(changes(table => ?, from_token => ?, offsets_max => ?))"
+        f"{condition} ORDER BY _kafka_partition, _kafka_offset"
+    )
+    failures, has_worked = 0, False
+    while True:
+        with connection.cursor() as cursor:
+            try:
+                cursor.execute(sql, [table, token, OFFSETS_MAX])
+            except Error as error:
+                if not (error.code.retriable and has_worked):
+                    raise
+                failures += 1
+                if failures == 1:
+                    click.echo(f"{error.summary}; trying again", err=True)
+            else:
+                failures, has_worked = 0, True
+                yield cursor
+                token = cursor.token or token
+                if _offsets(cursor) >= OFFSETS_MAX:
+                    continue
+        time.sleep(min(_PAUSE_S_MAX, pause_s * 2**failures))
+
+
+def _offsets(cursor: Cursor) -> int:
+    """How many offsets a batch covers."""
+    (table,) = cursor.receipt["tables"]
+    return sum(end - table["since"][partition] for partition, end in table["end"].items())
+
+
+def _write(cursor: Cursor, format_: str, *, is_first: bool) -> None:
+    if format_ == "csv":
+        write_csv(cursor, sys.stdout, header=is_first)
+    else:
+        WRITERS[format_](cursor, sys.stdout)
+    sys.stdout.flush()

@@ -1,0 +1,155 @@
+"""A feed: the rows of a table as they arrive, batch by batch, for a client that stays connected.
+
+Each batch is a statement of its own, the changes since the one before, and its token continues
+there. Whether there is anything new is asked first, of the log and the catalog alone. A feed holds
+nothing between two batches but its token, so it goes on anywhere, and a slow client costs nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from seamline.gateway.query.seams import Seams
+from seamline.gateway.query.service import Service
+from seamline.gateway.query.spool import read_chunk
+from seamline.gateway.query.statements import Statement, StatementRequest
+from seamline.sql.binder.scope import Output
+
+OFFSETS_MAX = 10_000
+"""A batch ends after so many offsets."""
+NOW = "now"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FeedRequest:
+    """What a client wants to be told.
+
+    Attributes:
+        table: The table, as SQL writes it.
+        start: The token after which it begins, `beginning` or `now`.
+        where: A condition that the rows fulfil; empty for none.
+        catalog: Catalog of a name that leaves it out.
+        schema: Schema of a name that leaves it out.
+    """
+
+    table: str
+    start: str = NOW
+    where: str = ""
+    catalog: str | None = None
+    schema: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FeedBatch:
+    """What has arrived.
+
+    Attributes:
+        output: Name and type of each column.
+        rows: The rows, in the order of the log within each partition.
+        token: Continues after them.
+    """
+
+    output: tuple[Output, ...]
+    rows: tuple[pa.RecordBatch, ...]
+    token: str
+
+
+class Feed:
+    """One client's feed.
+
+    Args:
+        service: Runs statements.
+        seams: Pins tables.
+        request: What the client wants.
+        principal: The client.
+        wait: Waits until a statement has ended.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        seams: Seams,
+        request: FeedRequest,
+        principal: str,
+        wait: Callable[[Statement], None],
+    ) -> None:
+        self._service = service
+        self._seams = seams
+        self._request = request
+        self._principal = principal
+        self._wait = wait
+        self._token = request.start
+        self._end: object = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the gateway still takes statements."""
+        return self._service.accepts_statements
+
+    def begin(self) -> FeedBatch:
+        """The first batch, which has no rows when the feed begins now.
+
+        Raises:
+            SeamlineError: as the statement would.
+        """
+        if self._token != NOW:
+            return self._read(self._changes())
+        condition = self._request.where or "TRUE"
+        return self._read(
+            StatementRequest(f"SELECT * FROM {self._request.table} WHERE FALSE AND ({condition}\n)")
+        )
+
+    def next(self, *, is_due: bool = False) -> FeedBatch | None:
+        """What has arrived since the last batch; None when nothing has.
+
+        Args:
+            is_due: Whether a batch is wanted in any case, for its token, which is a new one.
+
+        Raises:
+            SeamlineError: as the statement would.
+        """
+        request = self._request
+        if is_due:
+            return self._read(self._changes())
+        seam = self._seams.pin(
+            request.table,
+            self._principal,
+            catalog=request.catalog,
+            schema=request.schema,
+            token=None,
+        )
+        if seam["end"] == self._end:
+            return None
+        return self._read(self._changes())
+
+    def _changes(self) -> StatementRequest:
+        where = self._request.where
+        condition = f" WHERE ({where}\n)" if where else ""
+        return StatementRequest(
+            "SELECT * FROM TABLE(changes(table => ?, from_token => ?, offsets_max => ?))"
+            f"{condition} ORDER BY _kafka_partition, _kafka_offset",
+            parameters=[self._request.table, self._token, OFFSETS_MAX],
+        )
+
+    def _read(self, request: StatementRequest) -> FeedBatch:
+        placed = dataclasses.replace(
+            request, catalog=self._request.catalog, schema=self._request.schema
+        )
+        statement = self._service.submit(placed, self._principal)
+        try:
+            self._wait(statement)
+            if statement.error is not None:
+                raise statement.error
+            spool, receipt = statement.spool, statement.receipt
+            assert spool is not None
+            chunks = [spool.chunk(index, 0.0) for index in range(spool.chunk_count)]
+            rows = tuple(b for chunk in chunks if chunk is not None for b in read_chunk(chunk))
+            self._token = receipt["token"]
+            (table,) = receipt["tables"]
+            self._end = table["end"]
+            return FeedBatch(statement.output, rows, self._token)
+        finally:
+            self._service.forget(statement)

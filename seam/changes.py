@@ -1,0 +1,113 @@
+"""Changes: the part of a seam that an earlier one of the same table does not have.
+
+Records of a log are added and never changed, so what lies between two seams is, per partition, the
+offsets from the end of the earlier one to the end of the later one. Those below the boundary are
+rows of the snapshot, which keep their offsets; the others are in the log. As multisets of rows,
+whatever is tiered in between:
+
+    rows(later) - rows(earlier) = rows(between(later, earlier))
+
+That holds as long as nobody but the pipeline has changed rows; anything else is refused. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from seamline.errors import HISTORY_CHANGED, INVALID_ARGUMENT, INVALID_TOKEN, SeamlineError
+from seamline.seam.offsets import Offsets
+from seamline.seam.seam import Seam
+from seamline.sql import columns
+from seamline.sql.predicates import And, Comparison, Or, Predicate
+
+_PARTITIONS_SAID_MAX = 64
+"""Of more partitions a predicate says only the least offset."""
+
+
+def between(later: Seam, earlier: Seam | None, *, offsets_max: int | None = None) -> Seam:
+    """The seam whose rows are those of a later seam that an earlier one does not have.
+
+    Args:
+        later: Where the changes end. Both are of one table, and of the log that is there now.
+        earlier: Where they begin; None for the first record there is.
+        offsets_max: They end earlier, after so many offsets.
+
+    Raises:
+        SeamlineError: INVALID_TOKEN when the earlier one is of a snapshot alone, HISTORY_CHANGED
+            when somebody else has changed rows in between, INVALID_ARGUMENT when it is the later
+            one.
+    """
+    starts: Mapping[int, int] = {}
+    if earlier is not None:
+        starts = earlier.end
+        _check_rows(later, earlier)
+    for partition, start in starts.items():
+        end = later.end.get(partition, 0)
+        if start > end:
+            raise SeamlineError(
+                INVALID_ARGUMENT,
+                f"from_token is later than the end of the changes: partition {partition} was read "
+                f"up to offset {start}, and they end at {end}",
+                hint="Give the token of the earlier read as from_token.",
+            )
+    since = Offsets({p: starts.get(p, 0) for p in later.end})
+    found = dataclasses.replace(later, since=since)
+    return found if offsets_max is None else _first(found, since, offsets_max)
+
+
+def _check_rows(later: Seam, earlier: Seam) -> None:
+    """What an earlier seam has below its end must be what a later one has there."""
+    if not earlier.topic_id:
+        raise SeamlineError(
+            INVALID_TOKEN,
+            f"from_token is of the snapshot of {later.display_name} alone",
+            hint="Give the token of a read of the table itself.",
+        )
+    if later.foreign_change_id != earlier.foreign_change_id:
+        raise SeamlineError(
+            HISTORY_CHANGED,
+            f"rows of {later.display_name} have been changed by others since from_token was given, "
+            "so what has arrived is not all that is different",
+            hint="Read the table again, and go on from the token of that read.",
+        )
+
+
+def _first(changes: Seam, since: Offsets, offsets_max: int) -> Seam:
+    """The first changes, a fair share of each partition; at least one offset, if there is any."""
+    waiting = {partition: end - since[partition] for partition, end in changes.end.items()}
+    total = sum(waiting.values())
+    if total <= offsets_max:
+        return changes
+    ends, left = {}, offsets_max
+    for partition, count in waiting.items():
+        taken = min(count, left, -(-count * offsets_max // total))
+        ends[partition] = since[partition] + taken
+        left -= taken
+    end = Offsets(ends)
+    cold_end = changes.cold_end
+    if cold_end is not None or any(end[p] < b for p, b in changes.boundary.items()):
+        known = cold_end if cold_end is not None else changes.boundary
+        cold_end = Offsets({**dict.fromkeys(known, 0), **end})
+    boundary = Offsets({p: min(start, end[p]) for p, start in changes.boundary.items()})
+    return dataclasses.replace(changes, boundary=boundary, end=end, cold_end=cold_end)
+
+
+def cold_predicate(seam: Seam) -> Predicate | None:
+    """What every row of the snapshot fulfils that belongs to the changes; None for whole seams."""
+    if seam.since is None:
+        return None
+    needed = {p: start for p, start in seam.since.items() if start < seam.boundary[p]}
+    if len(needed) > _PARTITIONS_SAID_MAX:
+        return Comparison(columns.OFFSET, ">=", min(needed.values()))
+    return Or(
+        tuple(
+            And(
+                (
+                    Comparison(columns.PARTITION, "=", partition),
+                    Comparison(columns.OFFSET, ">=", start),
+                )
+            )
+            for partition, start in needed.items()
+        )
+    )

@@ -1,0 +1,138 @@
+"""`TABLE(changes(table => 't', from_token => '…', to_token => '…'))`: what has arrived in between.
+
+The one table function. Its arguments are constants, by name or in this order; `to_token` and
+`offsets_max` may be left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from seamline.errors import (
+    FUNCTION_NOT_FOUND,
+    INVALID_ARGUMENT,
+    NOT_SUPPORTED,
+    SeamlineError,
+)
+from seamline.sql import parse
+from seamline.sql.places import location_of, placed
+
+NAME = "changes"
+BEGINNING = "beginning"
+"""What stands for the token of a read before the first record."""
+USAGE = "TABLE(changes(table => 't', from_token => '…' [, to_token => '…'] [, offsets_max => n]))"
+_ARGUMENTS = {"table": True, "from_token": True, "to_token": False, "offsets_max": False}
+"""The arguments in order, and which of them are needed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Changes:
+    """The part of a table that is asked for.
+
+    Attributes:
+        table: The parts of the table's name.
+        from_token: The read after which it begins; `beginning` for everything.
+        to_token: The read with which it ends; None for now.
+        offsets_max: It ends earlier, after so many offsets.
+    """
+
+    table: tuple[str, ...]
+    from_token: str
+    to_token: str | None = None
+    offsets_max: int | None = None
+
+
+def name_of(table: exp.Table) -> tuple[str, ...]:
+    """The parts of the name of the table that a place in FROM reads.
+
+    Raises:
+        SeamlineError: as `changes_of`; SYNTAX_ERROR for what is not a name.
+    """
+    changes = changes_of(table)
+    return parse.table_name(table) if changes is None else changes.table
+
+
+def changes_of(table: exp.Table) -> Changes | None:
+    """The changes that a place in FROM asks for; None when it names a table.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED for a function without TABLE, FUNCTION_NOT_FOUND for another
+            one, INVALID_ARGUMENT for arguments that it does not take, SYNTAX_ERROR.
+    """
+    call = table.this
+    if not isinstance(call, exp.Func):
+        return None
+    if not isinstance(call, exp.Anonymous) or call.name.upper() != "TABLE":
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "a function cannot be read as a table",
+            location=location_of(table),
+            hint=f"After FROM stands a table, a query in brackets, VALUES, UNNEST or {USAGE}.",
+        )
+    inner = call.expressions[0] if len(call.expressions) == 1 else None
+    if not isinstance(inner, exp.Anonymous) or inner.name.lower() != NAME:
+        raise SeamlineError(
+            FUNCTION_NOT_FOUND,
+            "TABLE(…) knows no such function",
+            location=location_of(table),
+            hint=USAGE,
+        )
+    if table.args.get("version") is not None:
+        raise _wrong("changes have no version: to_token says where they end", table)
+    return _changes(inner)
+
+
+def _changes(call: exp.Anonymous) -> Changes:
+    values = {}
+    for name, node in _named(call):
+        if name in values:
+            raise _wrong(f"{name} is given twice", node)
+        values[name] = _constant(name, node)
+    missing = next((n for n, needed in _ARGUMENTS.items() if needed and not values.get(n)), None)
+    if missing is not None:
+        raise _wrong(f"the argument {missing} is missing", call)
+    with placed(call):
+        table = parse.parse_name(str(values["table"]))
+    to_token, offsets_max = values.get("to_token"), values.get("offsets_max")
+    if offsets_max is not None and (not isinstance(offsets_max, int) or offsets_max < 1):
+        raise _wrong("offsets_max must be at least 1", call)
+    return Changes(
+        table,
+        str(values["from_token"]),
+        None if to_token is None else str(to_token),
+        offsets_max,
+    )
+
+
+def _named(call: exp.Anonymous) -> Iterator[tuple[str, exp.Expr]]:
+    """The arguments with their names; one without has that of its place."""
+    if len(call.expressions) > len(_ARGUMENTS):
+        raise _wrong("there are too many arguments", call)
+    for place, node in zip(_ARGUMENTS, call.expressions, strict=False):
+        is_named = isinstance(node, exp.Kwarg)
+        name = node.name.lower() if is_named else place
+        if name not in _ARGUMENTS:
+            raise _wrong(f"{name} is not an argument", node)
+        yield name, node.expression if is_named else node
+
+
+def _constant(name: str, node: exp.Expr) -> str | int | None:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Null):
+        return None
+    is_number = name == "offsets_max"
+    if not isinstance(node, exp.Literal) or node.is_string == is_number:
+        raise _wrong(f"{name} must be {'a whole number' if is_number else 'a text'}", node)
+    if not is_number:
+        return str(node.name)
+    if not node.name.isdecimal():
+        raise _wrong(f"{name} must be a whole number", node)
+    return int(node.name)
+
+
+def _wrong(message: str, node: exp.Expr) -> SeamlineError:
+    return SeamlineError(INVALID_ARGUMENT, message, location=location_of(node), hint=USAGE)
