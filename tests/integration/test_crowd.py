@@ -125,7 +125,8 @@ def plain(sql: str, ends: Ends, rows: dict[str, list[tuple[Any, ...]]]) -> list[
             }
             connection.register(f"rows_{name}", pa.table(columns))
             connection.execute(f"CREATE TABLE {name} AS SELECT * FROM rows_{name}")
-        return connection.execute(sql.replace(" / 2 FROM", " // 2 FROM")).fetchall()
+        found: list[tuple[Any, ...]] = connection.execute(sql.replace(" / ", " // ")).fetchall()
+        return found
 
 
 @pytest.mark.prove
