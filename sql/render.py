@@ -15,6 +15,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.spark import Spark
 
 from seamline.errors import STATEMENT_TOO_LARGE, SeamlineError
+from seamline.sql import types
 from seamline.sql.calls import VOLATILE, BoundLambda, Call
 from seamline.sql.kernels.kernel import Use
 from seamline.sql.spark import for_spark
@@ -39,7 +40,32 @@ def _call(generator: Any, node: Call, over: str = "", nulls: str = "") -> str:
     )
     if len(text) > LENGTH_MAX:
         raise SeamlineError(STATEMENT_TOO_LARGE, "calls of subqueries are nested too deeply")
+    if engine == DUCKDB and _may_lose_its_type(node):
+        return f"CAST({text} AS {types.to_duckdb(spec.returns)})"
     return text
+
+
+def _may_lose_its_type(node: Call) -> bool:
+    """Whether DuckDB may take its result for a null without a type.
+
+    It does where an argument is a constant that is null, and then finds no function for what is
+    around the call, or another one.
+    """
+    spec = node.spec
+    if spec.overload.kind != "scalar" or spec.returns == types.UNKNOWN:
+        return False
+    return any(map(_may_be_constant_null, node.expressions))
+
+
+def _may_be_constant_null(node: exp.Expr) -> bool:
+    """Whether it is computed of constants alone, and none that is written out."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Literal | exp.Boolean | BoundLambda):
+        return False
+    if isinstance(node, Call) and node.spec.constant is not None:
+        return False
+    return node.find(exp.Column, exp.Query) is None
 
 
 LENGTH_MAX = 5_000_000

@@ -93,7 +93,8 @@ def _is_computed(node: exp.Expr) -> bool:
     if spec.overload.kernel is not None:
         return True
     is_cast = spec.overload.name == "cast" and spec.parameters[0] != types.VARCHAR
-    return not is_cast and spec.overload.name not in _WRITTEN_OUT
+    is_plain = is_cast and spec.overload.spark in ("{0}", "CAST({0} AS {type})")
+    return not is_plain and spec.overload.name not in _WRITTEN_OUT
 
 
 def _as_query(values: exp.Values) -> exp.Subquery:

@@ -21,7 +21,7 @@ from support.stack import Stack
 
 from fuzz import cases
 from fuzz.queries import Query
-from fuzz.run import Count, Verdict, batch
+from fuzz.run import SPARK_EVERY, Count, Verdict, batch
 from fuzz.schema import Table
 from fuzz.targets import Live, Offline, Target, duckdb_engine
 
@@ -37,6 +37,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--first", type=int, default=0, help="number of the first query")
     parser.add_argument("--batch", type=int, default=_BATCH, help="queries over the same tables")
+    parser.add_argument("--spark-every", type=int, default=SPARK_EVERY)
     parser.add_argument("--offline", action="store_true", help="DuckDB alone, without a broker")
     parser.add_argument("--keep", type=pathlib.Path, default=cases.FOLDER)
     parser.add_argument("--examples", action="store_true", help="print one query of each error")
@@ -52,7 +53,7 @@ def main() -> int:
                 functools.partial(set_up, first),
                 count,
                 skip=asked.first,
-                spark=not asked.offline,
+                spark_every=0 if asked.offline else asked.spark_every,
                 workers=_WORKERS,
             ):
                 count.failures.append(_report(asked.seed, number, query, verdict, tables))

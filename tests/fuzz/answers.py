@@ -114,10 +114,10 @@ def _cell(value: Any, type_: Type) -> tuple[Any, ...]:
 
 def _floating(value: float) -> tuple[Any, ...]:
     if math.isnan(value):
-        return ("float", math.inf, "NaN")
+        return ("float", math.inf, "nan")
     if value == 0:
         return ("float", 0.0, "0")
-    return ("float", float(f"{value:.9g}"), value)
+    return ("float", float(f"{value:.9g}"), repr(value))
 
 
 def _close(one: Sequence[Any], other: Sequence[Any]) -> bool:
@@ -130,7 +130,5 @@ def _near(one: Any, other: Any) -> bool:
     if not isinstance(one, tuple) or not isinstance(other, tuple) or len(one) != len(other):
         return bool(one == other)
     if one[:1] == ("float",) and other[:1] == ("float",):
-        if "NaN" in one or "NaN" in other:
-            return one == other
         return math.isclose(float(one[2]), float(other[2]), rel_tol=1e-9)
     return all(_near(a, b) for a, b in zip(one, other, strict=True))

@@ -109,7 +109,7 @@ class Expressions:
         if scope.columns and self._chance.random() < 0.6:
             type_ = self._chance.choice(scope.columns).type
         else:
-            type_ = self._chance.choice(list(_calls().values()))[0].returns
+            type_ = self._chance.choice(list(calls().values()))[0].returns
             if not _is_offered(type_) or self._chance.random() < 0.6:
                 type_ = schema.any_type(self._chance)
         return self.of(type_, scope, depth), type_
@@ -319,17 +319,18 @@ class Expressions:
         return form(str(type_), f"{word}({{0}} AS {type_})", inner)
 
     def _call(self, type_: Type, scope: Scope, depth: int) -> Node | None:
-        found = _calls_of().get(str(type_))
+        found = calls_of().get(str(type_))
         if not found:
             return None
         made = self._chance.choice(self._chance.choice(found))
         arguments = [
-            self._argument(made.name, place, parameter, scope, depth)
+            self.argument(made.name, place, parameter, scope, depth)
             for place, parameter in enumerate(made.parameters)
         ]
         return ours(str(type_), f"{made.name}({{0}})", listed(arguments))
 
-    def _argument(self, name: str, place: int, type_: Type, scope: Scope, depth: int) -> Node:
+    def argument(self, name: str, place: int, type_: Type, scope: Scope, depth: int) -> Node:
+        """An argument of a function, one that it can do something with if that is known."""
         hints = [hint for hint in HINTS.get((name, place), ()) if _fits(hint, type_)]
         if hints and self._chance.random() < 0.9:
             hint = self._chance.choice(hints)
@@ -425,7 +426,7 @@ _ELEMENTS: Sequence[Type] = (
 
 
 @functools.cache
-def _calls() -> dict[str, list[Signature]]:
+def calls() -> dict[str, list[Signature]]:
     """Calls of every scalar function, by signature and what variables stand for."""
     chance = random.Random("calls")
     found: dict[str, list[Signature]] = {}
@@ -436,15 +437,15 @@ def _calls() -> dict[str, list[Signature]]:
             made = _assigned(overload, chance)
             if made is not None and made not in found.setdefault(overload.signature, []):
                 found[overload.signature].append(made)
-    return {signature: calls for signature, calls in found.items() if calls}
+    return {signature: made for signature, made in found.items() if made}
 
 
 @functools.cache
-def _calls_of() -> dict[str, list[list[Signature]]]:
+def calls_of() -> dict[str, list[list[Signature]]]:
     """The same by type of the result: a list a signature."""
     found: dict[str, dict[str, list[Signature]]] = {}
-    for signature, calls in _calls().items():
-        for one in calls:
+    for signature, found_ in calls().items():
+        for one in found_:
             found.setdefault(str(one.returns), {}).setdefault(signature, []).append(one)
     return {type_: list(by_signature.values()) for type_, by_signature in found.items()}
 

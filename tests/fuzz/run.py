@@ -17,10 +17,8 @@ from fuzz.queries import Query, statement
 from fuzz.schema import Table, tables
 from fuzz.targets import Target
 
-SPARK_EVERY = 10
-"""Spark plans for a third of a second, so it has one query in so many."""
-SPARK_EVERY_WITHOUT_ORACLE = 8
-"""The same for those that plain DuckDB does not answer."""
+SPARK_EVERY = 16
+"""Spark plans for a third of a second: it has one query in so many, or two without an oracle."""
 _SHAPE = re.compile(r"[\"'].*?[\"']|\d+")
 _TRIES_MAX = 150
 _SECONDS_MAX = 30.0
@@ -125,11 +123,10 @@ def shrink(
     return query, verdict
 
 
-def asks_spark(number: int, query: Query) -> bool:
-    """Whether a query is one of those that Spark answers, too."""
-    return (
-        number % (SPARK_EVERY if query.node.duckdb is not None else SPARK_EVERY_WITHOUT_ORACLE) == 0
-    )
+def asks_spark(number: int, query: Query, every: int) -> bool:
+    """Whether a query is one of those that Spark answers, too; rather if nobody else does."""
+    share = every if query.node.duckdb is not None else max(1, every // 2)
+    return every > 0 and number % share == 0
 
 
 def batch(
@@ -139,7 +136,7 @@ def batch(
     count: Count,
     *,
     skip: int = 0,
-    spark: bool,
+    spark_every: int,
     workers: int = 1,
 ) -> Iterator[tuple[int, Query, Verdict, Sequence[Table]]]:
     """Asks queries by number over one set of tables; gives those that failed, made small.
@@ -150,7 +147,7 @@ def batch(
         set_up: Puts tables where they are asked.
         count: What is found is added to it.
         skip: Queries before this one are not asked.
-        spark: Whether some of them are asked of Spark, too.
+        spark_every: One in so many is asked of Spark, too; none with 0.
         workers: How many are asked at once.
     """
     found = tables(f"{seed}/{numbers[0]}")
@@ -158,7 +155,7 @@ def batch(
 
     def one(number: int) -> tuple[int, Query, Verdict]:
         query = statement(f"{seed}/{number}", found)
-        on_spark = spark and asks_spark(number, query)
+        on_spark = asks_spark(number, query, spark_every)
         return number, query, judge(query, target, oracle, spark=on_spark)
 
     with ThreadPoolExecutor(workers) as pool:

@@ -70,7 +70,7 @@ def test_random_queries(
         failures += [
             f"seed {SEED}, query {failed}: {verdict}\n{query.node.trino}"
             for failed, query, verdict, _ in batch(
-                SEED, numbers, lambda found: Offline(found, scratch, engine), count, spark=False
+                SEED, numbers, lambda found: Offline(found, scratch, engine), count, spark_every=0
             )
         ]
     assert not failures, "\n\n".join(failures)
@@ -86,7 +86,7 @@ def test_random_queries_on_spark(stack: Stack, gateway: Gateway, name: str) -> N
     found = [
         f"seed {SEED}, query {failed}: {verdict}\n{query.node.trino}"
         for failed, query, verdict, _ in batch(
-            SEED, range(400), lambda found: Live(found, stack, gateway, name), count, spark=True
+            SEED, range(400), lambda found: Live(found, stack, gateway, name), count, spark_every=6
         )
     ]
     assert not found, "\n\n".join(found)
