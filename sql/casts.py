@@ -111,8 +111,10 @@ def _templates(source: Type, target: Type, *, safe: bool) -> tuple[Template, Tem
         return _number(source, target, safe=safe)
     if _is_time(source) and _is_time(target):
         return _time(source, target, safe=safe)
-    if source == types.BOOLEAN and target in types.INTEGERS:
+    if source == types.BOOLEAN and types.is_numeric(target):
         return _plain(safe=safe)
+    if types.is_numeric(source) and target == types.BOOLEAN:
+        return "({0} <> 0)", "({0} <> 0)"
     nested = _nested(source, target, safe=safe)
     if nested is not None:
         return nested

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import pathlib
 import shutil
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support import offline
+from support import offline, slt
 from support.gateway import Gateway
 from support.java import SHORT_LIVED_JAVA
 from support.stack import Stack
@@ -54,6 +55,18 @@ class OneStack(LoadFileScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     """`--dist loadgroup` is `OneStack`; other ways to share out are left as they are."""
     return OneStack(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how much of tests/slt was asked, and by which route."""
+    asked = collections.Counter[str]()
+    for report in terminalreporter.getreports("passed"):
+        for name, count in report.user_properties if report.when == "call" else ():
+            if name.startswith(slt.ASKED):
+                asked[name.removeprefix(slt.ASKED)] += count
+    if asked:
+        routes = ", ".join(f"{count:,} by {route}" for route, count in asked.items())
+        terminalreporter.write_line(f"tests/slt: {asked.total():,} queries answered ({routes})")
 
 
 @pytest.fixture(scope="session")

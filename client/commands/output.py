@@ -129,6 +129,8 @@ def cell_text(value: Any) -> str:
             return value.isoformat(" ")
         case list() | dict():
             return json.dumps(_json_cell(value), ensure_ascii=False)
+        case decimal.Decimal():
+            return format(value, "f")
     return str(value)
 
 
@@ -145,9 +147,9 @@ def _json_cell(value: Any) -> Any:
             return base64.b64encode(value).decode()
         case float() if not math.isfinite(value):
             return str(value)
-        case decimal.Decimal() | uuid.UUID():
+        case uuid.UUID():
             return str(value)
-        case datetime.date() | datetime.time():
+        case datetime.date() | datetime.time() | decimal.Decimal():
             return cell_text(value)
     return value
 

@@ -141,10 +141,16 @@ def _names(title: str, found: list[str], statement: Show) -> Rows:
 def _functions(statement: Show) -> Rows:
     rows = [
         (name, overload.kind, overload.signature)
-        for name, overloads in sorted(functions.FUNCTIONS.items())
+        for name, overloads in functions.FUNCTIONS.items()
         if not name.startswith("$")
         for overload in overloads
     ]
+    rows += [
+        (name, "scalar", signature)
+        for name, signatures in functions.FORMS.items()
+        for signature in signatures
+    ]
+    rows.sort(key=lambda row: row[0])
     shape = dict.fromkeys(("Function", "Kind", "Signature"), types.VARCHAR)
     return table(shape, matching(rows, statement.like, statement.escape))
 

@@ -15,6 +15,7 @@ from seamline.sql.binder.conversions import (
     common_type,
     constructor,
     explicit_cast,
+    field_of,
     implicit_cast,
     numbers_alike,
     row_of,
@@ -24,6 +25,7 @@ from seamline.sql.binder.lambdas import LambdaArgument
 from seamline.sql.binder.literals import (
     ROWS_MAX,
     bigint_literal,
+    integer_literal,
     negated_literal,
     whole_number_of,
 )
@@ -36,7 +38,7 @@ from seamline.sql.calls import VOLATILE, Call, CallSpec, call
 from seamline.sql.dialects import FROM_ZERO
 from seamline.sql.functions import GROUPING
 from seamline.sql.functions.times import EXTRACTED
-from seamline.sql.types import Array, Function, Map
+from seamline.sql.types import Array, Function, Map, Row
 
 
 def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
@@ -71,11 +73,16 @@ def _bind_time_arithmetic(name: str, operands: Sequence[Typed]) -> Typed:
         ) from error
 
 
+_LEAST = {2**31: (integer_literal, types.INTEGER), 2**63: (bigint_literal, types.BIGINT)}
+"""Numbers that are beyond a type without their minus sign, and that type."""
+
+
 def _bind_negate(typer: Typer, node: exp.Neg, scope: Scope) -> Typed:
     if isinstance(node.this, exp.Literal) and not node.this.is_string:
         text = node.this.name.lower()
-        if "e" not in text and "." not in text and int(text) == 2**63:
-            return bigint_literal(-(2**63)), types.BIGINT
+        if "e" not in text and "." not in text and int(text) in _LEAST:
+            literal, type_ = _LEAST[int(text)]
+            return literal(-int(text)), type_
     operand = typer.expression(node.this, scope)
     return negated_literal(*operand) or bind_call("$negate", [operand])
 
@@ -127,7 +134,20 @@ def _bind_position(typer: Typer, node: exp.StrPosition, scope: Scope) -> Typed:
 def _bind_bracket(typer: Typer, node: exp.Bracket, scope: Scope) -> Typed:
     if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
         raise unsupported(node)
-    return bind_call("$subscript", _bind_element(typer, node.this, node.expressions[0], scope))
+    (container, type_), place = _bind_element(typer, node.this, node.expressions[0], scope)
+    if isinstance(type_, Row):
+        return _bind_field(container, type_, whole_number_of(place[0]))
+    return bind_call("$subscript", [(container, type_), place])
+
+
+def _bind_field(row: exp.Expr, type_: Row, place: int | None) -> Typed:
+    """The field of a row at a place that is written out, counted from 1."""
+    if place is None or not 1 <= place <= len(type_.fields):
+        raise SeamlineError(
+            INVALID_ARGUMENT, f"{type_} has fields 1 to {len(type_.fields)}, written out", hint=""
+        )
+    field = type_.fields[place - 1]
+    return field_of(row, type_, field), field.type
 
 
 def _bind_element(typer: Typer, node: exp.Expr, index: exp.Expr, scope: Scope) -> list[Typed]:

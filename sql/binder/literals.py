@@ -31,6 +31,11 @@ def _literal_text(text: str, type_: Type, value: Any) -> exp.Expr:
     return call(CallSpec(constructor("$literal", template, template), (), type_, value), [])
 
 
+def integer_literal(value: int) -> exp.Expr:
+    """A whole number as integer."""
+    return _literal_text(str(value), types.INTEGER, value)
+
+
 def bigint_literal(value: int) -> exp.Expr:
     """A whole number as bigint."""
     if value == -(2**63):

@@ -26,11 +26,13 @@ from seamline.sql.functions import (
     urls,
     windows,
 )
+from seamline.sql.functions.forms import FORMS
 from seamline.sql.functions.patterns import is_comparable, is_ordered
 from seamline.sql.functions.registry import (
     COLLECT,
     FUNCTIONS,
     GROUPING,
+    REASONS,
     Argument,
     Lambda,
     Overload,
@@ -64,8 +66,10 @@ SUBJECTS = (
 
 __all__ = [
     "COLLECT",
+    "FORMS",
     "FUNCTIONS",
     "GROUPING",
+    "REASONS",
     "SUBJECTS",
     "Argument",
     "Lambda",

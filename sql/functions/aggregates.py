@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seamline.sql import decimals, types
-from seamline.sql.functions.registry import GROUPING, aggregate, composed, define
+from seamline.sql.functions.registry import GROUPING, aggregate, collected, composed, define
+from seamline.sql.kernels import groups
+from seamline.sql.kernels.kernel import by_row
 from seamline.sql.templates import DUCKDB, SPARK
 from seamline.sql.types import Type
 
@@ -130,6 +132,50 @@ for _type in (types.BIGINT, types.DOUBLE, types.REAL):
             "quantile_disc({0}, {1})",
             "percentile_approx({0}, {1})",
         )
+        collected(
+            "approx_percentile",
+            f"{_type}, double, {_share} -> {_returns}",
+            2,
+            by_row(
+                groups.weighted_percentile if _share == "double" else groups.weighted_percentiles
+            ),
+        )
+for _type in (types.BIGINT, types.VARCHAR):
+    collected(
+        "approx_most_frequent",
+        f"bigint, {_type}, bigint -> map({_type}, bigint)",
+        2,
+        by_row(groups.most_frequent),
+    )
+for _signature, _count in (("bigint, double", 2), ("bigint, double, double", 3)):
+    collected(
+        "numeric_histogram",
+        f"{_signature} -> map(double, double)",
+        _count,
+        by_row(groups.numeric_histogram),
+    )
+
+# --- What a group says of itself -----------------------------------------------------------------
+
+collected("checksum", "T -> varbinary", 1, by_row(groups.checksum))
+_NEGATIVE = "('INVALID_ARGUMENT: a count is not below 0')"
+_LOGARITHMS = (
+    "sum({{distinct}}«CASE WHEN {{0}} < 0 THEN CAST({error} AS DOUBLE)"
+    " WHEN {{0}} > 0 THEN {{0}} * log2({{0}}) WHEN {{0}} = 0 THEN {{0}} END»){{over}}"
+)
+aggregate(
+    "$logarithms",
+    "double -> double",
+    _LOGARITHMS.format(error=f"error{_NEGATIVE}"),
+    _LOGARITHMS.format(error=f"raise_error{_NEGATIVE}"),
+)
+composed(
+    "entropy",
+    "double -> double",
+    (("sum", 1), ("$logarithms", 1)),
+    "(CASE WHEN {0} > 0 THEN greatest(log2({0}) - {1} / {0}, 0.0::DOUBLE) ELSE 0.0::DOUBLE END)",
+    "(CASE WHEN {0} > 0 THEN greatest(log2({0}) - {1} / {0}, 0D) ELSE 0D END)",
+)
 
 
 def _grouping_duckdb(args: Sequence[str], _: Sequence[Type], __: Type) -> str:

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from seamline.sql.functions.registry import scalar
+from seamline.sql import types
+from seamline.sql.functions.registry import kernel, scalar
+from seamline.sql.kernels import arrays
+from seamline.sql.kernels.kernel import by_row
 from seamline.sql.templates import DUCKDB, SPARK, Template, row_of
 from seamline.sql.types import Type
 
@@ -238,6 +241,15 @@ scalar(
     " lambda i: {0} + CAST(i AS INTEGER))",
     "sequence({0}, {1})",
 )
+_DAY, _YEAR = str(types.INTERVAL_DAY), str(types.INTERVAL_YEAR)
+for _time in ("date", "timestamp", "timestamp with time zone"):
+    _signature = f"{_time}, {_time}, {_DAY} -> array({_time})"
+    kernel("sequence", _signature, by_row(arrays.sequence_by_milliseconds))
+for _time in ("date", "timestamp"):
+    _signature = f"{_time}, {_time}, {_YEAR} -> array({_time})"
+    kernel("sequence", _signature, by_row(arrays.sequence_by_months))
+kernel("combinations", "array(E), bigint -> array(array(E))", by_row(arrays.combinations))
+kernel("array_histogram", "array(K) -> map(K, bigint)", by_row(arrays.histogram))
 
 
 class _Dialect(NamedTuple):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from seamline.sql import types
 from seamline.sql.functions.collections import EVERY, by_key
 from seamline.sql.functions.registry import scalar
-from seamline.sql.templates import DUCKDB, SPARK
+from seamline.sql.templates import DUCKDB, SPARK, Template
 from seamline.sql.types import Type
 
 scalar(
@@ -38,11 +39,30 @@ scalar(
     "CAST(map_from_entries({0}) AS {type})",
     "map_from_entries({0})",
 )
+
+
+def _or_empty(of_entries: Template, engine: str) -> Template:
+    """A map also where there is no entry."""
+    assert callable(of_entries)
+
+    def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
+        found = of_entries(args, arguments, returns)
+        type_ = (types.to_duckdb if engine == DUCKDB else types.to_spark)(returns)
+        empty = f"CAST({'MAP {}' if engine == DUCKDB else 'map()'} AS {type_})"
+        return f"coalesce({found}, CASE WHEN {args[0]} IS NOT NULL THEN {empty} END)"
+
+    return render
+
+
+_ENTRIES = (
+    "list_transform({0}, lambda x: {'k': x['field0'], 'v': x['field1']})",
+    "transform({0}, x -> named_struct('k', x.field0, 'v', x.field1))",
+)
 scalar(
     "multimap_from_entries",
     "array(row(K, E)) -> map(K, array(E))",
-    by_key("list_transform({0}, lambda x: {'k': x['field0'], 'v': x['field1']})", EVERY[0], DUCKDB),
-    by_key("transform({0}, x -> named_struct('k', x.field0, 'v', x.field1))", EVERY[1], SPARK),
+    _or_empty(by_key(_ENTRIES[0], EVERY[0], DUCKDB), DUCKDB),
+    _or_empty(by_key(_ENTRIES[1], EVERY[1], SPARK), SPARK),
 )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from seamline.sql import decimals, types
 from seamline.sql.functions.registry import by_duckdb_everywhere, define, kernel, scalar
+from seamline.sql.kernels import distributions, vectors
 from seamline.sql.kernels.kernel import by_row
 from seamline.sql.kernels.numbers import (
     bucket_among,
-    cosine_similarity,
     from_base,
     inverse_normal_cdf,
     logarithm,
@@ -163,11 +163,38 @@ kernel("width_bucket", "double, double, double, bigint -> bigint", by_row(width_
 kernel("width_bucket", "double, array(double) -> bigint", by_row(bucket_among))
 kernel("normal_cdf", "double, double, double -> double", by_row(normal_cdf))
 kernel("inverse_normal_cdf", "double, double, double -> double", by_row(inverse_normal_cdf))
-kernel(
-    "cosine_similarity",
-    "map(varchar, double), map(varchar, double) -> double",
-    by_row(cosine_similarity),
-)
+for _name, _share in (
+    ("beta_cdf", distributions.beta_cdf),
+    ("inverse_beta_cdf", distributions.inverse_beta_cdf),
+):
+    kernel(_name, "double, double, double -> double", by_row(_share))
+kernel("t_cdf", "double, double -> double", by_row(distributions.t_cdf))
+kernel("t_pdf", "double, double -> double", by_row(distributions.t_pdf))
+for _name, _end in (
+    ("wilson_interval_lower", distributions.wilson_interval_lower),
+    ("wilson_interval_upper", distributions.wilson_interval_upper),
+):
+    kernel(_name, "bigint, bigint, double -> double", by_row(_end))
+
+# --- Vectors -------------------------------------------------------------------------------------
+
+for _name, _of_maps, _of_arrays in (
+    ("cosine_similarity", vectors.cosine_similarity, vectors.cosine_of_arrays),
+    ("cosine_distance", vectors.cosine_distance, vectors.distance_of_arrays),
+):
+    kernel(_name, "map(varchar, double), map(varchar, double) -> double", by_row(_of_maps))
+    kernel(
+        _name,
+        "array(double), array(double) -> double",
+        by_row(vectors.of_equal_length(_of_arrays)),
+    )
+for _name, _measure in (
+    ("dot_product", vectors.dot_product),
+    ("euclidean_distance", vectors.euclidean_distance),
+):
+    kernel(
+        _name, "array(double), array(double) -> double", by_row(vectors.of_equal_length(_measure))
+    )
 
 # --- Random numbers ------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from typing import Literal, Protocol, TypeAlias
 from seamline.errors import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import coercion, types
 from seamline.sql.functions import patterns
+from seamline.sql.functions.forms import FORMS
 from seamline.sql.functions.patterns import Pattern
 from seamline.sql.kernels.calls import duckdb_template, spark_template
 from seamline.sql.kernels.kernel import Compute, Kernel, by_duckdb
@@ -215,9 +216,64 @@ def _bind_lambdas(pairs: Sequence[tuple[Pattern, Argument]], bound: patterns.Bou
 
 # --- Refused by name, with the reason ------------------------------------------------------------
 
-_REASONS = {
+REASONS = {
     "string_agg": "use listagg(x, separator) WITHIN GROUP (ORDER BY …)",
+    **dict.fromkeys(
+        ("approx_set", "empty_approx_set", "merge"),
+        "there is no type HyperLogLog; approx_distinct is exact",
+    ),
+    **dict.fromkeys(
+        (
+            "tdigest_agg",
+            "qdigest_agg",
+            "value_at_quantile",
+            "values_at_quantiles",
+            "quantile_at_value",
+        ),
+        "there are no digest types; use approx_percentile",
+    ),
+    **dict.fromkeys(
+        ("make_set_digest", "merge_set_digest", "jaccard_index", "intersection_cardinality"),
+        "there is no type SetDigest; count with INTERSECT and UNION",
+    ),
+    "reduce_agg": "use reduce(array_agg(x), …)",
+    "word_stem": "stemming has no one answer; stem words before they are written",
+    **dict.fromkeys(
+        ("spooky_hash_v2_32", "spooky_hash_v2_64"), "use xxhash64, murmur3 or a digest"
+    ),
+    **dict.fromkeys(
+        ("bar", "color", "render", "rgb"), "colours of a terminal belong to what shows the rows"
+    ),
+    **dict.fromkeys(
+        ("learn_classifier", "learn_regressor", "classify", "regress", "features"),
+        "models are not trained in queries",
+    ),
+    **dict.fromkeys(
+        (
+            "st_point",
+            "st_geometryfromtext",
+            "st_contains",
+            "st_distance",
+            "st_area",
+            "st_astext",
+            "great_circle_distance",
+            "to_geojson_geometry",
+            "bing_tile",
+            "bing_tile_at",
+            "geometry_union",
+            "spatial_partitioning",
+        ),
+        "there are no types of geometry",
+    ),
+    "version": "GET /api/v1/info says it",
+    "json_table": "use UNNEST(CAST(json_extract(…) AS array(…)))",
+    "objectid": "there is no type ObjectId",
+    "exclude_columns": "name the columns",
+    "to_char": "use format_datetime or date_format",
+    "to_date": "use CAST(date_parse(x, format) AS date)",
+    "to_timestamp": "use date_parse or parse_datetime",
 }
+"""Names of Trino, and of others people know, that are no functions here: what to use instead."""
 
 
 def is_aggregate(name: str) -> bool:
@@ -228,9 +284,10 @@ def is_aggregate(name: str) -> bool:
 def unknown(name: str) -> SeamlineError:
     """The error for a name that is not in the table, with the reason if there is one."""
     folded = name.lower()
-    if folded in _REASONS:
-        return SeamlineError(NOT_SUPPORTED, f"{folded} is not offered", hint=_REASONS[folded] + ".")
-    hint = did_you_mean(folded, (known for known in FUNCTIONS if not known.startswith("$")))
+    if folded in REASONS:
+        return SeamlineError(NOT_SUPPORTED, f"{folded} is not offered", hint=REASONS[folded] + ".")
+    known = [*(name for name in FUNCTIONS if not name.startswith("$")), *FORMS]
+    hint = did_you_mean(folded, known)
     return SeamlineError(FUNCTION_NOT_FOUND, f"there is no function {folded}", hint=hint)
 
 
@@ -268,6 +325,17 @@ def composed(
 ) -> None:
     """Declares an aggregate that is computed from the results of others."""
     define("aggregate", name, signature, duckdb, spark, parts=parts)
+
+
+def collected(name: str, signature: str, count: int, compute: Compute) -> None:
+    """Declares an aggregate that is a kernel of all values of a group.
+
+    The kernel takes an array of them, where `count` is above 1 of rows of that many arguments, and
+    what other arguments there are.
+    """
+    made = Kernel(name, compute)
+    templates = duckdb_template(made), spark_template(made)
+    define("aggregate", name, signature, *templates, kernel=made, parts=((COLLECT, count),))
 
 
 def window(name: str, signature: str, duckdb: Template, spark: Template | None = None) -> None:

@@ -9,6 +9,8 @@ _PATTERN = r"regexp_replace({1}, '(^|[^\\])\(\?<([A-Za-z])', '\1(?P<\2', 'g')"
 """The pattern with the names of its groups written as RE2 reads them."""
 _MARK = "chr(1114109)"
 """A character that stands for none, put in front of each match to count them."""
+_PIECES = f"string_split(regexp_replace({{0}}, {_PATTERN}, {_MARK}, 'g'), {_MARK})"
+"""What is between the matches; DuckDB's own split takes each piece for a text of its own."""
 
 
 def _group(number: str) -> str:
@@ -35,9 +37,7 @@ def _position(start: str, occurrence: str) -> str:
 
 _TEXTS = "varchar, varchar"
 by_duckdb_everywhere("regexp_like", f"{_TEXTS} -> boolean", f"regexp_matches({{0}}, {_PATTERN})")
-by_duckdb_everywhere(
-    "regexp_count", f"{_TEXTS} -> bigint", f"len(regexp_extract_all({{0}}, {_PATTERN}))"
-)
+by_duckdb_everywhere("regexp_count", f"{_TEXTS} -> bigint", f"(len({_PIECES}) - 1)")
 by_duckdb_everywhere(
     "regexp_extract_all", f"{_TEXTS} -> array(varchar)", f"regexp_extract_all({{0}}, {_PATTERN})"
 )
@@ -54,7 +54,7 @@ by_duckdb_everywhere(
 by_duckdb_everywhere(
     "regexp_split",
     f"{_TEXTS} -> array(varchar)",
-    f"(CASE WHEN {{0}} = '' THEN [''] ELSE string_split_regex({{0}}, {_PATTERN}) END)",
+    f"(CASE WHEN {{0}} = '' THEN [''] ELSE {_PIECES} END)",
 )
 by_duckdb_everywhere(
     "regexp_replace", f"{_TEXTS} -> varchar", f"regexp_replace({{0}}, {_PATTERN}, '', 'g')"

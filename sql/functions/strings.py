@@ -43,7 +43,11 @@ for _name in ("substr", "substring"):
         "(CASE WHEN {1} = 0 OR {2} <= 0 OR -{1} > length({0}) THEN ''"
         " ELSE substr({0}, CAST({1} AS INT), CAST({2} AS INT)) END)",
     )
-for _name, _order in (("strpos", ("{0}", "{1}")), ("$position", ("{1}", "{0}"))):
+for _name, _order in (
+    ("strpos", ("{0}", "{1}")),
+    ("index", ("{0}", "{1}")),
+    ("$position", ("{1}", "{0}")),
+):
     scalar(
         _name,
         "varchar, varchar -> bigint",
@@ -124,6 +128,7 @@ kernel(
 kernel("strpos", "varchar, varchar, bigint -> bigint", by_row(kernels.position_of))
 kernel("chr", "bigint -> varchar", by_row(kernels.character))
 kernel("codepoint", "varchar -> integer", by_row(kernels.code_point))
+kernel("char2hexint", "varchar -> varchar", by_row(kernels.utf16_digits))
 kernel("soundex", "varchar -> varchar", by_row(kernels.soundex))
 kernel("luhn_check", "varchar -> boolean", by_row(kernels.luhn_check))
 kernel("hamming_distance", "varchar, varchar -> bigint", by_row(kernels.hamming_distance))
@@ -133,3 +138,4 @@ for _form in ("nfc", "nfd", "nfkc", "nfkd"):
 kernel("format", "varchar, any... -> varchar", formats.compute)
 for _type in ("bigint", "double"):
     kernel("format_number", f"{_type} -> varchar", by_row(kernels.with_unit))
+kernel("parse_data_size", "varchar -> decimal(38,0)", by_row(kernels.data_size))

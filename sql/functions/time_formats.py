@@ -10,6 +10,7 @@ from seamline.sql.kernels.date_parsing import (
     date_parse,
     from_iso8601_date,
     from_iso8601_timestamp,
+    from_iso8601_timestamp_nanos,
     parse_datetime,
 )
 from seamline.sql.kernels.date_patterns import of_joda, of_mysql
@@ -26,6 +27,11 @@ kernel(
     "from_iso8601_timestamp",
     "varchar -> timestamp(3) with time zone",
     by_row(from_iso8601_timestamp),
+)
+kernel(
+    "from_iso8601_timestamp_nanos",
+    "varchar -> timestamp(6) with time zone",
+    by_row(from_iso8601_timestamp_nanos),
 )
 kernel("from_iso8601_date", "varchar -> date", by_row(from_iso8601_date))
 

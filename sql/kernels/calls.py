@@ -85,6 +85,8 @@ def _from_wire(sql: str, type_: Type) -> str:
 
 def _as_text(sql: str, type_: Type) -> str:
     match type_:
+        case types.UNKNOWN:
+            return "CAST(NULL AS STRING)"
         case types.DATE:
             return f"CAST(unix_date({sql}) AS STRING)"
         case Timestamp():
@@ -96,6 +98,8 @@ def _as_text(sql: str, type_: Type) -> str:
 
 def _of_text(sql: str, type_: Type) -> str:
     match type_:
+        case types.UNKNOWN:
+            return "NULL"
         case types.DATE:
             return f"date_from_unix_date(CAST({sql} AS INT))"
         case Timestamp():

@@ -10,7 +10,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping
 
-from seamline.errors import INVALID_ARGUMENT, SeamlineError
+from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
 from seamline.sql import time_zones
 from seamline.sql.kernels.date_patterns import (
     Fraction,
@@ -197,12 +197,28 @@ def from_iso8601_timestamp(text: str) -> datetime.datetime:
     Raises:
         SeamlineError: INVALID_ARGUMENT.
     """
+    return _instant(text, 3)
+
+
+def from_iso8601_timestamp_nanos(text: str) -> datetime.datetime:
+    """An instant; without an offset in UTC.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT; NOT_SUPPORTED for more digits of a second than are kept.
+    """
+    match = _ISO.fullmatch(text)
+    if match is not None and (match["fraction"] or "")[6:].strip("0"):
+        raise SeamlineError(NOT_SUPPORTED, "timestamps have at most 6 digits of a second", hint="")
+    return _instant(text, 6)
+
+
+def _instant(text: str, digits: int) -> datetime.datetime:
     match = _ISO.fullmatch(text)
     if match is None:
         raise _invalid(text)
     values = {name: int(match[name]) for name in ("hour", "minute", "second") if match[name]}
     values |= _iso_date(match)
-    values["fraction"] = int((match["fraction"] or "")[:3].ljust(3, "0")) * 1000
+    values["fraction"] = int((match["fraction"] or "")[:digits].ljust(6, "0"))
     moment = _moment(values, text)
     return time_zones.instant(moment, time_zones.named(match["zone"] or time_zones.UTC))
 

@@ -6,7 +6,7 @@ import bisect
 import decimal
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
 
@@ -171,17 +171,3 @@ def inverse_normal_cdf(mean: float, deviation: float, probability: float) -> flo
     _require(0 < probability < 1, "a probability is above 0 and below 1")
     _require(deviation > 0, "a standard deviation is above 0")
     return statistics.NormalDist(mean, deviation).inv_cdf(probability)
-
-
-def cosine_similarity(
-    one: Sequence[tuple[str, float]], other: Sequence[tuple[str, float]]
-) -> float | None:
-    """Of two sparse vectors."""
-    left: Mapping[str, float] = dict(one)
-    right: Mapping[str, float] = dict(other)
-    if None in left.values() or None in right.values():
-        return None
-    product = sum(value * right.get(key, 0.0) for key, value in left.items())
-    lengths = [math.sqrt(sum(v * v for v in vector.values())) for vector in (left, right)]
-    divisor = lengths[0] * lengths[1]
-    return product / divisor if divisor else math.nan

@@ -6,7 +6,10 @@ Characters are code points throughout, as in all functions of text.
 from __future__ import annotations
 
 import decimal
+import fractions
 import itertools
+import math
+import re
 import unicodedata
 from collections.abc import Callable
 
@@ -207,3 +210,27 @@ def with_unit(value: float | decimal.Decimal) -> str:
     rounded = number.quantize(decimal.Decimal(1).scaleb(-places), decimal.ROUND_HALF_UP)
     text = format(rounded, "f")
     return (text.rstrip("0").rstrip(".") if "." in text else text) + _UNITS[unit]
+
+
+def utf16_digits(text: str) -> str:
+    """The code units of UTF-16, each in four hexadecimal digits."""
+    return text.encode("utf-16-be").hex().upper()
+
+
+_DATA_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
+_DATA_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB")
+
+
+def data_size(text: str) -> decimal.Decimal:
+    """Bytes of `2.3MB`, cut to whole ones; units are powers of 1,024.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT for anything else.
+    """
+    match = _DATA_SIZE.fullmatch(text)
+    if match is None or match[2] not in _DATA_UNITS:
+        raise SeamlineError(
+            INVALID_ARGUMENT, f"{text!r} is not a size", hint=f"Units: {', '.join(_DATA_UNITS)}."
+        )
+    size = fractions.Fraction(match[1]) * 1024 ** _DATA_UNITS.index(match[2])
+    return decimal.Decimal(math.floor(size))

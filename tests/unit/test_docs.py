@@ -29,18 +29,48 @@ def functions_page() -> Iterator[str]:
     yield (
         "Each means the same on both engines. `T`, `U`, `E`, `K`: any type; `…`: any number. The "
         "engine's own SQL computes it, or a kernel: a function over Arrow arrays that the engine "
-        "calls (`make golden` writes this page)."
+        "calls (`make golden` writes this page). [What of Trino is not there](not-there.md)."
     )
+    public = {*functions.FORMS, *(name for name in functions.FUNCTIONS if name[0] != "$")}
+    yield ""
+    yield f"There are {len(public)}."
     kinds = {"scalar": "Scalar", "aggregate": "Aggregate", "window": "Window"}
     for kind, title in kinds.items():
         yield f"\n## {title}\n"
         yield "| function | takes and gives | DuckDB | Spark |\n|---|---|---|---|"
         for name, overloads in sorted(functions.FUNCTIONS.items()):
             found = dict.fromkeys(o.signature for o in overloads if o.kind == kind)
-            if found:
+            if found and not name.startswith("$"):
                 cell = "<br>".join(f"`{signature}`" for signature in found).replace("|", "\\|")
                 means = (_means(overloads, engine) for engine in (DUCKDB, SPARK))
                 yield f"| `{name}` | {cell} | {' | '.join(means)} |"
+    yield "\n## With a form of their own\n"
+    yield "| function | takes and gives |\n|---|---|"
+    for name, signatures in functions.FORMS.items():
+        yield f"| `{name}` | {'<br>'.join(f'`{signature}`' for signature in signatures)} |"
+    yield "\n## Behind operators and these forms\n"
+    yield "| operation | takes and gives | DuckDB | Spark |\n|---|---|---|---|"
+    for name, overloads in sorted(functions.FUNCTIONS.items()):
+        if name.startswith("$"):
+            cell = "<br>".join(f"`{o.signature}`" for o in overloads).replace("|", "\\|")
+            means = (_means(overloads, engine) for engine in (DUCKDB, SPARK))
+            yield f"| `{name}` | {cell} | {' | '.join(means)} |"
+
+
+def not_there_page() -> Iterator[str]:
+    """What people wrote, and below it the functions that the code refuses by name."""
+    text = (PAGES / "not-there.md").read_text(encoding="utf-8")
+    yield text.partition(_REFUSED)[0] + _REFUSED
+    yield ""
+    yield "| function | instead |\n|---|---|"
+    reasons: dict[str, list[str]] = {}
+    for name, reason in functions.REASONS.items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, names in reasons.items():
+        yield f"| {', '.join(f'`{name}`' for name in names)} | {reason} |"
+
+
+_REFUSED = "## Functions"
 
 
 def _means(overloads: Sequence[functions.Overload], engine: str) -> str:
@@ -106,11 +136,11 @@ def default_text(name: str, default: object) -> str:
     return "" if default in ({}, [], "", None) else f"`{json.dumps(default).strip(chr(34))}`"
 
 
-@pytest.mark.parametrize("page", [functions_page, errors_page, configuration_page])
+@pytest.mark.parametrize("page", [functions_page, not_there_page, errors_page, configuration_page])
 def test_page_is_what_the_code_says(
     page: Callable[[], Iterator[str]], request: pytest.FixtureRequest
 ) -> None:
-    file = PAGES / f"{page.__name__.removesuffix('_page')}.md"
+    file = PAGES / f"{page.__name__.removesuffix('_page').replace('_', '-')}.md"
     text = "\n".join(page()) + "\n"
     if request.config.getoption("--rewrite"):
         file.write_text(text, encoding="utf-8")

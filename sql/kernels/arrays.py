@@ -1,0 +1,90 @@
+"""Kernels of arrays."""
+
+from __future__ import annotations
+
+import calendar
+import collections
+import datetime
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from seamline.errors import INVALID_ARGUMENT, SeamlineError
+
+ELEMENTS_MAX = 10_000
+_TAKEN_MAX = 5
+_COMBINATIONS_MAX = 100_000
+
+Moment = TypeVar("Moment", datetime.date, datetime.datetime)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise SeamlineError(INVALID_ARGUMENT, message, hint="")
+
+
+def combinations(values: Sequence[Any], size: int) -> list[list[Any]]:
+    """All ways to take so many elements, in the order they stand in.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    _require(0 <= size <= _TAKEN_MAX, f"combinations() takes 0 to {_TAKEN_MAX} elements")
+    count = math.comb(len(values), size)
+    _require(count <= _COMBINATIONS_MAX, f"combinations() makes up to {_COMBINATIONS_MAX} arrays")
+    return [list(taken) for taken in itertools.combinations(values, size)]
+
+
+def histogram(values: Sequence[Any]) -> list[tuple[Any, int]]:
+    """How often each value occurs; nulls are left out."""
+    return list(collections.Counter(value for value in values if value is not None).items())
+
+
+# --- Sequences of dates and times ----------------------------------------------------------------
+
+
+def sequence_by_milliseconds(start: Moment, stop: Moment, step: int) -> list[Moment]:
+    """From start to stop by steps of so many milliseconds.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    length = datetime.timedelta(milliseconds=step)
+    if not isinstance(start, datetime.datetime):
+        _require(length == datetime.timedelta(length.days), "dates are moved by whole days")
+    return _sequence(start, stop, step, lambda place: start + length * place)
+
+
+def sequence_by_months(start: Moment, stop: Moment, step: int) -> list[Moment]:
+    """From start to stop by steps of so many months, each from the start.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    return _sequence(start, stop, step, lambda place: _moved(start, step * place))
+
+
+def _moved(moment: Moment, months: int) -> Moment:
+    year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
+    day = min(moment.day, calendar.monthrange(year, month + 1)[1])
+    return moment.replace(year=year, month=month + 1, day=day)
+
+
+def _sequence(
+    start: Moment, stop: Moment, step: int, element: Callable[[int], Moment]
+) -> list[Moment]:
+    _require(step != 0, "the step of sequence() is not zero")
+    is_towards = start == stop or (start < stop) == (step > 0)
+    _require(is_towards, "sequence() goes from the start towards the stop")
+    found: list[Moment] = []
+    try:
+        for place in itertools.count():
+            value = element(place)
+            if value > stop if step > 0 else value < stop:
+                break
+            found.append(value)
+            _require(len(found) <= ELEMENTS_MAX, f"sequence() makes up to {ELEMENTS_MAX} elements")
+    except (OverflowError, ValueError):
+        pass  # the calendar ends before the stop
+    return found

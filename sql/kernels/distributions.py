@@ -1,0 +1,139 @@
+"""Distributions of probability, and intervals of confidence."""
+
+from __future__ import annotations
+
+import math
+
+from seamline.errors import INVALID_ARGUMENT, SeamlineError
+
+_STEPS_MAX = 10_000
+_TINY = 1e-300
+_PRECISION = 1e-16
+_HALVINGS = 200
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise SeamlineError(INVALID_ARGUMENT, message, hint="")
+
+
+def beta_cdf(a: float, b: float, value: float) -> float:
+    """How probable a value up to that is in a beta distribution.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    _require(a > 0 and b > 0, "both parameters of a beta distribution are above 0")
+    _require(0 <= value <= 1, "a value of a beta distribution is 0 to 1")
+    return _beta_share(a, b, value)
+
+
+def inverse_beta_cdf(a: float, b: float, probability: float) -> float:
+    """The value of which that much of a beta distribution is below, by halving.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    _require(a > 0 and b > 0, "both parameters of a beta distribution are above 0")
+    _require(0 <= probability <= 1, "a probability is 0 to 1")
+    if probability in {0.0, 1.0}:
+        return probability
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if middle in {low, high}:
+            break
+        if _beta_share(a, b, middle) < probability:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def t_pdf(value: float, freedom: float) -> float:
+    """The density of Student's distribution.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    _require(freedom > 0, "the degrees of freedom are above 0")
+    scale = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
+    tail = (freedom + 1) / 2 * math.log1p(value * value / freedom)
+    return math.exp(scale - 0.5 * math.log(freedom * math.pi) - tail)
+
+
+def t_cdf(value: float, freedom: float) -> float:
+    """How probable a value up to that is in Student's distribution.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    _require(freedom > 0, "the degrees of freedom are above 0")
+    if math.isnan(value):
+        return math.nan
+    share = 0.0 if math.isinf(value) else freedom / (freedom + value * value)
+    tail = 0.5 * _beta_share(freedom / 2, 0.5, share)
+    return 1 - tail if value > 0 else tail
+
+
+def _beta_share(a: float, b: float, x: float) -> float:
+    """The regularized incomplete beta function."""
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    logarithm = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    front = math.exp(logarithm + a * math.log(x) + b * math.log1p(-x))
+    if x < (a + 1) / (a + b + 2):
+        return front * _fraction(a, b, x) / a
+    return 1 - front * _fraction(b, a, 1 - x) / b
+
+
+def _fraction(a: float, b: float, x: float) -> float:
+    """Its continued fraction, as Lentz evaluates one: from the front, until it stands still."""
+
+    def safe(value: float) -> float:
+        return value if abs(value) > _TINY else _TINY
+
+    above, below = 1.0, 1 / safe(1 - (a + b) * x / (a + 1))
+    result = below
+    for step in range(1, _STEPS_MAX):
+        even = step * (b - step) * x / ((a + 2 * step - 1) * (a + 2 * step))
+        odd = -(a + step) * (a + b + step) * x / ((a + 2 * step) * (a + 2 * step + 1))
+        for term in (even, odd):
+            above, below = safe(1 + term / above), 1 / safe(1 + term * below)
+            change = above * below
+            result *= change
+        if abs(change - 1) < _PRECISION:
+            break
+    return result
+
+
+# --- Wilson's interval ---------------------------------------------------------------------------
+
+
+def wilson_interval_lower(successes: int, trials: int, z: float) -> float:
+    """The lower end of Wilson's interval of a share.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    center, half, scale = _wilson(successes, trials, z)
+    return (center - half) / scale
+
+
+def wilson_interval_upper(successes: int, trials: int, z: float) -> float:
+    """The upper end of Wilson's interval of a share.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT.
+    """
+    center, half, scale = _wilson(successes, trials, z)
+    return (center + half) / scale
+
+
+def _wilson(successes: int, trials: int, z: float) -> tuple[float, float, float]:
+    _require(trials > 0, "the number of trials is above 0")
+    _require(0 <= successes <= trials, "there are as many successes as trials at most")
+    _require(z >= 0, "a z-score is not below 0")
+    share, square = successes / trials, z * z / trials
+    half = z * math.sqrt(share * (1 - share) / trials + square / (4 * trials))
+    return share + square / 2, half, 1 + square

@@ -1,0 +1,131 @@
+"""Kernels over all values of a group."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import datetime
+import hashlib
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seamline.errors import INVALID_ARGUMENT, SeamlineError
+
+Rows = Sequence[Mapping[str, Any]]
+"""Arguments of each row: `field0`, `field1` and so on."""
+
+_DIGEST_BYTES = 8
+_HISTOGRAM_MAX = 10_000
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise SeamlineError(INVALID_ARGUMENT, message, hint="")
+
+
+def checksum(values: Sequence[Any]) -> bytes:
+    """Bytes that are the same for the same values in whatever order; nulls count."""
+    total = 0
+    for value in values:
+        digest = hashlib.blake2b(_text(value).encode(), digest_size=_DIGEST_BYTES).digest()
+        total += int.from_bytes(digest, "big")
+    return (total % (1 << 8 * _DIGEST_BYTES)).to_bytes(_DIGEST_BYTES, "big")
+
+
+def _text(value: Any) -> str:
+    """A value as it is written whichever engine hands it over."""
+    match value:
+        case float():
+            return repr(value + 0.0)  # without the sign of zero
+        case datetime.datetime() if value.tzinfo is not None:
+            return value.astimezone(datetime.UTC).isoformat()
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case dict():
+            return f"({', '.join(map(_text, value.values()))})"
+        case list() if value and isinstance(value[0], tuple):
+            return f"{{{', '.join(sorted(f'{_text(k)}: {_text(v)}' for k, v in value))}}}"
+        case list():
+            return f"[{', '.join(map(_text, value))}]"
+    return repr(value)
+
+
+def most_frequent(rows: Rows, capacity: int) -> list[tuple[Any, int]] | None:
+    """The values that occur most often, and how often; of those that occur as often the least.
+
+    Args:
+        rows: How many are asked for, and a value.
+        capacity: How many others count at a time; here all do.
+    """
+    _require(capacity > 0, "a capacity is above 0")
+    values = [row["field1"] for row in rows if row["field1"] is not None]
+    if not values:
+        return None
+    count = rows[0]["field0"]
+    _require(count is not None and count > 1, "more than one value is asked for")
+    counted = collections.Counter(values).items()
+    return sorted(counted, key=lambda pair: (-pair[1], pair[0]))[:count]
+
+
+# --- Percentiles ---------------------------------------------------------------------------------
+
+
+def weighted_percentile(rows: Rows, share: float) -> Any:
+    """The least value that, with those below it, has that share of the weight.
+
+    Args:
+        rows: A value and its weight.
+        share: 0 to 1.
+    """
+    found = weighted_percentiles(rows, [share])
+    return None if found is None else found[0]
+
+
+def weighted_percentiles(rows: Rows, shares: Sequence[float | None]) -> list[Any] | None:
+    """The same for several shares."""
+    pairs = sorted(
+        (row["field0"], row["field1"])
+        for row in rows
+        if row["field0"] is not None and row["field1"] is not None
+    )
+    for share in shares:
+        _require(share is not None and 0 <= share <= 1, "a percentile is 0 to 1")
+    _require(all(weight > 0 for _, weight in pairs), "a weight is above 0")
+    if not pairs:
+        return None
+    reached = list(itertools.accumulate(weight for _, weight in pairs))
+    last = len(pairs) - 1
+    places = (bisect.bisect_left(reached, (share or 0) * reached[-1]) for share in shares)
+    return [pairs[min(place, last)][0] for place in places]
+
+
+# --- Histograms ----------------------------------------------------------------------------------
+
+
+def numeric_histogram(rows: Rows) -> list[tuple[float, float]] | None:
+    """Centers and weights of buckets: the two closest become one while there are too many.
+
+    Args:
+        rows: How many buckets there are at most, a value and, if that is not 1, its weight.
+    """
+    buckets: list[tuple[float, float]] = []
+    for row in rows:
+        value, weight = row["field1"], row.get("field2", 1.0)
+        if value is None or weight is None:
+            continue
+        count = row["field0"]
+        _require(count is not None and 2 <= count <= _HISTOGRAM_MAX, "there are 2 buckets or more")
+        place = bisect.bisect_left(buckets, (value, 0.0))
+        if place < len(buckets) and buckets[place][0] == value:
+            buckets[place] = (value, buckets[place][1] + weight)
+            continue
+        buckets.insert(place, (value, weight))
+        if len(buckets) > count:
+            gaps = (b[0] - a[0] for a, b in itertools.pairwise(buckets))
+            closest = min(enumerate(gaps), key=lambda gap: gap[1])[0]
+            (one, weight), (other, more) = buckets[closest : closest + 2]
+            together = weight + more
+            center = (one * weight + other * more) / together
+            buckets[closest : closest + 2] = [(center, together)]
+    return buckets or None

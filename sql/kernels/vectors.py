@@ -1,0 +1,65 @@
+"""Vectors: how far apart they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from seamline.errors import INVALID_ARGUMENT, SeamlineError
+
+Vector = Sequence[float]
+SparseVector = Sequence[tuple[str, float]]
+
+
+def cosine_similarity(one: SparseVector, other: SparseVector) -> float | None:
+    """The cosine of the angle between two sparse vectors."""
+    left: Mapping[str, float] = dict(one)
+    right: Mapping[str, float] = dict(other)
+    if None in left.values() or None in right.values():
+        return None
+    product = sum(value * right.get(key, 0.0) for key, value in left.items())
+    return _cosine(product, list(left.values()), list(right.values()))
+
+
+def cosine_distance(one: SparseVector, other: SparseVector) -> float | None:
+    """1 less the cosine of the angle between two sparse vectors."""
+    cosine = cosine_similarity(one, other)
+    return None if cosine is None else 1 - cosine
+
+
+def dot_product(one: Vector, other: Vector) -> float:
+    """The sum of the products of their elements."""
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+def cosine_of_arrays(one: Vector, other: Vector) -> float:
+    """The cosine of the angle between two vectors."""
+    return _cosine(dot_product(one, other), one, other)
+
+
+def distance_of_arrays(one: Vector, other: Vector) -> float:
+    """1 less the cosine of the angle between two vectors."""
+    return 1 - cosine_of_arrays(one, other)
+
+
+def euclidean_distance(one: Vector, other: Vector) -> float:
+    """The length of the line between two points."""
+    return math.sqrt(sum((a - b) ** 2 for a, b in zip(one, other, strict=True)))
+
+
+def _cosine(product: float, one: Vector, other: Vector) -> float:
+    divisor = math.sqrt(sum(v * v for v in one)) * math.sqrt(sum(v * v for v in other))
+    return product / divisor if divisor else math.nan
+
+
+def of_equal_length(function: Callable[[Vector, Vector], float]) -> Callable[..., float | None]:
+    """It, of two arrays without nulls that are as long as each other; null where one has a null."""
+
+    def checked(one: Vector, other: Vector) -> float | None:
+        if len(one) != len(other):
+            raise SeamlineError(
+                INVALID_ARGUMENT, "both vectors have as many elements as each other", hint=""
+            )
+        return None if None in one or None in other else function(one, other)
+
+    return checked
