@@ -40,6 +40,10 @@ VOLATILE = frozenset({"random", "rand", "uuid"})
 """Functions that give another value each time."""
 
 
+COMPUTED_COUNT = "$count"
+"""How many rows `lag`, `lead` or `nth_value` count by where that is not written out."""
+
+
 class Call(exp.Expression, exp.Func):
     """A call: `expressions` are its arguments, `spec` its `CallSpec`.
 

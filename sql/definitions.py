@@ -61,8 +61,7 @@ def _table(sql: str, tokens: list[Token]) -> CreateTable:
     if not isinstance(tree, exp.Create) or tree.args.get("expression") is not None:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
-            "only CREATE TABLE name (columns) WITH (topic = …) and CREATE TABLE name AS query are "
-            "allowed",
+            "only CREATE TABLE name (columns) WITH (…) and CREATE TABLE name AS query are allowed",
             location=places.location_of(tree),
         )
     target = tree.this

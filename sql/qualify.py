@@ -216,7 +216,10 @@ def _place(table: exp.Table) -> tuple[int, int]:
 
 
 def _is_cte(table: exp.Table) -> bool:
-    """Whether a WITH that reaches the table defines its name; a CTE sees only earlier ones."""
+    """Whether a WITH that reaches the table defines its name.
+
+    A common table expression sees only earlier ones, and with RECURSIVE itself.
+    """
     if table.args.get("db") is not None:
         return False
     name = table.name.lower()
@@ -227,7 +230,7 @@ def _is_cte(table: exp.Table) -> bool:
         definitions = with_.expressions if with_ is not None and below is not with_ else ()
         if isinstance(above, exp.With):
             position = next(i for i, cte in enumerate(above.expressions) if cte is below)
-            definitions = above.expressions[:position]
+            definitions = above.expressions[: position + bool(above.args.get("recursive"))]
         if any(cte.alias.lower() == name for cte in definitions):
             return True
         below, above = above, above.parent

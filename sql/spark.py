@@ -14,7 +14,7 @@ from sqlglot import exp
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.sql import types
 from seamline.sql.binder.conversions import constructor
-from seamline.sql.calls import BoundLambda, Call, CallSpec, call
+from seamline.sql.calls import COMPUTED_COUNT, BoundLambda, Call, CallSpec, call
 from seamline.sql.functions import COLLECT, GROUPING, resolve
 from seamline.sql.functions.collections import COLLECT_IF
 from seamline.sql.templates import SPARK
@@ -24,6 +24,8 @@ def for_spark(tree: exp.Expr) -> exp.Expr:
     """The tree in Spark's form; the one given is left as it is."""
     tree = tree.copy()
     _refuse_kernels_in_lambdas(tree)
+    _refuse_recursion(tree)
+    _refuse_computed_counts(tree)
     names = _Names(tree)
     for node in list(tree.find_all(exp.In)):
         if isinstance(node.args.get("query"), exp.Expr) and not _only_filters(node):
@@ -49,9 +51,31 @@ def _refuse_kernels_in_lambdas(tree: exp.Expr) -> None:
             if kernel is not None and SPARK in kernel.engines:
                 raise SeamlineError(
                     NOT_SUPPORTED,
-                    f"Spark cannot compute {node.spec.overload.name}() inside of a lambda",
+                    f"Spark cannot compute {node.spec.overload.name.split()[0]}() inside of a "
+                    "lambda",
                     hint="Ask with engine = 'duckdb', or compute it outside of the lambda.",
                 )
+
+
+def _refuse_recursion(tree: exp.Expr) -> None:
+    """Raises NOT_SUPPORTED for WITH RECURSIVE, which Spark reads and does not run."""
+    if any(with_.args.get("recursive") for with_ in tree.find_all(exp.With)):
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "Spark does not compute WITH RECURSIVE",
+            hint="Ask with engine = 'duckdb'.",
+        )
+
+
+def _refuse_computed_counts(tree: exp.Expr) -> None:
+    """Raises NOT_SUPPORTED for lag(x, y) and its like: Spark counts by the same number always."""
+    for node in tree.find_all(Call):
+        if node.spec.overload.name == COMPUTED_COUNT:
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                "Spark counts rows of a window by a number that is written out",
+                hint="Ask with engine = 'duckdb'.",
+            )
 
 
 class _Names:

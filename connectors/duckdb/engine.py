@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import pathlib
 from collections.abc import Iterator, Mapping
 
@@ -25,9 +26,10 @@ from seamline.connectors.protocols import (
     TailFile,
     TailSource,
 )
-from seamline.errors import TAIL_TOO_LARGE, SeamlineError
+from seamline.errors import INTERNAL_ERROR, NOT_SUPPORTED, TAIL_TOO_LARGE, SeamlineError
 from seamline.sql import render, types
 
+_LOG = logging.getLogger("seamline.duckdb")
 BATCH_ROWS = 65_536
 _COPIED_PART = 4
 """Of its memory a statement may fill one part in so many with copies of tails."""
@@ -76,13 +78,15 @@ class DuckDBEngine:
 
         def batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
             nonlocal finished
-            yield from _batches(reader, query.schema, deadline)
+            with _logged(sql):
+                yield from _batches(reader, query.schema, deadline)
             reader.close()
             finished = not any(map(is_remote, files))  # access to those may end
 
         try:
             with _named_errors(deadline):
                 sql = _prepare(instance, query, files, self._copied_bytes_max)
+            with _logged(sql), _named_errors(deadline):
                 reader = instance.connection.sql(sql).to_arrow_reader(BATCH_ROWS)
         except BaseException:
             close()
@@ -200,6 +204,17 @@ def _local(deletes: pa.Table) -> pa.Table:
     """Paths as `read_parquet` reports them in `filename`."""
     paths = pa.compute.replace_substring_regex(deletes.column("path"), "^file:(//)?", "")
     return pa.table({"path": paths, "position": deletes.column("position")})
+
+
+@contextlib.contextmanager
+def _logged(sql: str) -> Iterator[None]:
+    """Logs the engine's own text of a statement that DuckDB refuses or that fails namelessly."""
+    try:
+        yield
+    except SeamlineError as error:
+        if error.code in (NOT_SUPPORTED, INTERNAL_ERROR):
+            _LOG.warning("DuckDB: %s\n%s", error.summary, sql)
+        raise
 
 
 @contextlib.contextmanager

@@ -16,7 +16,9 @@ from seamline.errors import (
     INVALID_ARGUMENT,
     INVALID_CAST,
     MEMORY_LIMIT,
+    NOT_SUPPORTED,
     NUMERIC_OVERFLOW,
+    STATEMENT_TOO_LARGE,
     SUBQUERY_MULTIPLE_ROWS,
     ErrorCode,
     SeamlineError,
@@ -36,7 +38,10 @@ def named_error(error: Exception) -> SeamlineError:
         return SeamlineError(INVALID_ARGUMENT, message)
     if _OF_A_PATTERN.match(message):
         return SeamlineError(INVALID_ARGUMENT, f"the regular expression is not valid: {message}")
-    return SeamlineError(_code_of(error, first_line), message)
+    code = _code_of(error, first_line)
+    if code is STATEMENT_TOO_LARGE:
+        message = "the statement is nested too deeply for DuckDB"
+    return SeamlineError(code, message)
 
 
 _OF_A_PATTERN = re.compile(
@@ -60,6 +65,7 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("value is out of range", NUMERIC_OVERFLOW),
     ("Could not cast value", NUMERIC_OVERFLOW),  # a number; a string cannot be converted
     ("Map keys ", INVALID_ARGUMENT),  # twice, or null
+    ("Max expression depth limit", STATEMENT_TOO_LARGE),
     ("More than one row returned by a subquery", SUBQUERY_MULTIPLE_ROWS),
     ("No magic bytes", COLD_FILE_INVALID),
     ("Failed to read", COLD_FILE_INVALID),
@@ -75,6 +81,8 @@ def _code_of(error: Exception, line: str) -> ErrorCode:
         if part.lower() in line.lower():
             return code
     match error:
+        case duckdb.BinderException() | duckdb.ParserException() | duckdb.NotImplementedException():
+            return NOT_SUPPORTED
         case duckdb.OutOfMemoryException():
             return MEMORY_LIMIT
         case duckdb.ConversionException():

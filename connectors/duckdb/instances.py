@@ -17,17 +17,17 @@ from collections.abc import Mapping
 
 import duckdb
 import pyarrow as pa
-from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from seamline.connectors import supervision
 from seamline.connectors.duckdb.relation import text
-from seamline.sql import types
 from seamline.sql.kernels.kernel import Use
 from seamline.sql.types import quoted
 
 AHEAD = 2
 KEPT_MAX = 4
 """Each holds a thread and a few hundred kilobytes."""
+KERNELS_MAX = 100
+"""An instance that has learned more is not kept: statements may make kernels of their own."""
 
 Files = frozenset[str]
 
@@ -70,15 +70,7 @@ class Instance:
     def learn(self, kernels: Mapping[str, Use]) -> None:
         """Makes kernels callable, for as long as it is kept."""
         for name in kernels.keys() - self._kernels:
-            use = kernels[name]
-            self.connection.create_function(
-                name,
-                use.function(),
-                [duckdb.sqltype(types.to_duckdb(type_)) for type_ in use.parameters],
-                duckdb.sqltype(types.to_duckdb(use.returns)),
-                type=PythonUDFType.ARROW,
-                null_handling=FunctionNullHandling.SPECIAL,
-            )
+            kernels[name].teach(self.connection)
             self._kernels.add(name)
 
     def lock(self, files: Files) -> None:
@@ -103,7 +95,7 @@ class Instance:
             self._in_use = True
 
     def end(self) -> bool:
-        """Ends its use, and forgets what was registered; returns whether it was not interrupted."""
+        """Ends its use, and forgets what was registered; returns whether it is fit for another."""
         with self._lock:
             self._in_use = False
         for name in self._registered:
@@ -112,7 +104,7 @@ class Instance:
         for name in self._copied:
             self.connection.execute(f"DROP TABLE {quoted(name)}")
         self._copied.clear()
-        return not self._interrupted
+        return not self._interrupted and len(self._kernels) <= KERNELS_MAX
 
     def close(self) -> None:
         """Closes it."""

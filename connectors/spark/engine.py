@@ -8,6 +8,7 @@ tag.
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -31,9 +32,10 @@ from seamline.connectors.spark.kernels import learn
 from seamline.connectors.spark.relation import relation_sql
 from seamline.connectors.spark.sessions import HANG_UP_S, let_go, open_session
 from seamline.connectors.spark.tail import decoded_tail, has_odd_time
-from seamline.errors import TAIL_TOO_LARGE, SeamlineError
+from seamline.errors import NOT_SUPPORTED, SPARK_FAILED, TAIL_TOO_LARGE, SeamlineError
 from seamline.sql import render
 
+_LOG = logging.getLogger("seamline.spark")
 _RETRIES = 6
 """About two seconds: long enough for a connection to be made anew, not for a server."""
 
@@ -77,13 +79,14 @@ class SparkEngine:
                 let_go(session, is_interrupted=interruption.has_begun)
 
             try:
-                frame = session.sql(self._prepare(session, query))
+                sql = self._prepare(session, query)
+                frame = session.sql(sql)
 
                 def again() -> Any:
                     return session.sql(self._prepare(session, query, any_time=True))
 
                 batches = _batches(session, frame, again, query, deadline)
-                return ResultStream(query.schema, batches, close)
+                return ResultStream(query.schema, _logged(batches, sql), close)
             except BaseException:
                 close()
                 raise
@@ -166,6 +169,16 @@ def _batches(
         else:
             return
         yield from _computed(session, again(), query, deadline)
+
+
+def _logged(batches: Iterator[pa.RecordBatch], sql: str) -> Iterator[pa.RecordBatch]:
+    """Logs Spark's own text of a statement that it refuses or that fails namelessly."""
+    try:
+        yield from batches
+    except SeamlineError as error:
+        if error.code in (NOT_SUPPORTED, SPARK_FAILED):
+            _LOG.warning("Spark: %s\n%s", error.summary, sql)
+        raise
 
 
 def _computed(

@@ -21,6 +21,7 @@ from seamline.errors import (
     SNAPSHOT_GONE,
     SPARK_FAILED,
     SPARK_UNAVAILABLE,
+    STATEMENT_TOO_LARGE,
     SUBQUERY_MULTIPLE_ROWS,
     ErrorCode,
     SeamlineError,
@@ -48,6 +49,7 @@ _CONDITIONS: Mapping[str, ErrorCode] = {
 _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("[SCALAR_SUBQUERY_TOO_MANY_ROWS]", SUBQUERY_MULTIPLE_ROWS),
     ("[UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY", NOT_SUPPORTED),
+    ("StackOverflowError", STATEMENT_TOO_LARGE),
     ("Found conflicting files", COMMIT_CONFLICT),
     ("CommitFailedException", COMMIT_CONFLICT),
     ("could not be found in the latest snapshot", COMMIT_CONFLICT),
@@ -66,6 +68,9 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("RESPONSE_ALREADY_RECEIVED", SPARK_UNAVAILABLE),
     ("some data may have been lost", LOG_TRIMMED),
 )
+
+_AT_PLANNING = frozenset({"AnalysisException", "ParseException", "UnsupportedOperationException"})
+"""Classes of what Spark finds wrong before it runs anything."""
 
 
 @contextlib.contextmanager
@@ -92,11 +97,13 @@ def named_error(error: Exception) -> SeamlineError:
         message = (ours[2] or "").split(" SQLSTATE")[0].strip()
         return SeamlineError(ERRORS[ours[1]], message or _MESSAGES.get(ours[1], ours[1]))
     if code is None:
-        code = next((c for part, c in _BY_TEXT if part in text), SPARK_FAILED)
+        code = next((c for part, c in _BY_TEXT if part in text), None)
     if condition == "RETRIES_EXCEEDED":
         return SeamlineError(SPARK_UNAVAILABLE, "the Spark server does not answer")
     if code is DIVISION_BY_ZERO:
         return SeamlineError(code, _MESSAGES[code.name])
+    if code is STATEMENT_TOO_LARGE:
+        return SeamlineError(code, "the statement is nested too deeply for Spark")
     if code is NOT_SUPPORTED:
         return SeamlineError(
             code,
@@ -104,7 +111,14 @@ def named_error(error: Exception) -> SeamlineError:
             hint="Write it as a join, or run it on DuckDB (engine = 'duckdb').",
         )
     message = re.sub(r"\s+", " ", _cause(text.split("\n\nJVM stacktrace", 1)[0]))
-    return SeamlineError(code, message[:500])
+    return SeamlineError(code or _unnamed(error, condition), message[:500])
+
+
+def _unnamed(error: Exception, condition: str) -> ErrorCode:
+    """What an error of no known name is: Spark refused the statement, or failed to run it."""
+    names = {class_.__name__ for class_ in type(error).__mro__}
+    is_refused = _AT_PLANNING & names and not condition.startswith("TABLE_OR_VIEW")
+    return NOT_SUPPORTED if is_refused else SPARK_FAILED
 
 
 def _cause(text: str) -> str:

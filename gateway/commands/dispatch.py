@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from seamline.connectors.iceberg.types import storable
 from seamline.connectors.protocols import Deadline
 from seamline.errors import (
     INVALID_TABLE_DEFINITION,
@@ -13,7 +15,7 @@ from seamline.errors import (
     TABLE_NOT_FOUND,
     SeamlineError,
 )
-from seamline.gateway.commands import alterations, sessions, tables, views
+from seamline.gateway.commands import alterations, sessions, tables, views, writes
 from seamline.gateway.commands.rows import Rows, done
 from seamline.gateway.commands.shows import Shows
 from seamline.gateway.connections import Connections
@@ -117,11 +119,7 @@ class Commands:
             raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be created")
         properties = dict(statement.properties)
         if "topic" not in properties:
-            raise SeamlineError(
-                INVALID_TABLE_DEFINITION,
-                "CREATE TABLE needs WITH (topic = '…')",
-                hint="A unified table stands for a topic and its Iceberg copy.",
-            )
+            return self._create_plain(statement, session)
         definition = tables.TableDefinition(
             name=name,
             columns=tables.fields_of(statement.columns) or None,
@@ -137,6 +135,23 @@ class Commands:
             return done()
         notes = [(note,) for note in created.notes]
         return Rows((Output("note", types.VARCHAR),), notes) if notes else done()
+
+    def _create_plain(self, statement: CreateTable, session: Session) -> Rows:
+        """A plain Iceberg table without rows."""
+        if not statement.columns:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                "CREATE TABLE needs columns, or WITH (topic = '…')",
+                hint="A table with a topic stands for the topic and its Iceberg copy.",
+            )
+        table = writes.new_table(self._connections, statement, session)
+        if table is not None:
+            fields = [
+                dataclasses.replace(field, type=storable(field.type))
+                for field in tables.fields_of(statement.columns)
+            ]
+            writes.create(self._connections, table, fields, iter(()))
+        return done()
 
     def _drop(self, statement: DropTable, session: Session) -> Rows:
         name = names.resolve(statement.name, session, self._connections)

@@ -1,4 +1,4 @@
-"""CREATE TABLE … AS and INSERT INTO: the rows of a query, written in one commit or transaction.
+"""CREATE TABLE of plain tables and INSERT INTO: rows written in one commit or transaction.
 
 A plain Iceberg table gets one snapshot. A unified table repeats its topic, so its rows become
 records of the topic, in the table's format, in one transaction of the log; the write they are is
@@ -39,7 +39,7 @@ from seamline.sql import coercion, columns, types
 from seamline.sql.binder.scope import Output
 from seamline.sql.near import did_you_mean
 from seamline.sql.qualify import is_unnamed
-from seamline.sql.statements import CreateTableAs, Insert
+from seamline.sql.statements import CreateTable, Insert
 from seamline.sql.types import Field
 
 _PROPERTIES = ("comment", "format", "format_version", "partitioning", "sorted_by")
@@ -47,7 +47,7 @@ _PROPERTIES = ("comment", "format", "format_version", "partitioning", "sorted_by
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewTable:
-    """A table that CREATE TABLE … AS is to make."""
+    """A plain table that is to be made."""
 
     name: TableName
     properties: dict[str, Any]
@@ -80,18 +80,15 @@ class Written:
     write: Write | None = None
 
 
-# --- CREATE TABLE … AS ---------------------------------------------------------------------------
+# --- CREATE TABLE --------------------------------------------------------------------------------
 
 
-def new_table(
-    connections: Connections, statement: CreateTableAs, session: Session
-) -> NewTable | None:
-    """The table to be made; None when it exists and that is no error.
+def new_table(connections: Connections, asked: CreateTable, session: Session) -> NewTable | None:
+    """The plain table to be made; None when it exists and that is no error.
 
     Raises:
         SeamlineError: TABLE_EXISTS, INVALID_TABLE_DEFINITION, CATALOG_UNAVAILABLE, …
     """
-    asked = statement.table
     name = names.resolve(asked.name, session, connections)
     if not name.is_own_table:
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be created")
@@ -116,16 +113,11 @@ def new_table(
     return NewTable(name, properties)
 
 
-def create(
-    connections: Connections,
-    table: NewTable,
-    output: Sequence[Output],
-    batches: Iterator[pa.RecordBatch],
-) -> Written:
-    """Makes the table with the rows of its query.
+def fields_of_query(output: Sequence[Output]) -> tuple[Field, ...]:
+    """The columns of a table that is made of a query.
 
     Raises:
-        SeamlineError: what the batches raise, INVALID_TABLE_DEFINITION, TABLE_EXISTS, …
+        SeamlineError: INVALID_TABLE_DEFINITION.
     """
     fields = tuple(Field(column.name, storable(column.type)) for column in output)
     for place, field in enumerate(fields):
@@ -141,8 +133,28 @@ def create(
                 f"column {field.name} is a bare NULL",
                 hint="Say its type with CAST(NULL AS …).",
             )
+    return fields
+
+
+def create(
+    connections: Connections,
+    table: NewTable,
+    fields: Sequence[Field],
+    batches: Iterator[pa.RecordBatch],
+) -> Written:
+    """Makes a table and its rows.
+
+    Args:
+        connections: Clusters and catalogs.
+        table: The table.
+        fields: Its columns.
+        batches: Its rows.
+
+    Raises:
+        SeamlineError: what the batches raise, INVALID_TABLE_DEFINITION, TABLE_EXISTS, …
+    """
     tables.check_columns(fields)
-    schema = to_schema(fields)
+    schema = to_schema(tuple(fields))
     counted = _Counted(batches)
     given = table.properties
     properties = {

@@ -171,7 +171,7 @@ class Answers:
         self, statement: Statement, parsed: CreateTableAs, session: names.Session, values: Values
     ) -> None:
         with placed_at(parsed.location):
-            table = writes.new_table(self._connections, parsed, session)
+            table = writes.new_table(self._connections, parsed.table, session)
         if table is None:
             self._write_rows(statement, _count(0))
             return
@@ -180,11 +180,12 @@ class Answers:
         )
         if parsed.with_data:
             with self._reading(statement, request) as running:
-                output = running.planned.plan.logical.query.output
-                written = writes.create(self._connections, table, output, iter(running.batches))
+                fields = writes.fields_of_query(running.planned.plan.logical.query.output)
+                written = writes.create(self._connections, table, fields, iter(running.batches))
         else:
             output = self._queries.plan(request, statement.deadline).plan.logical.query.output
-            written = writes.create(self._connections, table, output, iter(()))
+            fields = writes.fields_of_query(output)
+            written = writes.create(self._connections, table, fields, iter(()))
         self._write_rows(statement, _count(written.rows))
 
     def _insert(

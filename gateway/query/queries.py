@@ -2,7 +2,8 @@
 
 Planning is pure; this is where facts go in. When a fact goes stale before the first row is out (a
 file expired, the log trimmed past the boundary because it has just been tiered), everything is
-read afresh and planned again, a few times; then the error is final.
+read afresh and planned again, a few times; then the error is final. What one engine refuses goes to
+the other, where the request leaves the engine open.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from sqlglot import exp
 from seamline.connectors.protocols import ColdTable, Deadline
 from seamline.errors import (
     COLD_FILE_MISSING,
+    INTERNAL_ERROR,
     LOG_TRIMMED,
     LOG_TRUNCATED,
+    NOT_SUPPORTED,
     READ_CONFLICT,
     SCHEMA_NOT_FOUND,
     SNAPSHOT_GONE,
+    SPARK_FAILED,
     TABLE_NOT_FOUND,
     TAIL_TOO_LARGE,
     TOPIC_RECREATED,
@@ -38,7 +42,7 @@ from seamline.gateway.query.tokens import After
 from seamline.gateway.query.views import ViewExpander
 from seamline.planners.physical import PhysicalPlan
 from seamline.planners.pipeline import asked, plan
-from seamline.planners.route import AUTO, SPARK, Limits, Route
+from seamline.planners.route import AUTO, DUCKDB, SPARK, Limits, Route
 from seamline.seam.seam import Seam
 from seamline.sql.qualify import (
     BoundQuery,
@@ -53,6 +57,9 @@ _MAY_HAVE_GONE_STALE = frozenset(
 )
 """A topic created again while it is read may look like any of the log's three at first; when asked
 once more, it gets the right name."""
+
+_REFUSED = frozenset({NOT_SUPPORTED, INTERNAL_ERROR, SPARK_FAILED})
+"""What an engine ends a bound query with that the other may well run."""
 
 
 def may_have_gone_stale(error: SeamlineError) -> bool:
@@ -227,9 +234,14 @@ class Queries:
         try:
             return self._run(found, request, attempt, deadline)
         except SeamlineError as error:
-            found = self._on_spark(found, request, error)
+            first, found = error, self._elsewhere(found, request, error, deadline)
         planned(found)
-        return self._run(found, request, attempt, deadline)
+        try:
+            return self._run(found, request, attempt, deadline)
+        except SeamlineError as error:
+            if error.code in _REFUSED and first.code in _REFUSED:
+                raise first from error
+            raise
 
     def _run(
         self, planned: Planned, request: QueryRequest, retries: int, deadline: Deadline
@@ -246,14 +258,27 @@ class Queries:
         batches = Batches(stream)
         return Running(planned, execution, batches, retries, held)
 
-    def _on_spark(self, plan: Planned, request: QueryRequest, error: SeamlineError) -> Planned:
-        """The same plan, at the same offsets, for Spark, when a tail could not be held here.
+    def _elsewhere(
+        self, planned: Planned, request: QueryRequest, error: SeamlineError, deadline: Deadline
+    ) -> Planned:
+        """The query for the other engine, when this one could not hold the tail or refused it.
 
         Raises:
             SeamlineError: the same one, when something else is wrong or that is not possible.
         """
-        is_free = request.engine == AUTO and self._limits.spark
-        if error.code is not TAIL_TOO_LARGE or plan.plan.route.engine == SPARK or not is_free:
+        plan = planned.plan
+        if request.engine != AUTO or not self._limits.spark:
             raise error
-        route = Route(SPARK, error.message, reads_log=True)
-        return dataclasses.replace(plan, plan=dataclasses.replace(plan.plan, route=route))
+        if error.code is TAIL_TOO_LARGE and plan.route.engine == DUCKDB:
+            route = Route(SPARK, error.message, reads_log=True)
+        elif error.code not in _REFUSED:
+            raise error
+        else:
+            reason = f"{plan.route.engine} refused it: {error.code.name}: {error.message[:200]}"
+            route = Route(SPARK if plan.route.engine == DUCKDB else DUCKDB, reason)
+        if route.engine == DUCKDB:
+            try:  # it needs to know more of the files
+                planned = self.plan(dataclasses.replace(request, engine=DUCKDB), deadline)
+            except SeamlineError:
+                raise error from None
+        return dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, route=route))

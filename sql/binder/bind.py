@@ -18,6 +18,7 @@ from seamline.sql.binder import (
 )
 from seamline.sql.binder.queries import bind_query
 from seamline.sql.binder.scope import Output, Source
+from seamline.sql.binder.tries import with_kernels
 from seamline.sql.binder.typer import Handlers, Typer
 
 HANDLERS: Handlers = {
@@ -44,4 +45,4 @@ def bind(
     """
     typer = Typer(relations, now, HANDLERS, bind_query)
     bound, output = typer.query(tree, None, {})
-    return bound, output, frozenset(typer.used)
+    return with_kernels(bound), output, frozenset(typer.used)

@@ -11,7 +11,9 @@ from sqlglot import exp
 from seamline.errors import (
     COLUMN_AMBIGUOUS,
     COLUMN_NOT_FOUND,
+    INVALID_ARGUMENT,
     NOT_SUPPORTED,
+    SYNTAX_ERROR,
     TYPE_MISMATCH,
     SeamlineError,
 )
@@ -20,6 +22,7 @@ from seamline.sql.binder.conversions import common_type, implicit_cast, require_
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.literals import as_value, row_count, row_limit
 from seamline.sql.binder.rows import compared
+from seamline.sql.binder.samples import sampled
 from seamline.sql.binder.scope import (
     Column,
     Output,
@@ -52,6 +55,7 @@ def bind_source(typer: Typer, node: exp.Expr, scope: Scope, *, keeps_row: bool =
             "a join inside of another one is not supported",
             hint="Write ON right after each JOIN, or put the inner join in a subquery.",
         )
+    sample = node.args.pop("sample", None)
     match node:
         case exp.Table():
             source = _bind_table(typer, node, scope)
@@ -65,6 +69,8 @@ def bind_source(typer: Typer, node: exp.Expr, scope: Scope, *, keeps_row: bool =
             node, source = _bind_lateral(typer, node, scope)
         case _:
             raise unsupported(node)
+    if sample is not None:
+        node, source = sampled(typer, node, source, sample)
     if source.name and any(source.name == other.name for other in scope.sources):
         raise SeamlineError(
             COLUMN_AMBIGUOUS,
@@ -375,13 +381,29 @@ def bind_limits(node: exp.Expr) -> None:
     """LIMIT, FETCH and OFFSET, as whole numbers."""
     limit = node.args.get("limit")
     if isinstance(limit, exp.Fetch):
-        options = limit.args.get("limit_options")
-        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
-            raise SeamlineError(NOT_SUPPORTED, "FETCH … WITH TIES or PERCENT is not supported")
-        node.set("limit", row_limit(limit.args.get("count") or exp.Literal.number(1)))
+        node.set("limit", _fetch(node, limit))
     elif isinstance(limit, exp.Limit):
         is_all = limit.expression.name.upper() == "ALL"
         node.set("limit", None if is_all else row_limit(limit.expression))
     offset = node.args.get("offset")
     if offset is not None:
         offset.set("expression", row_count(offset.expression))
+
+
+def _fetch(node: exp.Expr, fetch: exp.Fetch) -> exp.Limit | None:
+    """FETCH FIRST as a limit, which remembers that rows like its last one come with it."""
+    options = fetch.args.get("limit_options")
+    if options is not None and options.args.get("percent"):
+        raise SeamlineError(NOT_SUPPORTED, "FETCH … PERCENT is not supported", hint="")
+    limit = row_limit(fetch.args.get("count") or exp.Literal.number(1))
+    if limit is not None and limit.expression.name == "0":
+        raise SeamlineError(
+            INVALID_ARGUMENT, "FETCH FIRST counts from 1", hint="LIMIT 0 gives no rows."
+        )
+    if options is None or not options.args.get("with_ties"):
+        return limit
+    if node.args.get("order") is None:
+        raise SeamlineError(SYNTAX_ERROR, "FETCH FIRST … WITH TIES needs ORDER BY", hint="")
+    if limit is not None:
+        limit.meta["with_ties"] = True
+    return limit

@@ -33,8 +33,9 @@ from seamline.sql.binder.loose import in_days, summands
 from seamline.sql.binder.scope import Scope, Typed, unsupported
 from seamline.sql.binder.time_zones import bind_at_time_zone
 from seamline.sql.binder.times import is_of_time
+from seamline.sql.binder.tries import bind_try
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.calls import VOLATILE, Call, CallSpec, call
+from seamline.sql.calls import COMPUTED_COUNT, VOLATILE, Call, CallSpec, call
 from seamline.sql.dialects import FROM_ZERO
 from seamline.sql.functions import GROUPING
 from seamline.sql.functions.times import EXTRACTED
@@ -176,6 +177,8 @@ def _bind_function(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
     of_time = times.bind_function(typer, node, scope, bind_call)
     if of_time is not None:
         return of_time
+    if name == "try":
+        return bind_try(typer, node, scope)
     if name == "normalize":
         return _bind_normalize(typer, node, scope)
     if name == "row":
@@ -276,11 +279,14 @@ def _bind_arguments(
 
 
 def _check_count(name: str, node: Call) -> None:
-    """The number of rows or parts that a window function counts by must be written out."""
+    """Checks the number of rows or parts that a window function counts by, now or as it runs."""
     place, least = _COUNTS[name]
     if place >= len(node.expressions):
         return
     count = whole_number_of(node.expressions[place])
+    if count is None and name != "ntile":
+        node.expressions[place].replace(_counted(name, least, node.expressions[place]))
+        return
     if count is None:
         raise SeamlineError(
             NOT_SUPPORTED, f"{name}() counts by a whole number, written out", hint=""
@@ -289,6 +295,18 @@ def _check_count(name: str, node: Call) -> None:
         raise SeamlineError(
             INVALID_ARGUMENT, f"{name}() counts from {least} to {ROWS_MAX}, not by {count}", hint=""
         )
+
+
+def _counted(name: str, least: int, count: exp.Expr) -> Call:
+    """A number of rows that is computed for each row."""
+    failure = f"'INVALID_ARGUMENT: {name}() counts from {least}'"
+    template = f"(CASE WHEN {{0}} < {least} THEN {{failure}}({failure}) ELSE {{0}} END)"
+    overload = constructor(
+        COMPUTED_COUNT,
+        template.replace("{failure}", "error"),
+        template.replace("{failure}", "raise_error"),
+    )
+    return call(CallSpec(overload, (types.BIGINT,), types.BIGINT), [count.copy()])
 
 
 _COUNTS = {"lag": (1, 0), "lead": (1, 0), "nth_value": (1, 1), "ntile": (0, 1)}

@@ -36,7 +36,7 @@ def check_grouping(node: exp.Select, scope: Scope) -> None:
         if having is not None:
             raise SeamlineError(GROUPING_ERROR, "HAVING needs GROUP BY or an aggregate", hint="")
         return
-    keys = list(_group_keys(group)) if group is not None else []
+    keys = list(group_keys(group)) if group is not None else []
     for key in keys:
         refuse_aggregates(key, "GROUP BY")
         refuse_windows(key, "GROUP BY")
@@ -44,7 +44,8 @@ def check_grouping(node: exp.Select, scope: Scope) -> None:
         _check_grouped(expression, keys, scope)
 
 
-def _group_keys(group: exp.Group) -> list[exp.Expr]:
+def group_keys(group: exp.Group) -> list[exp.Expr]:
+    """What a query is grouped by, in any of its sets."""
     keys: list[exp.Expr] = []
     pending = list(group.expressions)
     for key in ("grouping_sets", "cube", "rollup"):

@@ -20,14 +20,15 @@ _CLAUSES: Mapping[type[Any], frozenset[str]] = {
     exp.Union: _QUERY | {"distinct"},
     exp.Except: _QUERY | {"distinct"},
     exp.Intersect: _QUERY | {"distinct"},
-    exp.Subquery: _QUERY | {"alias"},
-    exp.With: frozenset(),
+    exp.Subquery: _QUERY | {"alias", "sample"},
+    exp.With: frozenset({"recursive"}),
     exp.CTE: frozenset({"alias"}),
     exp.TableAlias: frozenset({"columns"}),
     exp.From: frozenset(),
     exp.Join: frozenset({"side", "kind", "method", "on", "using"}),
-    exp.Table: frozenset({"db", "catalog", "alias", "version", "joins"}),
-    exp.Values: frozenset({"alias"}),
+    exp.Table: frozenset({"db", "catalog", "alias", "version", "joins", "sample"}),
+    exp.TableSample: frozenset({"method", "percent", "seed"}),
+    exp.Values: frozenset({"alias", "sample"}),
     exp.Unnest: frozenset({"alias", "offset"}),
     exp.Lateral: frozenset({"alias"}),
     exp.Where: frozenset(),
@@ -50,7 +51,6 @@ _CALLED = {
     "by_name": "CORRESPONDING",
     "on": "DISTINCT ON",
     "udfs": "WITH FUNCTION",
-    "recursive": "WITH RECURSIVE",
 }
 """What people call an argument, where that is not its name in the tree."""
 

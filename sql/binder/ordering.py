@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from seamline.errors import GROUPING_ERROR, SeamlineError
+from seamline.sql import functions
 from seamline.sql.binder.clauses import bind_order_item, place_of
 from seamline.sql.binder.grouping import check_grouping, refuse_aggregates, refuse_windows
 from seamline.sql.binder.scope import Column, Cte, Output, Scope, location_of, output_column
 from seamline.sql.binder.shapes import bracketed
 from seamline.sql.binder.typer import Typer
+from seamline.sql.calls import CallSpec, call
 
 
 class _Result(exp.Expression):
@@ -41,6 +43,7 @@ def order_select(
     """
     projections = [projection.unalias() for projection in node.expressions]
     items = _bind_items(typer, node, scope, scope.ctes, output, projections)
+    has_ties = _forget_ties(node, items)
     if node.args.get("distinct"):
         for ordered in items:
             if any(scope.owns(column) for column in ordered.this.find_all(exp.Column)):
@@ -53,11 +56,14 @@ def order_select(
             refuse_aggregates(ordered.this, "ORDER BY of SELECT DISTINCT")
         check_grouping(node, scope)
         if not all(isinstance(ordered.this, _Result) for ordered in items):
-            return _order_around(typer, node, items, len(output))
+            around = _order_around(typer, node, items, len(output))
+            return _with_ties(typer, around, items, len(output)) if has_ties else around
     for ordered in items:
         ordered.set("this", _over_sources(ordered.this, projections))
     _set_order(node, items)
     check_grouping(node, scope)
+    if has_ties:
+        return _with_ties(typer, node, items, len(output))
     if any(ordered.this.find(exp.Window, exp.Query) for ordered in items):
         return _order_by_more(typer, node, items)
     return node
@@ -68,14 +74,16 @@ def order_results(
 ) -> exp.Expr:
     """Another query with its ORDER BY bound; it speaks only of its results."""
     items = _bind_items(typer, node, None, ctes, output, ())
+    has_ties = _forget_ties(node, items)
     for ordered in items:
         refuse_aggregates(ordered.this, "ORDER BY of a combination")
         refuse_windows(ordered.this, "ORDER BY of a combination")
     is_plain = all(isinstance(ordered.this, _Result) for ordered in items)
     if isinstance(node, exp.Subquery):
         is_plain = not any(node.args.get(key) for key in ("order", "limit", "offset"))
-    if not is_plain:
-        return _order_around(typer, node, items, len(output))
+    if not is_plain or has_ties:
+        around = _order_around(typer, node, items, len(output))
+        return _with_ties(typer, around, items, len(output)) if has_ties else around
     for ordered in items:
         ordered.set("this", exp.column(output_column(ordered.this.args["place"])))
     _set_order(node, items)
@@ -151,7 +159,9 @@ def _order_around(
 
     def replace(inner: exp.Expr) -> exp.Expr:
         if isinstance(inner, _Result):
-            return exp.column(output_column(inner.args["place"]), alias)
+            column = exp.column(output_column(inner.args["place"]), alias)
+            column.meta.update(inner.meta)
+            return column
         return inner
 
     for ordered in items:
@@ -178,6 +188,68 @@ def _order_by_more(typer: Typer, node: exp.Select, items: Sequence[exp.Ordered])
     return around
 
 
+def _forget_ties(node: exp.Expr, items: Sequence[exp.Ordered]) -> bool:
+    """Whether rows that sort like the last of a limit come with it.
+
+    Where all rows sort alike there is no limit.
+    """
+    limit = node.args.get("limit")
+    if limit is None or not limit.meta.get("with_ties"):
+        return False
+    if not items:
+        node.set("limit", None)
+    return bool(items)
+
+
+def _with_ties(
+    typer: Typer, node: exp.Select, items: Sequence[exp.Ordered], width: int
+) -> exp.Select:
+    """A query of the rows that are ranked within a limit.
+
+    Args:
+        typer: Names sources.
+        node: The query, ordered and limited.
+        items: What it is ordered by.
+        width: How many results it has.
+    """
+    skipped = _count_of(node, "offset")
+    last = skipped + _count_of(node, "limit")
+    ranked = _order_by_more(typer, node, items)
+    for argument in ("order", "limit", "offset"):
+        ranked.set(argument, None)
+    keys = [exp.alias_(i.this.copy(), output_column(width + n)) for n, i in enumerate(items)]
+    places = [output_column(width + len(items) + n) for n in range(2)]
+    ranks = [
+        exp.alias_(_of_order(name, items), place)
+        for name, place in zip(("rank", "row_number"), places, strict=True)
+    ]
+    for added in (*keys, *ranks):
+        ranked.append("expressions", added)
+    chosen, alias = _around(typer, ranked, width)
+    for ordered, key in zip(items, keys, strict=True):
+        ordered.set("this", exp.column(key.alias, alias))
+    _set_order(chosen, items)
+    rank, number = (exp.column(place, alias) for place in places)
+    return chosen.where(
+        exp.LTE(this=rank, expression=exp.Literal.number(last)),
+        exp.GT(this=number, expression=exp.Literal.number(skipped)),
+        copy=False,
+    )
+
+
+def _count_of(node: exp.Expr, clause: str) -> int:
+    found = node.args.get(clause)
+    return int(found.expression.name) if found is not None else 0
+
+
+def _of_order(name: str, items: Sequence[exp.Ordered]) -> exp.Window:
+    """A function of a row's place among all."""
+    function = functions.resolve(name, [])
+    spec = CallSpec(function.overload, function.parameters, function.returns)
+    order = exp.Order(expressions=[item.copy() for item in items])
+    return exp.Window(this=call(spec, []), partition_by=[], order=order, over="OVER")
+
+
 def _around(typer: Typer, node: exp.Expr, width: int) -> tuple[exp.Select, str]:
     """A query that gives the first results of another, and takes over its limits."""
     alias = typer.new_alias()
@@ -188,6 +260,8 @@ def _around(typer: Typer, node: exp.Expr, width: int) -> tuple[exp.Select, str]:
         node.set(argument, None)
     node.set("order", None)
     inside = node.this if isinstance(node, exp.Subquery) else node
+    if inside is not node:
+        around.set("with_", node.args.get("with_"))
     source = exp.Subquery(this=inside, alias=exp.TableAlias(this=exp.to_identifier(alias)))
     return around.from_(source, copy=False), alias
 

@@ -17,6 +17,7 @@ from seamline.sql.binder.clauses import (
 )
 from seamline.sql.binder.conversions import cast_outputs, require_comparable
 from seamline.sql.binder.ordering import order_results, order_select
+from seamline.sql.binder.recursion import bind_recursive, reads_itself
 from seamline.sql.binder.results import bind_results
 from seamline.sql.binder.scope import Cte, Output, Scope, location_of, output_column, unsupported
 from seamline.sql.binder.shapes import renamed
@@ -50,6 +51,8 @@ def _bind_with(
     if with_ is None:
         return ctes
     known, here = dict(ctes), set[str]()
+    recursive = [c for c in with_.expressions if with_.args.get("recursive") and reads_itself(c)]
+    with_.set("recursive", bool(recursive))
     for cte in with_.expressions:
         name = cte.alias.lower()
         if name in here:
@@ -60,8 +63,11 @@ def _bind_with(
                 hint="Give one of them another name.",
             )
         here.add(name)
-        inner, output = typer.query(cte.this, outer, known)
-        known[name] = Cte(typer.new_alias(), tuple(renamed(output, cte.args.get("alias"))))
+        if any(cte is one for one in recursive):
+            inner, known[name] = bind_recursive(typer, cte, outer, known)
+        else:
+            inner, output = typer.query(cte.this, outer, known)
+            known[name] = Cte(typer.new_alias(), tuple(renamed(output, cte.args.get("alias"))))
         cte.set("this", inner)
         cte.set("alias", exp.TableAlias(this=exp.to_identifier(known[name].alias)))
     return known
@@ -101,17 +107,32 @@ def _bind_select(
 def _bind_set_operation(
     typer: Typer, node: exp.SetOperation, outer: Scope | None, ctes: Mapping[str, Cte]
 ) -> tuple[exp.Expr, list[Output]]:
-    left, left_output = typer.query(node.this, outer, ctes)
-    right, right_output = typer.query(node.expression, outer, ctes)
-    if len(left_output) != len(right_output):
+    chain = [node]  # one in front of the other, of any length
+    while isinstance(chain[-1].this, exp.SetOperation) and not chain[-1].this.args.get("with_"):
+        chain.append(chain[-1].this)
+    left, output = typer.query(chain[-1].this, outer, ctes)
+    for part in reversed(chain):
+        output = _combine(typer, part, (left, output), typer.query(part.expression, outer, ctes))
+        bind_limits(part)
+        left = order_results(typer, part, ctes, output)
+    return left, output
+
+
+def _combine(
+    typer: Typer,
+    node: exp.SetOperation,
+    left: tuple[exp.Expr, list[Output]],
+    right: tuple[exp.Expr, list[Output]],
+) -> list[Output]:
+    """Puts both sides into a set operation, in the types that they have in common."""
+    if len(left[1]) != len(right[1]):
         raise SeamlineError(
             TYPE_MISMATCH,
-            f"the sides of {node.key.upper()} have {len(left_output)} and "
-            f"{len(right_output)} columns",
+            f"the sides of {node.key.upper()} have {len(left[1])} and {len(right[1])} columns",
             hint="Select as many columns on both sides.",
         )
     output = []
-    for place, (one, other) in enumerate(zip(left_output, right_output, strict=True), 1):
+    for place, (one, other) in enumerate(zip(left[1], right[1], strict=True), 1):
         common = coercion.common_type(one.type, other.type)
         if common is None:
             raise SeamlineError(
@@ -122,7 +143,6 @@ def _bind_set_operation(
         if isinstance(node, exp.Except | exp.Intersect) or node.args.get("distinct"):
             require_comparable(common, node.key.upper())
         output.append(Output(one.name, common))
-    node.set("this", cast_outputs(typer, left, left_output, output))
-    node.set("expression", cast_outputs(typer, right, right_output, output))
-    bind_limits(node)
-    return order_results(typer, node, ctes, output), output
+    node.set("this", cast_outputs(typer, left[0], left[1], output))
+    node.set("expression", cast_outputs(typer, right[0], right[1], output))
+    return output

@@ -10,11 +10,14 @@ from seamline.errors import (
     COLUMN_AMBIGUOUS,
     COLUMN_NOT_FOUND,
     STATEMENT_TOO_LARGE,
+    TYPE_MISMATCH,
     SeamlineError,
 )
+from seamline.sql.binder.conversions import field_of
 from seamline.sql.binder.scope import Column, Output, Scope, Typed, location_of, resolve
 from seamline.sql.binder.shapes import names_of, unparenthesized
 from seamline.sql.binder.typer import Typer
+from seamline.sql.types import Row
 
 NODES_MAX = 100_000
 """Nodes of all results with an alias; one can use another, and that one a third."""
@@ -50,9 +53,20 @@ def _expanded(typer: Typer, projection: exp.Expr, scope: Scope) -> Iterator[tupl
     match projection:
         case exp.Star():
             yield from _all_of(typer, projection, scope.row, scope)
-        case exp.Column(this=exp.Star()):
-            columns = _columns_of(projection, scope)
+        case exp.Column(this=exp.Star()) if (columns := _columns_of(projection, scope)) is not None:
             yield from _all_of(typer, projection.this, columns, scope)
+        case exp.Column(this=exp.Star()) | exp.Dot(expression=exp.Star()):
+            yield from _fields_of(typer, projection, scope)
+        case exp.Aliases(this=exp.Column(this=exp.Star()) | exp.Dot(expression=exp.Star())):
+            found = [value for _, value in _expanded(typer, projection.this, scope)]
+            if len(found) != len(projection.expressions):
+                raise SeamlineError(
+                    TYPE_MISMATCH,
+                    f"{len(projection.expressions)} names for {len(found)} columns",
+                    location=location_of(projection.expressions[0]),
+                    hint="",
+                )
+            yield from zip((name.name for name in projection.expressions), found, strict=True)
         case _:
             node = projection.unalias()
             yield projection.alias or _name_of(node, scope), typer.expression(node, scope)
@@ -68,20 +82,46 @@ def _name_of(node: exp.Expr, scope: Scope) -> str:
     return found.name if isinstance(found, Column) and not fields else names[-1].name
 
 
-def _columns_of(star: exp.Column, scope: Scope) -> Sequence[Column]:
-    """The columns of the source in front of a star."""
+def _columns_of(star: exp.Column, scope: Scope) -> Sequence[Column] | None:
+    """The columns of the source in front of a star; None where that is no source but a row."""
     parts = [part.name.lower() for part in star.parts[:-1]]
     found = [source for source in scope.sources if source.is_called(parts)]
-    if len(found) != 1:
-        code, what = (
-            (COLUMN_AMBIGUOUS, "is more than one table")
-            if found
-            else (COLUMN_NOT_FOUND, "is no table")
-        )
+    if len(found) == 1:
+        return found[0].columns
+    if not found and _is_known(star.parts[:-1], scope):
+        return None
+    code, what = (
+        (COLUMN_AMBIGUOUS, "is more than one table") if found else (COLUMN_NOT_FOUND, "is no table")
+    )
+    raise SeamlineError(
+        code, f"{'.'.join(parts)} {what} in FROM", location=location_of(star.parts[0])
+    )
+
+
+def _is_known(parts: Sequence[exp.Expr], scope: Scope) -> bool:
+    try:
+        resolve([part for part in parts if isinstance(part, exp.Identifier)], scope)
+    except SeamlineError as error:
+        return error.code is not COLUMN_NOT_FOUND
+    return True
+
+
+def _fields_of(typer: Typer, star: exp.Expr, scope: Scope) -> Iterator[tuple[str, Typed]]:
+    """What the star of a row stands for: its fields."""
+    node = star.this
+    if isinstance(star, exp.Column):
+        first, *rest = star.parts[:-1]
+        node = exp.Dot.build([exp.column(first), *rest]) if rest else exp.column(first)
+    value, type_ = typer.expression(node, scope)
+    if not isinstance(type_, Row):
         raise SeamlineError(
-            code, f"{'.'.join(parts)} {what} in FROM", location=location_of(star.parts[0])
+            TYPE_MISMATCH,
+            f"{type_} has no fields",
+            location=location_of(node),
+            hint="A star stands for the columns of a table or the fields of a row.",
         )
-    return found[0].columns
+    for field in type_.fields:
+        yield field.name, (field_of(value.copy(), type_, field), field.type)
 
 
 def _all_of(

@@ -128,6 +128,7 @@ class Typer:
         if column.scan is not None:
             self.used.add(column.scan)
         node = column.node.copy()
+        node.meta["type"] = column.type
         if isinstance(node, exp.Column):
             node.meta["name"] = column.name
             if written is not None:

@@ -5,11 +5,12 @@ DuckDB calls it as a function of its own process, Spark in its Python workers.
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
 import hashlib
 import inspect
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -73,6 +74,20 @@ class Use:
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return run
 
+    def teach(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Makes it callable in DuckDB."""
+        import duckdb  # to know what a statement means, nobody needs it
+        from duckdb.func import FunctionNullHandling, PythonUDFType
+
+        connection.create_function(
+            self.name,
+            self.function(),
+            [duckdb.sqltype(types.to_duckdb(type_)) for type_ in self.parameters],
+            duckdb.sqltype(types.to_duckdb(self.returns)),
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+        )
+
     def __call__(self, *arguments: pa.Array | pa.ChunkedArray) -> pa.Array:
         """The result for arguments as the engines hand them over."""
         return self.kernel.compute(self, [_whole(argument) for argument in arguments])
@@ -121,14 +136,39 @@ def by_duckdb(template: Template) -> Compute:
     return compute
 
 
-def evaluated(sql: str, columns: Mapping[str, pa.Array]) -> pa.Array:
-    """An expression of DuckDB's over columns."""
-    connection = _connection()
-    connection.register("rows", pa.table(dict(columns)))
-    try:
-        found = connection.sql(f"SELECT {sql} AS v FROM rows").to_arrow_table()
-    finally:
-        connection.unregister("rows")
+def tried(sql: str, kernels: Mapping[str, Use]) -> Compute:
+    """A kernel of an expression of DuckDB's with TRY around it.
+
+    Args:
+        sql: The expression over `a0`, `a1`, ….
+        kernels: What it calls, by name.
+    """
+
+    def compute(use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
+        columns = {f"a{place}": argument for place, argument in enumerate(arguments)}
+        return evaluated(sql, columns, kernels).cast(types.to_arrow(use.returns))
+
+    return compute
+
+
+def evaluated(
+    sql: str, columns: Mapping[str, pa.Array], kernels: Mapping[str, Use] | None = None
+) -> pa.Array:
+    """An expression of DuckDB's over columns.
+
+    Args:
+        sql: The expression.
+        columns: What it reads, by name.
+        kernels: What it calls, by name.
+    """
+    with _evaluator() as evaluator:
+        connection = evaluator.connection
+        evaluator.learn(kernels or {})
+        connection.register("rows", pa.table(dict(columns)))
+        try:
+            found = connection.sql(f"SELECT {sql} AS v FROM rows").to_arrow_table()
+        finally:
+            connection.unregister("rows")
     return _whole(found.column("v"))
 
 
@@ -148,18 +188,41 @@ def constant(argument: pa.Array) -> Any:
     return first.as_py() if is_same else None
 
 
-_LOCAL = threading.local()
+class _Evaluator:
+    """A DuckDB of our own, which reads nothing but what it is given."""
+
+    def __init__(self) -> None:
+        import duckdb  # to know what a statement means, nobody needs it
+
+        self.connection = duckdb.connect(":memory:", config={"threads": "1"})
+        self.connection.execute("SET TimeZone = 'UTC'")
+        self.connection.execute("SET enable_external_access = false")
+        self.connection.execute("SET lock_configuration = true")
+        # TRY takes nothing that may differ each time, for which DuckDB takes its own `error`
+        self.connection.execute(f"CREATE MACRO error(message) AS {_FAILURE}")
+        self._known: set[str] = set()
+
+    def learn(self, kernels: Mapping[str, Use]) -> None:
+        """Makes kernels callable."""
+        for name in kernels.keys() - self._known:
+            kernels[name].teach(self.connection)
+            self._known.add(name)
 
 
-def _connection() -> duckdb.DuckDBPyConnection:
-    """This thread's own, which reads nothing but what it is given."""
-    import duckdb  # to know what a statement means, nobody needs it
+_FAILURE = "list_extract([NULL], CAST(message AS BIGINT))"
 
-    found: duckdb.DuckDBPyConnection | None = getattr(_LOCAL, "connection", None)
-    if found is None:
-        found = duckdb.connect(":memory:", config={"threads": "1"})
-        found.execute("SET TimeZone = 'UTC'")
-        found.execute("SET enable_external_access = false")
-        found.execute("SET lock_configuration = true")
-        _LOCAL.connection = found
-    return found
+
+_IDLE: collections.deque[_Evaluator] = collections.deque()
+
+
+@contextlib.contextmanager
+def _evaluator() -> Iterator[_Evaluator]:
+    """One that nobody else uses; the threads of an engine do not live as long as it does."""
+    try:
+        found = _IDLE.pop()
+    except IndexError:
+        found = _Evaluator()
+    try:
+        yield found
+    finally:
+        _IDLE.append(found)

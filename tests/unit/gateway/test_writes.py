@@ -76,6 +76,27 @@ def test_a_table_may_be_made_without_rows(
     assert rows(connection, "SELECT * FROM full") == [(1,)]
 
 
+def test_a_table_of_columns_is_made(gateway: Gateway, connection: seamline.Connection) -> None:
+    definition = (
+        "CREATE TABLE orders (id bigint NOT NULL, at timestamp(3), tags array(varchar), day date)"
+        " COMMENT 'what was ordered' WITH (partitioning = ARRAY['day', 'bucket(4, id)'])"
+    )
+    rows(connection, definition)
+    assert rows(connection, "SELECT * FROM orders") == []
+    found = loaded(gateway, "orders")
+    assert [field.name for field in found.spec().fields] == ["day", "id_bucket"]
+    assert found.schema().find_field("id").required
+    assert found.properties["comment"] == "what was ordered"
+    assert refused(connection, definition).code.name == "TABLE_EXISTS"
+    rows(connection, "CREATE TABLE IF NOT EXISTS orders (other integer)")
+    rows(connection, "INSERT INTO orders (id, day) VALUES (1, DATE '2024-02-29')")
+    assert rows(connection, "SELECT id, at FROM orders WHERE day > DATE '2024-02-01'") == [
+        (1, None)
+    ]
+    assert "NOT NULL" in str(refused(connection, "INSERT INTO orders (at) VALUES (NULL)"))
+    rows(connection, "DROP TABLE orders")
+
+
 def test_a_partitioned_table_gets_its_rows(
     gateway: Gateway, connection: seamline.Connection
 ) -> None:
@@ -130,6 +151,10 @@ def test_what_was_made_here_may_be_dropped(
         ("CREATE TABLE bad AS SELECT 1 AS a, 2 AS A", "INVALID_TABLE_DEFINITION"),
         ("CREATE TABLE bad AS SELECT nope FROM there", "COLUMN_NOT_FOUND"),
         ("CREATE TABLE bad AS SELECT 1 / 0 AS a", "DIVISION_BY_ZERO"),
+        ("CREATE TABLE bad", "INVALID_TABLE_DEFINITION"),
+        ("CREATE TABLE bad (a integer, A integer)", "INVALID_TABLE_DEFINITION"),
+        ("CREATE TABLE bad (a integer) WITH (key = 'a')", "INVALID_TABLE_DEFINITION"),
+        ("CREATE TABLE bad (a integer) WITH (partitioning = 'b')", "INVALID_TABLE_DEFINITION"),
         ("CREATE TABLE bad WITH (topic = 'x') AS SELECT 1 AS a", "INVALID_TABLE_DEFINITION"),
         ("CREATE TABLE bad WITH (format = 'ORC') AS SELECT 1 AS a", "INVALID_TABLE_DEFINITION"),
         ("CREATE TABLE bad (a bigint) AS SELECT 1 AS a", "NOT_SUPPORTED"),

@@ -1,0 +1,144 @@
+"""WITH RECURSIVE: a query of what it starts with, and of what follows from each row of itself.
+
+A level holds what follows from the rows of the level before. With UNION ALL it ends with an empty
+level, with UNION when a level has no new row. Rows of UNION ALL carry the number of their level,
+since data with a cycle would go on for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.sql import coercion, types
+from seamline.sql.binder.conversions import constructor, implicit_cast, require_comparable
+from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
+from seamline.sql.binder.scope import Cte, Output, Scope, location_of, output_column
+from seamline.sql.binder.shapes import renamed, unwrapped
+from seamline.sql.calls import CallSpec, call
+
+if TYPE_CHECKING:
+    from seamline.sql.binder.typer import Typer
+
+LEVELS_MAX = 1000
+_FAILURE = f"EVALUATION_FAILED: WITH RECURSIVE goes deeper than {LEVELS_MAX} levels"
+_MORE = ("order", "limit", "offset", "with_")
+_NOT_OF_ROWS = ("distinct", "group", "having", "windows", *_MORE)
+
+
+def reads_itself(cte: exp.CTE) -> bool:
+    """Whether the query of a common table expression names it."""
+    return bool(_references(cte.this, cte.alias))
+
+
+def bind_recursive(
+    typer: Typer, cte: exp.CTE, outer: Scope | None, known: Mapping[str, Cte]
+) -> tuple[exp.Expr, Cte]:
+    """The query of one that reads itself, and the columns it gives.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED unless it is two queries with UNION between them, of which the
+            second reads the whole once, row by row; TYPE_MISMATCH.
+    """
+    union, step, reference = _parts(cte)
+    first, output = typer.query(union.this, outer, known)
+    found = Cte(typer.new_alias(), tuple(renamed(output, cte.args.get("alias"))))
+    bound, given = typer.query(step, outer, {**known, cte.alias.lower(): found})
+    assert isinstance(bound, exp.Select)
+    for projection in bound.expressions:
+        refuse_aggregates(projection, "the second part of WITH RECURSIVE")
+        refuse_windows(projection, "the second part of WITH RECURSIVE")
+    _convert(bound, given, found.output, cte)
+    if union.args.get("distinct"):
+        for column in found.output:
+            require_comparable(column.type, "UNION")
+        return exp.Union(this=first, expression=bound, distinct=True), found
+    first = _numbered(typer, first, len(output), bound, reference.alias)
+    return exp.Union(this=first, expression=bound, distinct=False), found
+
+
+def _parts(cte: exp.CTE) -> tuple[exp.Union, exp.Select, exp.Table]:
+    """The whole, its second query, and the place where that reads the whole."""
+    union = unwrapped(cte.this)
+    if type(union) is not exp.Union or any(union.args.get(key) for key in _MORE):
+        raise _misshapen(cte, "is a query, UNION or UNION ALL, and a query that reads it")
+    step = unwrapped(union.expression)
+    if _references(union.this, cte.alias):
+        raise _misshapen(cte, "cannot read itself in front of UNION")
+    if not isinstance(step, exp.Select) or any(step.args.get(key) for key in _NOT_OF_ROWS):
+        raise _misshapen(cte, "is computed row by row: SELECT … FROM … WHERE … after UNION")
+    references = _references(step, cte.alias)
+    from_, joins = step.args.get("from_"), step.args.get("joins") or ()
+    sources = [source.this for source in (from_, *joins) if source is not None]
+    if len(references) != 1 or not any(source is references[0] for source in sources):
+        raise _misshapen(cte, "reads itself once, in FROM")
+    sides = [(join.side or "").upper() for join in joins]
+    place = next(i for i, source in enumerate(sources) if source is references[0])
+    if {"RIGHT", "FULL"} & set(sides[place:]) or (place and sides[place - 1] in {"LEFT", "FULL"}):
+        raise _misshapen(cte, "cannot be replaced by nulls in an outer join")
+    return union, step, references[0]
+
+
+def _references(node: exp.Expr, name: str) -> list[exp.Table]:
+    """Where a query reads a common table expression of that name."""
+    return [
+        table
+        for table in node.find_all(exp.Table)
+        if table.meta.get("scan_id") is None and table.name.lower() == name.lower()
+    ]
+
+
+def _misshapen(cte: exp.CTE, what: str) -> SeamlineError:
+    return SeamlineError(
+        NOT_SUPPORTED,
+        f"WITH RECURSIVE: {cte.alias} {what}",
+        location=location_of(cte.args["alias"]),
+        hint="WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 4) …",
+    )
+
+
+def _convert(
+    step: exp.Select, given: list[Output], wanted: tuple[Output, ...], cte: exp.CTE
+) -> None:
+    """Gives the columns of the second query the types of the first's."""
+    if len(given) != len(wanted):
+        raise SeamlineError(
+            TYPE_MISMATCH,
+            f"the sides of UNION have {len(wanted)} and {len(given)} columns",
+            location=location_of(cte.args["alias"]),
+            hint="Select as many columns on both sides.",
+        )
+    for projection, one, want in zip(step.expressions, given, wanted, strict=True):
+        if not coercion.can_coerce(one.type, want.type):
+            raise SeamlineError(
+                TYPE_MISMATCH,
+                f"column {want.name} of {cte.alias} is {want.type}, and then {one.type}",
+                location=location_of(cte.args["alias"]),
+                hint=f"CAST it to {one.type} in the first query.",
+            )
+        projection.set("this", implicit_cast(projection.this, one.type, want.type))
+
+
+def _numbered(
+    typer: Typer, first: exp.Expr, width: int, step: exp.Select, reference: str
+) -> exp.Select:
+    """Numbers the levels; one that is too deep fails."""
+    level, alias = output_column(width), typer.new_alias()
+    names = [output_column(place) for place in range(width)]
+    around = exp.select(*(exp.alias_(exp.column(name, alias), name) for name in names))
+    around.append("expressions", exp.alias_(exp.Literal.number(1), level))
+    source = first if isinstance(first, exp.Subquery) else exp.Subquery(this=first)
+    source.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+    template = f"(CASE WHEN {{0}} < {LEVELS_MAX} THEN {{0}} + 1 ELSE {{failure}}('{_FAILURE}') END)"
+    overload = constructor(
+        "$level",
+        template.replace("{failure}", "error"),
+        template.replace("{failure}", "raise_error"),
+    )
+    spec = CallSpec(overload, (types.INTEGER,), types.INTEGER)
+    deeper = call(spec, [exp.column(level, reference)])
+    step.append("expressions", exp.alias_(deeper, level))
+    return around.from_(source, copy=False)

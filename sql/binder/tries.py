@@ -1,0 +1,115 @@
+"""try(x): null where x cannot be computed, because of a divisor, an argument, a cast or its size.
+
+No engine has it as it is meant: DuckDB's refuses expressions that fail on purpose, Spark has none.
+So what is tried is a kernel that both engines run: DuckDB's expression, over the columns,
+aggregates and windows it is computed from. What fails in these is not caught, as in Trino.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.sql import render, types
+from seamline.sql.binder.conversions import constructor
+from seamline.sql.binder.grouping import group_keys
+from seamline.sql.binder.scope import Scope, Typed, location_of
+from seamline.sql.calls import VOLATILE, BoundLambda, Call, CallSpec, call
+from seamline.sql.kernels.calls import duckdb_template, spark_template
+from seamline.sql.kernels.kernel import Kernel, tried
+from seamline.sql.templates import DUCKDB
+from seamline.sql.types import Type
+
+if TYPE_CHECKING:
+    from seamline.sql.binder.typer import Typer
+
+_NAME = "try"
+
+
+def bind_try(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
+    """The call; it becomes a kernel when the whole statement is bound."""
+    if len(node.expressions) != 1:
+        raise SeamlineError(TYPE_MISMATCH, "try takes one expression", hint="")
+    inner, type_ = typer.expression(node.expressions[0], scope)
+    if type_ == types.UNKNOWN:
+        return inner, type_
+    if inner.find(exp.Query) is not None:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "try() cannot hold a subquery",
+            location=location_of(node),
+            hint="Compute it in a subquery in FROM, and try what is made of its column.",
+        )
+    if any(called.spec.overload.name in VOLATILE for called in inner.find_all(Call)):
+        raise SeamlineError(
+            NOT_SUPPORTED, "try() of what differs each time is not supported", hint=""
+        )
+    overload = constructor(_NAME, "TRY({0})", "{0}")
+    return call(CallSpec(overload, (type_,), type_), [inner]), type_
+
+
+def with_kernels(tree: exp.Expr) -> exp.Expr:
+    """A bound query in which every try() is a kernel; one inside of another is a part of it."""
+    return tree.transform(lambda node: _kernel_of(node) if _is_try(node) else node, copy=False)
+
+
+def _is_try(node: exp.Expr) -> bool:
+    return isinstance(node, Call) and node.spec.overload.name == _NAME
+
+
+def _kernel_of(node: exp.Expr) -> Call:
+    assert isinstance(node, Call)
+    select = node.find_ancestor(exp.Select)
+    group = select.args.get("group") if select is not None else None
+    keys = [key for key in group_keys(group) if _has_type(key)] if group is not None else []
+    own = {name.name for function in node.find_all(BoundLambda) for name in function.expressions}
+    given: list[exp.Expr] = []
+
+    def replace(inner: exp.Expr) -> exp.Expr:
+        is_own = isinstance(inner, exp.Column) and not inner.table and inner.name in own
+        is_key = inner.parent is not None and any(inner == key for key in keys)
+        if is_own or not (_is_given(inner) or is_key):
+            return inner
+        if inner not in given:
+            given.append(inner.copy())
+        return exp.column(f"a{given.index(inner)}")
+
+    expression = node.transform(replace)
+    given = given or [exp.Boolean(this=True)]
+    sql = render.to_duckdb(expression)
+    kernels = render.kernels(expression, DUCKDB)
+    name = f"try_{hashlib.blake2b(sql.encode(), digest_size=6).hexdigest()}"
+    kernel = Kernel(name, tried(sql, kernels))
+    overload = constructor(f"{_NAME} {name}", "", "")
+    overload = dataclasses.replace(
+        overload, duckdb=duckdb_template(kernel), spark=spark_template(kernel), kernel=kernel
+    )
+    parameters = tuple(map(_type_of, given))
+    return call(CallSpec(overload, parameters, node.spec.returns), given)
+
+
+def _is_given(node: exp.Expr) -> bool:
+    """Whether it is computed before what is tried."""
+    if isinstance(node, Call):
+        return node.spec.overload.kind == "aggregate"
+    return isinstance(node, exp.Column | exp.Filter | exp.Window)
+
+
+def _has_type(node: exp.Expr) -> bool:
+    return isinstance(node, Call) or "type" in node.meta
+
+
+def _type_of(node: exp.Expr) -> Type:
+    match node:
+        case Call():
+            return node.spec.returns
+        case exp.Boolean():
+            return types.BOOLEAN
+        case exp.Filter() | exp.Window() | exp.IgnoreNulls() | exp.RespectNulls():
+            return _type_of(node.this)
+    found: Type = node.meta["type"]
+    return found
