@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
+from pyiceberg.exceptions import NotInstalledError
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -88,8 +89,16 @@ def _append(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> None
     converted = (_converted(batch, schema, wanted) for batch in batches)
     if metadata.spec().is_unpartitioned():
         transaction.append(pa.RecordBatchReader.from_batches(wanted, converted))
-    else:  # PyIceberg partitions what it has as a whole
-        transaction.append(pa.Table.from_batches(list(converted), wanted))
+        return
+    rows = pa.Table.from_batches(list(converted), wanted)  # PyIceberg partitions it as a whole
+    try:
+        transaction.append(rows)
+    except NotInstalledError as error:  # what computes any other transform is an extra
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "rows are not written here to a table that is partitioned by more than its columns",
+            hint="Write to it with Spark, or partition by columns as they are.",
+        ) from error
 
 
 def _converted(batch: pa.RecordBatch, schema: Schema, wanted: pa.Schema) -> pa.RecordBatch:

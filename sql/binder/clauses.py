@@ -93,18 +93,19 @@ def _bind_table(typer: Typer, node: exp.Table, scope: Scope) -> Source:
         name = _name_of(node) or (node.name.lower(),)
         node.set("this", exp.to_identifier(cte.alias))
         return _called(typer, node, name, renamed(cte.output, node.args.get("alias")))
-    if node.args.get("alias") is not None and node.args["alias"].args.get("columns"):
-        raise SeamlineError(
-            NOT_SUPPORTED,
-            "columns of a table cannot be renamed in FROM",
-            hint="Select from it in a subquery with AS.",
-        )
     relation = typer.relations[scan_id]
     alias = typer.new_alias()
     columns = tuple(
         dataclasses.replace(column, node=exp.column(column.folded, alias))
         for column in relation.columns
     )
+    if node.args.get("alias") is not None and node.args["alias"].args.get("columns"):
+        shown = [column for column in columns if not column.hidden]
+        names = renamed([Output(c.name, c.type) for c in shown], node.args["alias"])
+        columns = tuple(
+            dataclasses.replace(column, name=output.name)
+            for column, output in zip(shown, names, strict=True)
+        )
     name = _name_of(node) or relation.name
     for argument in ("db", "catalog", "version"):
         node.set(argument, None)

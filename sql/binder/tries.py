@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -20,8 +21,8 @@ from seamline.sql.binder.grouping import group_keys
 from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.calls import VOLATILE, BoundLambda, Call, CallSpec, call
 from seamline.sql.kernels.calls import duckdb_template, spark_template
-from seamline.sql.kernels.kernel import Kernel, tried
-from seamline.sql.templates import DUCKDB
+from seamline.sql.kernels.kernel import NO_VALUE, Kernel, tried
+from seamline.sql.templates import DUCKDB, Template
 from seamline.sql.types import Type
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def _kernel_of(node: exp.Expr) -> Call:
         return exp.column(f"a{given.index(inner)}")
 
     expression = node.transform(replace)
+    _without_exceptions(expression.expressions[0])
     given = given or [exp.Boolean(this=True)]
     sql = render.to_duckdb(expression)
     kernels = render.kernels(expression, DUCKDB)
@@ -90,6 +92,35 @@ def _kernel_of(node: exp.Expr) -> Call:
     )
     parameters = tuple(map(_type_of, given))
     return call(CallSpec(overload, parameters, node.spec.returns), given)
+
+
+def _without_exceptions(node: exp.Expr) -> None:
+    """Makes null of what fails by our own word where the whole is null then: that is faster."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if not isinstance(node, Call) or node.spec.overload.name not in (*_ARITHMETIC, "cast"):
+        return
+    overload = node.spec.overload
+    template = overload.duckdb
+    if isinstance(template, str):
+        overload = dataclasses.replace(overload, duckdb=template.replace("error(", f"{NO_VALUE}("))
+    elif overload.name in _ARITHMETIC:
+        overload = dataclasses.replace(overload, duckdb=_valueless(template))
+    node.set("spec", dataclasses.replace(node.spec, overload=overload))
+    for argument in node.expressions:
+        _without_exceptions(argument)
+
+
+_ARITHMETIC = ("$add", "$subtract", "$multiply", "$divide", "$modulus", "$negate")
+
+
+def _valueless(template: Callable[[Sequence[str], Sequence[Type], Type], str]) -> Template:
+    """A template of numbers, in which no text can stand."""
+
+    def render(args: Sequence[str], arguments: Sequence[Type], returns: Type) -> str:
+        return template(args, arguments, returns).replace("error(", f"{NO_VALUE}(")
+
+    return render
 
 
 def _is_given(node: exp.Expr) -> bool:

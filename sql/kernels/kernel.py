@@ -200,6 +200,7 @@ class _Evaluator:
         self.connection.execute("SET lock_configuration = true")
         # TRY takes nothing that may differ each time, for which DuckDB takes its own `error`
         self.connection.execute(f"CREATE MACRO error(message) AS {_FAILURE}")
+        self.connection.execute(f"CREATE MACRO {NO_VALUE}(message) AS NULL")
         self._known: set[str] = set()
 
     def learn(self, kernels: Mapping[str, Use]) -> None:
@@ -209,6 +210,8 @@ class _Evaluator:
             self._known.add(name)
 
 
+NO_VALUE = "no_value"
+"""What stands for `error` where null does as well."""
 _FAILURE = "list_extract([NULL], CAST(message AS BIGINT))"
 
 

@@ -79,12 +79,12 @@ def test_a_table_may_be_made_without_rows(
 def test_a_table_of_columns_is_made(gateway: Gateway, connection: seamline.Connection) -> None:
     definition = (
         "CREATE TABLE orders (id bigint NOT NULL, at timestamp(3), tags array(varchar), day date)"
-        " COMMENT 'what was ordered' WITH (partitioning = ARRAY['day', 'bucket(4, id)'])"
+        " COMMENT 'what was ordered' WITH (partitioning = ARRAY['day'])"
     )
     rows(connection, definition)
     assert rows(connection, "SELECT * FROM orders") == []
     found = loaded(gateway, "orders")
-    assert [field.name for field in found.spec().fields] == ["day", "id_bucket"]
+    assert [field.name for field in found.spec().fields] == ["day"]
     assert found.schema().find_field("id").required
     assert found.properties["comment"] == "what was ordered"
     assert refused(connection, definition).code.name == "TABLE_EXISTS"
@@ -93,8 +93,15 @@ def test_a_table_of_columns_is_made(gateway: Gateway, connection: seamline.Conne
     assert rows(connection, "SELECT id, at FROM orders WHERE day > DATE '2024-02-01'") == [
         (1, None)
     ]
+    assert rows(connection, "SELECT o.k FROM orders AS o(k, at, t, d) WHERE d IS NOT NULL") == [
+        (1,)
+    ]
+    assert refused(connection, "SELECT k FROM orders AS o(k)").code.name == "TYPE_MISMATCH"
     assert "NOT NULL" in str(refused(connection, "INSERT INTO orders (at) VALUES (NULL)"))
     rows(connection, "DROP TABLE orders")
+    rows(connection, "CREATE TABLE orders (id bigint) WITH (partitioning = 'bucket(4, id)')")
+    assert [field.name for field in loaded(gateway, "orders").spec().fields] == ["id_bucket"]
+    assert refused(connection, "INSERT INTO orders VALUES 1").code.name == "NOT_SUPPORTED"
 
 
 def test_a_partitioned_table_gets_its_rows(

@@ -24,14 +24,23 @@ from seamline.connectors.protocols import (
     ResultStream,
     TailSource,
 )
-from seamline.errors import LOG_TRIMMED, MEMORY_LIMIT, TOPIC_RECREATED, SeamlineError
+from seamline.errors import (
+    INTERNAL_ERROR,
+    LOG_TRIMMED,
+    MEMORY_LIMIT,
+    NOT_SUPPORTED,
+    SPARK_FAILED,
+    TOPIC_RECREATED,
+    ErrorCode,
+    SeamlineError,
+)
 from seamline.gateway.query import names
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest
 from seamline.gateway.query.run import Executor
 from seamline.gateway.query.spool import SpoolDirectory
 from seamline.gateway.query.tokens import NOTHING
-from seamline.planners.route import DUCKDB, SPARK, Limits
+from seamline.planners.route import AUTO, DUCKDB, SPARK, Limits
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
 from seamline.sql import parse
@@ -102,12 +111,18 @@ class World:
 
     def planned(self, executor: Executor, engine: str) -> Planned:
         """The statement, planned."""
+        return self.queries(executor).plan(self.request(engine), NoDeadline())
+
+    def queries(self, executor: Executor, limits: Limits = LIMITS) -> Queries:
+        """What plans and starts it."""
+        return Queries(Gatherer(self.sources, executor.tails), executor, limits)
+
+    def request(self, engine: str) -> QueryRequest:
+        """The statement."""
         parsed = parse.parse(SQL)
         assert isinstance(parsed, parse.Query)
-        queries = Queries(Gatherer(self.sources, executor.tails), executor, LIMITS)
         session = names.session(self.sources.config)
-        request = QueryRequest(parsed.tree, session, engine, (), NOTHING, NOW)
-        return queries.plan(request, NoDeadline())
+        return QueryRequest(parsed.tree, session, engine, (), NOTHING, NOW)
 
     def _read_tail(
         self,
@@ -197,3 +212,59 @@ def test_no_row_is_given_of_a_tail_that_spark_read_from_another_topic(world: Wor
     assert caught.value.code is TOPIC_RECREATED
     execution.stream.close()
     assert world.engines[SPARK].closed == 1
+
+
+REFUSED = [NOT_SUPPORTED, INTERNAL_ERROR, SPARK_FAILED]
+
+
+@pytest.mark.parametrize("code", REFUSED, ids=lambda code: code.name)
+@pytest.mark.parametrize(("first", "other"), [(DUCKDB, SPARK), (SPARK, DUCKDB)])
+def test_what_one_engine_refuses_runs_on_the_other(
+    world: World, first: str, other: str, code: ErrorCode
+) -> None:
+    limits = LIMITS if first == DUCKDB else Limits(-1, 2**60)
+    queries = world.queries(world.executor(), limits)
+    world.engines[first].fails = SeamlineError(code, "what is this?")
+    seen: list[str] = []
+
+    def planned(plan: Planned) -> None:
+        seen.append(plan.plan.route.engine)
+
+    running = queries.start(world.request(AUTO), NoDeadline(), planned)
+    assert seen == [first, other]
+    assert sum(batch.num_rows for batch in running.batches) == 2
+    route = running.planned.plan.route
+    assert (route.engine, route.reason) == (
+        other,
+        f"{first} refused it: {code.name}: what is this?",
+    )
+    assert sorted(world.released) == sorted(topic for topic, _ in world.read)
+
+
+@pytest.mark.parametrize(
+    ("engine", "limits", "code"),
+    [
+        (DUCKDB, LIMITS, NOT_SUPPORTED),
+        (AUTO, Limits(2**60, 2**60, spark=False), NOT_SUPPORTED),
+        (AUTO, LIMITS, MEMORY_LIMIT),
+    ],
+)
+def test_the_other_engine_is_asked_only_where_it_may_be_and_can_help(
+    world: World, engine: str, limits: Limits, code: ErrorCode
+) -> None:
+    world.engines[DUCKDB].fails = SeamlineError(code, "no")
+    with pytest.raises(SeamlineError) as caught:
+        world.queries(world.executor(), limits).start(
+            world.request(engine), NoDeadline(), lambda _: None
+        )
+    assert caught.value.code is code
+    assert not world.engines[SPARK].asked
+
+
+def test_when_both_refuse_the_first_is_heard(world: World) -> None:
+    for name, engine in world.engines.items():
+        engine.fails = SeamlineError(NOT_SUPPORTED, name)
+    with pytest.raises(SeamlineError) as caught:
+        world.queries(world.executor()).start(world.request(AUTO), NoDeadline(), lambda _: None)
+    assert caught.value.message == DUCKDB
+    assert sorted(world.released) == sorted(topic for topic, _ in world.read)
