@@ -8,6 +8,7 @@ expressions, which can be asked many in one statement; the rest is among the lon
 
 from __future__ import annotations
 
+import functools
 import itertools
 import pathlib
 from collections.abc import Callable, Iterator
@@ -16,6 +17,10 @@ from typing import Any
 import pytest
 from support import slt
 from support.gateway import Gateway
+from support.stack import Stack
+
+from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.tiering.step import tier_once
 
 FILES = sorted(pathlib.Path(__file__).parent.glob("*.slt"))
 ROUTES = ("duckdb", "http", "spark")
@@ -53,6 +58,23 @@ def runs() -> Iterator[Any]:
                 yield pytest.param(path, route, part, marks=marks, id=f"{path.stem}-{route}-{name}")
 
 
+@pytest.fixture(scope="module")
+def placed(stack: Stack) -> Callable[[pathlib.Path], None]:
+    """Makes the tables of a file, each once."""
+
+    @functools.cache
+    def place(path: pathlib.Path) -> None:
+        for table in slt.tables(path):
+            stack.create_topic(table.name)
+            stack.create_table(table.name, table.definition)
+            stack.produce(table.name, table.records())
+            if table.cold:
+                log = stack.connections.log("default")
+                tier_once(stack.tier_table(table.name), log, no_deadline(), records_max=table.cold)
+
+    return place
+
+
 @pytest.mark.spark
 @pytest.mark.integration
 @pytest.mark.parametrize(("path", "route", "cases"), list(runs()))
@@ -61,9 +83,11 @@ def test_file(
     route: str,
     cases: list[slt.Case],
     gateway: Gateway,
+    placed: Callable[[pathlib.Path], None],
     request: pytest.FixtureRequest,
     record_property: Record,
 ) -> None:
+    placed(path)
     run = gateway.http_route if route == "http" else gateway.route(route)
     if request.config.getoption("--rewrite") and route == "duckdb":
         slt.rewrite(path, run)

@@ -5,6 +5,9 @@
     query [rowsort]              answers the rows under ----, cells separated by two bars
     values                       each line below is a query: `expression ---- its value`, or
                                  `expression ---- error TYPE_MISMATCH`
+    table NAME hot|cold|split    a table of the columns below and the rows under ----, which lie in
+                                 the log, in files, or in both, divided at a point that the name
+                                 is the seed of
 
 Blank lines end a case; lines that start with # are comments. `skip spark reason` in front of a case
 leaves one route out and says why; a skipped route that would agree is reported by `--unskip`.
@@ -16,10 +19,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import pathlib
+import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from seamline.sql.functions.patterns import split
 
 SEPARATOR = " || "
 IS = " ---- "
@@ -53,6 +60,60 @@ class Case:
     expression: str = ""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a file.
+
+    Attributes:
+        name: Its name.
+        place: `hot`, `cold` or `split`.
+        columns: Name and type of each column.
+        rows: The cells as they are written.
+    """
+
+    name: str
+    place: str
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def definition(self) -> str:
+        """The columns as CREATE TABLE has them."""
+        return ", ".join(f"{name} {type_}" for name, type_ in self.columns)
+
+    @property
+    def cold(self) -> int:
+        """How many of its rows lie in files."""
+        split = random.Random(self.name).randint(1, len(self.rows) - 1)
+        return {"hot": 0, "cold": len(self.rows), "split": split}[self.place]
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Its rows as JSON says them: numbers and truth values as such, the rest as text."""
+        for row in self.rows:
+            yield {
+                name: cell if type_ in _AS_TEXT else json.loads(cell)
+                for (name, type_), cell in zip(self.columns, row, strict=True)
+                if cell != NULL
+            }
+
+    def query(self) -> str:
+        """Its rows as a query."""
+        rows = ", ".join(
+            f"({', '.join(map(_written, row, (type_ for _, type_ in self.columns)))})"
+            for row in self.rows
+        )
+        return f"SELECT * FROM (VALUES {rows}) AS t({', '.join(name for name, _ in self.columns)})"
+
+
+NULL = "NULL"
+_AS_TEXT = frozenset({"varchar", "date", "timestamp(6)", "decimal(10,2)"})
+
+
+def _written(cell: str, type_: str) -> str:
+    text = cell.replace("'", "''")
+    return f"CAST({cell} AS {type_})" if cell == NULL else f"CAST('{text}' AS {type_})"
+
+
 class StatementError(Exception):
     """The named error a statement ended with."""
 
@@ -64,35 +125,66 @@ class StatementError(Exception):
 Route = Callable[[str], tuple[Sequence[str], Sequence[Sequence[Any]]]]
 """Runs a statement: types of the columns and rows of Python values. Raises `StatementError`."""
 
-_DIRECTIVE = re.compile(r"statement ok|statement error \w+|query( rowsort)?|values")
+_DIRECTIVE = re.compile(
+    r"statement ok|statement error \w+|query( rowsort)?|values|table \w+ (hot|cold|split)"
+)
 _BLANK = re.compile(r"(\n\s*\n)")
 _SKIP = re.compile(r"skip (\w+) (.+)")
 
 
+Block = list[tuple[int, str]]
+"""Lines with their numbers."""
+
+
 def parse(path: pathlib.Path) -> list[Case]:
     """The cases of a file."""
-    cases: list[Case] = []
+    return [case for block in _blocks(path) for case in _parse_block(block, path)]
+
+
+def tables(path: pathlib.Path) -> list[Table]:
+    """The tables that its cases read."""
+    return [_parse_table(block) for block in _blocks(path) if block[0][1].startswith("table ")]
+
+
+def over_values(path: pathlib.Path, cases: Sequence[Case]) -> list[Case]:
+    """The cases with their tables written out, for who has neither log nor files."""
+    queries = ", ".join(f"{table.name} AS ({table.query()})" for table in tables(path))
+    if not queries:
+        return list(cases)
+    return [dataclasses.replace(case, sql=f"WITH {queries} {case.sql}") for case in cases]
+
+
+def _blocks(path: pathlib.Path) -> Iterator[Block]:
+    """What blank lines divide, without comments."""
     line = 1
     for block in _BLANK.split(path.read_text(encoding="utf-8")):
-        cases += _parse_block(block, line, path)
+        numbered = [
+            (line + place, text)
+            for place, text in enumerate(block.split("\n"))
+            if not text.startswith("#") and text.strip()
+        ]
+        if numbered:
+            yield numbered
         line += block.count("\n")
-    return cases
 
 
-def _parse_block(block: str, line: int, path: pathlib.Path) -> list[Case]:
-    numbered = [
-        (line + place, text)
-        for place, text in enumerate(block.split("\n"))
-        if not text.startswith("#") and text.strip()
-    ]
-    if not numbered:
-        return []
+def _parse_table(block: Block) -> Table:
+    (_, first), (_, columns), _, *rows = block
+    _, name, place = first.split()
+    pairs = [column.partition(" ") for column in split(columns)]
+    cells = tuple(tuple(text.split(SEPARATOR)) for _, text in rows)
+    return Table(name, place, tuple((name, type_) for name, _, type_ in pairs), cells)
+
+
+def _parse_block(numbered: Block, path: pathlib.Path) -> list[Case]:
     skips = {}
     while match := _SKIP.fullmatch(numbered[0][1]):
         skips[match[1]] = match[2]
         numbered = numbered[1:]
     (line, first), *rest = numbered
     assert _DIRECTIVE.fullmatch(first) is not None, f"{path}:{line}: {first!r} is no directive"
+    if first.startswith("table "):
+        return []
     if first == "values":
         return [_parse_value(text, at, skips, path) for at, text in rest]
     body = "\n".join(text for _, text in rest)
