@@ -16,8 +16,10 @@ import dataclasses
 from collections.abc import Mapping
 
 from seamline.errors import HISTORY_CHANGED, INVALID_ARGUMENT, INVALID_TOKEN, SeamlineError
+from seamline.seam.boundary import kept_side
 from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
+from seamline.seam.table import TableState
 from seamline.sql import columns
 from seamline.sql.predicates import And, Comparison, Or, Predicate
 
@@ -54,6 +56,24 @@ def between(later: Seam, earlier: Seam | None, *, offsets_max: int | None = None
     since = Offsets({p: starts.get(p, 0) for p in later.end})
     found = dataclasses.replace(later, since=since)
     return found if offsets_max is None else _first(found, since, offsets_max)
+
+
+def as_known_now(state: TableState, earlier: Seam, *later: Seam) -> Seam:
+    """An earlier seam, with the newest change of others called as a later one calls it.
+
+    A change that has expired has another name than it had before: the commit after it stands for
+    whatever may have happened. Of a snapshot that is kept, both names are known.
+
+    Args:
+        state: The table's metadata now.
+        earlier: The earlier seam.
+        later: The later one: as its token has it, and as it is now.
+    """
+    own = kept_side(state, earlier.snapshot_id)
+    known = {earlier.foreign_change_id, own.foreign_change_id if own else earlier.foreign_change_id}
+    if known.isdisjoint(seam.foreign_change_id for seam in later):
+        return earlier
+    return dataclasses.replace(earlier, foreign_change_id=later[-1].foreign_change_id)
 
 
 def _check_rows(later: Seam, earlier: Seam) -> None:

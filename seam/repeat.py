@@ -6,7 +6,7 @@ Pure, and fails closed: what can no longer be shown to be the same rows is refus
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from seamline.errors import (
     INVALID_TOKEN,
@@ -60,18 +60,18 @@ def repeat_topic(name: tuple[str, ...], earlier: Seam, bounds: LogBounds, *, clu
         SeamlineError: HISTORY_CHANGED, TOKEN_EXPIRED.
     """
     check_same_log(earlier, bounds)
-    check_kept(earlier, bounds)
+    check_kept(bounds, {r.partition: r.start for r in earlier.hot_ranges})
     seam = hot_only(name, bounds, cluster=cluster, schema_id=earlier.schema_id)
     return dataclasses.replace(seam, boundary=earlier.boundary, end=earlier.end, pending=0)
 
 
-def check_kept(seam: Seam, bounds: LogBounds) -> None:
-    """The log must still hold the tail of a seam.
+def check_kept(bounds: LogBounds, starts: Mapping[int, int]) -> None:
+    """The log must still hold what a token stands for, from these offsets on.
 
     Raises:
         SeamlineError: TOKEN_EXPIRED.
     """
-    gone = trimmed(bounds, {r.partition: r.start for r in seam.hot_ranges})
+    gone = trimmed(bounds, starts)
     if gone is not None:
         raise SeamlineError(TOKEN_EXPIRED, gone.message, details=gone.details)
 

@@ -35,7 +35,7 @@ from seamline.planners.logical import Kind, TableFacts
 from seamline.seam import now, past, repeat
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import ColdSide, check_columns, cold_side, kept_side
-from seamline.seam.changes import between
+from seamline.seam.changes import as_known_now, between
 from seamline.seam.checks import dropped, recreated, require, rolled_back
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import Offsets
@@ -215,6 +215,8 @@ class TablePinner:
                 repeat.check_same_history(state, earlier, bounds)
                 log = self._connections.log(binding.cluster)
                 _check_remembered(log, bounds, earlier, known.wanted.deadline)
+                again = told(target, known.tables, known.wanted)
+                earlier = as_known_now(state, earlier, seam if again is None else again, seam)
             seam = between(seam, earlier, offsets_max=target.changes.offsets_max)
         schema = state.schemas[seam.schema_id]
         decoder = DecoderSpec(binding.topic, seam.format, seam.on_error, schema.columns)
@@ -308,8 +310,9 @@ class TablePinner:
                 repeat.check_same_log(begin, bounds)
                 _check_remembered(log, bounds, begin, deadline)
             seam = between(seam, begin, offsets_max=target.changes.offsets_max)
-            if begin is not None:
-                repeat.check_kept(seam, bounds)
+            if begin is not None and seam.since is not None:
+                needed = {p: start for p, start in seam.since.items() if start < seam.end[p]}
+                repeat.check_kept(bounds, needed)
         facts = TableFacts(
             "hot",
             seam,

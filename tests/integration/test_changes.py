@@ -19,6 +19,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 from support import programs
 from support.gateway import Gateway
 from support.stack import Stack
@@ -120,9 +121,14 @@ def test_changes_compose_and_their_token_is_where_the_next_ones_begin(
         seen.update(gateway.rows(sql.format(at), token=piece.receipt["token"]))
         at = piece.receipt["token"]
     assert seen == Counter((i,) for i in (*range(50), *range(40, 80)))
-    plan = "\n".join(
-        row[0] for row in gateway.rows(f"EXPLAIN SELECT * FROM {changes(name, token)}")
+    both = (
+        f"SELECT (SELECT count(*) FROM {name}), "
+        f"(SELECT count(*) FROM TABLE(changes('{name}', 'beginning')))"
     )
+    ((whole, part),) = gateway.rows(both, freshness="cached")
+    assert whole == part, "one seam, however fresh"
+    lines = gateway.rows(f"EXPLAIN SELECT * FROM {changes(name, token)}")
+    plan = "\n".join(row[0] for row in lines)
     assert f"changes of lake.default.{name}" in plan
     assert "cold" not in plan, "they are all in the log"
     assert "since" in plan
@@ -165,6 +171,22 @@ def test_what_is_not_the_difference_has_its_name(stack: Stack, gateway: Gateway,
         "TOPIC_RECREATED",
         "HISTORY_CHANGED",
     }
+
+
+def test_a_topic_has_changes_as_long_as_its_log(stack: Stack, gateway: Gateway, name: str) -> None:
+    topic = f"default.default.{name}"
+    stack.create_topic(name, 1)
+    stack.produce(name, rows_of(range(10)))
+    token = gateway.statement(f"SELECT * FROM {topic}").receipt["token"]
+    stack.produce(name, rows_of(range(10, 15)))
+    count = f"SELECT count(*), min(_kafka_offset) FROM {changes(topic, token)}"
+    assert gateway.rows(count) == [(5, 10)]
+    (trimmed,) = stack.admin.delete_records([TopicPartition(name, 0, 10)]).values()
+    trimmed.result(30)
+    assert gateway.rows(count) == [(5, 10)]
+    (trimmed,) = stack.admin.delete_records([TopicPartition(name, 0, 11)]).values()
+    trimmed.result(30)
+    assert failure(gateway, count).code.name == "TOKEN_EXPIRED"
 
 
 # --- Following -----------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ WEIGHTS = {
     "tier": 6,
     "read": 5,
     "repeat": 2,
+    "changes": 2,
     "read after write": 1,
     "travel": 1,
     "compact": 1,
@@ -90,7 +91,7 @@ def draw(seed: int) -> History:
     return tuple(_operation(kind, chance, gap_rate, fault_rate) for kind in chosen)
 
 
-_STEPPED = frozenset({"tier", "read", "repeat", "read after write", "travel"})
+_STEPPED = frozenset({"tier", "read", "repeat", "changes", "read after write", "travel"})
 
 
 def _operation(kind: str, chance: random.Random, gap_rate: float, fault_rate: float) -> Operation:

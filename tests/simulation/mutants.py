@@ -16,10 +16,11 @@ from seamline.gateway.tiering.step import tier_once
 from seamline.seam.boundary import SUMMARY_KEY, boundary_of, encode
 from seamline.seam.log import READ_UNCOMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.seam import Seam
 from seamline.seam.table import Snapshot, TableState
 from seamline.seam.tiering import Batch, Step
 from simulation.product import Product
-from simulation.reading import ALL, TWICE, Answer, Open, Sources, read
+from simulation.reading import ALL, CHANGES, TWICE, Answer, Open, Sources, read
 from simulation.world import TOPIC
 
 
@@ -272,6 +273,20 @@ def _never_trimmed(bounds: LogBounds) -> LogBounds:
     return dataclasses.replace(bounds, start=Offsets(dict.fromkeys(bounds.start, 0)))
 
 
+def _begins_one_later(sources: Sources, open_file: Open, statement: str, **how: Any) -> Answer:
+    """Changes that leave out their first record of every partition."""
+    if statement != CHANGES:
+        return read(sources, open_file, statement, **how)
+
+    def bent(text: str) -> list[Seam]:
+        seams = how["read_token"](text)
+        if text != "earlier":
+            return list(seams)
+        return [dataclasses.replace(seam, end=_added(1)(seam.end)) for seam in seams]
+
+    return read(sources, open_file, statement, **{**how, "read_token": bent})
+
+
 MUTANTS: Mapping[str, Product] = {
     "boundary one too high": _boundary(_added(1)),
     "boundary one too low": _boundary(_added(-1)),
@@ -294,6 +309,7 @@ MUTANTS: Mapping[str, Product] = {
     "table never loaded afresh": _reads(catalog=_frozen()),
     "high watermark for the stable end": _bounds(_to_high_watermark),
     "token ignored": _without("token"),
+    "changes without their first record": Product(read=_begins_one_later),
     "session ignored": _without("seen"),
     "write token ignored": _without("writes"),
     "rows committed without the boundary": _tiers(

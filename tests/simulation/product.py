@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from seamline.connectors.protocols import Deadline, HotLog, NoDeadline, TierTable
+from seamline.gateway.query.gather import ReadToken, no_tokens
 from seamline.gateway.query.loaded import LastSeen
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.tiering.step import tier_once
@@ -29,6 +30,7 @@ class Read(Protocol):
         deadline: Deadline | None = None,
         last: LastSeen | None = None,
         now_ms: int = 0,
+        read_token: ReadToken = no_tokens,
     ) -> Answer:
         """See `reading.read`."""
 

@@ -28,7 +28,7 @@ from seamline.connectors.protocols import (
 )
 from seamline.gateway.config.model import Config
 from seamline.gateway.query import names
-from seamline.gateway.query.gather import Gatherer
+from seamline.gateway.query.gather import Gatherer, ReadToken, no_tokens
 from seamline.gateway.query.loaded import LastSeen, LoadedTables
 from seamline.gateway.query.queries import Queries, QueryRequest
 from seamline.gateway.query.run import Executor
@@ -58,6 +58,7 @@ TIERS = " UNION ALL ".join(
     f'SELECT {_COLUMNS} FROM "{name}"' for name in ("orders", "orders$cold", "orders$hot")
 )
 FROM_1 = f"{ALL} WHERE _kafka_offset >= 1"
+CHANGES = f"SELECT {_COLUMNS} FROM TABLE(changes('orders', 'earlier', 'later'))"
 STATEMENTS = (ALL, TWICE, TIERS, FROM_1)
 
 
@@ -136,7 +137,7 @@ class _RowsEngine:
                 rows = [r for r in rows if r[0] is None or (r[1] or 0) < end.get(r[0], 0)]
             if scan.cold_start is not None:
                 start = scan.cold_start
-                rows = [r for r in rows if r[0] is not None and (r[1] or 0) >= start[r[0]]]
+                rows = [r for r in rows if r[0] in start and (r[1] or 0) >= start[r[0] or 0]]
             if scan.tail is not None:
                 rows += cast("list[Row]", query.tails[scan.tail])
             scans.append(tuple(rows))
@@ -153,6 +154,7 @@ def read(
     deadline: Deadline | None = None,
     last: LastSeen | None = None,
     now_ms: int = 0,
+    read_token: ReadToken = no_tokens,
 ) -> Answer:
     """Runs a statement as the gateway does.
 
@@ -165,6 +167,7 @@ def read(
         deadline: Its deadline.
         last: What the gateway has seen of its tables.
         now_ms: The time it is asked.
+        read_token: Gives the seams of the tokens in its text.
 
     Raises:
         SeamlineError: as the gateway would.
@@ -181,7 +184,9 @@ def read(
     gatherer = Gatherer(sources, executor.tails, loaded=loaded)
     queries = Queries(gatherer, executor, LIMITS, qualify=_qualify)
     now = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
-    request = QueryRequest(_tree(statement), SESSION, DUCKDB, token, after, now)
+    request = QueryRequest(
+        _tree(statement), SESSION, DUCKDB, token, after, now, read_token=read_token
+    )
     running = queries.start(request, deadline or NoDeadline(), lambda _: None)
     (scans,) = cast("list[tuple[tuple[Row, ...], ...]]", list(running.batches))
     return Answer(scans, running.planned.plan.seams, running.retries)

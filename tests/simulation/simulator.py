@@ -33,7 +33,7 @@ from simulation import oracle
 from simulation.histories import FAULTS, History, Operation
 from simulation.oracle import Started, Violation
 from simulation.product import REAL, Product, tier_all
-from simulation.reading import ALL, FROM_1, TIERS, TWICE, Answer, Sources, at_moment
+from simulation.reading import ALL, CHANGES, FROM_1, TIERS, TWICE, Answer, Sources, at_moment
 from simulation.world import World
 
 SESSIONS = 3
@@ -115,6 +115,7 @@ class Simulation:
             "tier": self._tier,
             "read": self._read,
             "repeat": self._repeat,
+            "changes": self._changes,
             "read after write": self._read_after_write,
             "travel": self._travel,
             "compact": lambda _: self.world.compact_table(),
@@ -414,6 +415,39 @@ class Simulation:
         gone = then - now
         if now - then or any(not self._is_compacted(row) for row in gone):
             raise Violation(f"7 a token gives {sorted(now, key=_place)}, not {before}")
+
+    def _changes(self, operation: Operation) -> None:
+        """The changes between two reads are what the later one has more, or say why not."""
+        if not self._tokens:
+            return
+        earlier, later = (
+            self._tokens[number % len(self._tokens)]
+            for number in (operation.first, operation.second)
+        )
+        seams = {"earlier": (earlier.token,), "later": (later.token,)}
+        outcome, plan = self._ask(operation, CHANGES, read_token=seams.__getitem__)
+        if not isinstance(outcome, str):
+            more = Counter(later.rows) - Counter(earlier.rows)
+            self._check_same(outcome.rows, tuple(more.elements()))
+            return
+        one, other = earlier.token, later.token
+        if self._excused(plan.statement, outcome):
+            return
+        if outcome == "INVALID_ARGUMENT" and any(
+            end > other.end.get(partition, 0) for partition, end in one.end.items()
+        ):
+            return
+        upset = min(earlier.upheavals, later.upheavals) < self.world.truth.upheavals
+        if outcome == "HISTORY_CHANGED" and (
+            upset or one.foreign_change_id != other.foreign_change_id
+        ):
+            return
+        if outcome == "TOKEN_EXPIRED" and not self._is_kept(other):
+            return
+        if upset:
+            oracle.check_failure(outcome, plan.statement.causes | oracle.problems(self.world))
+        elif outcome not in GONE_STALE or not plan.statement.changes:
+            raise Violation(f"7 changes are refused with {outcome}")
 
     def _is_compacted(self, row: Row) -> bool:
         partition, offset, value, _ = row
