@@ -14,7 +14,9 @@ import itertools
 import json
 import pathlib
 import signal
+import socket
 import urllib.parse
+import urllib.request
 from collections import Counter
 from typing import Any
 
@@ -230,11 +232,22 @@ def test_the_command_shows_rows_as_they_arrive_and_goes_on_where_it_was(
     assert sorted(ids_in(first) + ids_in(second)) == [i for i in range(20) if i != 3]
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def answers(url: str) -> bool:
+    with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/healthz", timeout=5) as found:
+        return bool(found.status == 200)
+    return False
+
+
 class Stream:
     """Server-sent events of a table, read one by one."""
 
-    def __init__(self, gateway: Gateway, path: str, **headers: str) -> None:
-        address = urllib.parse.urlsplit(gateway.url)
+    def __init__(self, url: str, path: str, **headers: str) -> None:
+        address = urllib.parse.urlsplit(url)
         self.connection = http.client.HTTPConnection(address.netloc, timeout=60)
         self.connection.request("GET", f"/api/v1/tail/{path}", headers=headers)
         self.answer = self.connection.getresponse()
@@ -259,7 +272,7 @@ class Stream:
 
 
 def test_events_go_on_where_they_were(stack: Stack, gateway: Gateway, followed: str) -> None:
-    with contextlib.closing(Stream(gateway, f"{followed}?from=beginning")) as stream:
+    with contextlib.closing(Stream(gateway.url, f"{followed}?from=beginning")) as stream:
         assert stream.answer.headers["Content-Type"].startswith("text/event-stream")
         columns = stream.event("columns")["columns"]
         assert [column["name"] for column in columns] == ["id", "text"]
@@ -270,9 +283,9 @@ def test_events_go_on_where_they_were(stack: Stack, gateway: Gateway, followed: 
         at = stream.last_id
     stack.produce(followed, rows_of(range(12, 14)))
     again = {"Last-Event-ID": at}
-    with contextlib.closing(Stream(gateway, f"{followed}?where=id<>12", **again)) as stream:
+    with contextlib.closing(Stream(gateway.url, f"{followed}?where=id<>12", **again)) as stream:
         assert stream.event("rows")["data"] == [[13, "x"]]
-    with contextlib.closing(Stream(gateway, followed)) as stream:
+    with contextlib.closing(Stream(gateway.url, followed)) as stream:
         stack.produce(followed, rows_of(range(14, 15)))
         assert stream.event("rows")["data"] == [[14, "x"]]
     count = f"SELECT count(id) FROM TABLE(changes('{followed}', '{at}'))"
@@ -283,6 +296,37 @@ def test_events_go_on_where_they_were(stack: Stack, gateway: Gateway, followed: 
 def test_what_is_wrong_is_the_status_of_the_answer(gateway: Gateway, followed: str) -> None:
     wrong = ((f"{followed}?from=x", 400), ("nothing", 404), (f"{followed}?where=z", 400))
     for path, status in wrong:
-        with contextlib.closing(Stream(gateway, path)) as stream:
+        with contextlib.closing(Stream(gateway.url, path)) as stream:
             assert stream.answer.status == status, path
             assert "error" in json.load(stream.answer)
+
+
+@pytest.mark.prove
+def test_followers_survive_a_restart(stack: Stack, followed: str, scratch: pathlib.Path) -> None:
+    """A stream is ended by the gateway that stops; the command tries until there is another."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    environment = {**stack.environment, "SEAMLINE_URL": url}
+    state = f"state_directory={scratch / 'state'}"
+    serve = programs.seamline("serve", "--port", str(port), "--set", state)
+    log = scratch / "tail"
+    with contextlib.ExitStack() as running:
+        gateway = running.enter_context(programs.running(serve, environment, scratch / "one"))
+        wait_until(lambda: answers(url), what="the gateway")
+        tail = programs.seamline("tail", followed, "--from", "beginning")
+        running.enter_context(programs.running(tail, environment, log))
+        stream = running.enter_context(
+            contextlib.closing(Stream(url, f"{followed}?from=beginning"))
+        )
+        assert len(stream.event("rows")["data"]) == 10
+        wait_until(lambda: len(ids_in(log)) == 10, what="what was there")
+        gateway.send_signal(signal.SIGTERM)
+        stream.answer.read()  # it ends
+        assert gateway.wait(60) == 0
+        stack.produce(followed, rows_of(range(10, 15)))
+        running.enter_context(programs.running(serve, environment, scratch / "two"))
+        wait_until(lambda: len(ids_in(log)) == 15, what="what has arrived meanwhile")
+        again = {"Last-Event-ID": stream.last_id}
+        with contextlib.closing(Stream(url, followed, **again)) as other:
+            assert [row[0] for row in other.event("rows")["data"]] == list(range(10, 15))
+    assert sorted(ids_in(log)) == list(range(15))

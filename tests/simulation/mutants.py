@@ -273,8 +273,8 @@ def _never_trimmed(bounds: LogBounds) -> LogBounds:
     return dataclasses.replace(bounds, start=Offsets(dict.fromkeys(bounds.start, 0)))
 
 
-def _begins_one_later(sources: Sources, open_file: Open, statement: str, **how: Any) -> Answer:
-    """Changes that leave out their first record of every partition."""
+def _begins_one_earlier(sources: Sources, open_file: Open, statement: str, **how: Any) -> Answer:
+    """Changes that begin with the last record of the earlier read."""
     if statement != CHANGES:
         return read(sources, open_file, statement, **how)
 
@@ -282,7 +282,7 @@ def _begins_one_later(sources: Sources, open_file: Open, statement: str, **how: 
         seams = how["read_token"](text)
         if text != "earlier":
             return list(seams)
-        return [dataclasses.replace(seam, end=_added(1)(seam.end)) for seam in seams]
+        return [dataclasses.replace(seam, end=_added(-1)(seam.end)) for seam in seams]
 
     return read(sources, open_file, statement, **{**how, "read_token": bent})
 
@@ -309,7 +309,7 @@ MUTANTS: Mapping[str, Product] = {
     "table never loaded afresh": _reads(catalog=_frozen()),
     "high watermark for the stable end": _bounds(_to_high_watermark),
     "token ignored": _without("token"),
-    "changes without their first record": Product(read=_begins_one_later),
+    "changes with the last record before them": Product(read=_begins_one_earlier),
     "session ignored": _without("seen"),
     "write token ignored": _without("writes"),
     "rows committed without the boundary": _tiers(
