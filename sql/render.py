@@ -17,6 +17,7 @@ from sqlglot.dialects.spark import Spark
 from seamline.errors import STATEMENT_TOO_LARGE, SeamlineError
 from seamline.sql import types
 from seamline.sql.calls import VOLATILE, BoundLambda, Call
+from seamline.sql.duckdb import bring_columns_near
 from seamline.sql.kernels.kernel import Use
 from seamline.sql.spark import for_spark
 from seamline.sql.templates import DUCKDB, SPARK, rendered
@@ -208,7 +209,12 @@ def to_duckdb(tree: exp.Expr, relations: Mapping[str, str] | None = None) -> str
         return node
 
     guarded = _guard_limits(tree.copy())
+    bring_columns_near(guarded, _has_lambda)
     return guarded.transform(replace, copy=False).sql(dialect=_SeamlineDuckDB, identify=True)
+
+
+def _has_lambda(node: Call) -> bool:
+    return "lambda " in node.sql(dialect=_SeamlineDuckDB, identify=True)
 
 
 def _guard_limits(tree: exp.Expr) -> exp.Expr:

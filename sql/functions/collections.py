@@ -72,6 +72,18 @@ for _name, _order, _compared in (("min", "ASC", "<"), ("max", "DESC", ">")):
         f" WHEN l.field1 {_compared} r.field1 THEN -1 WHEN l.field1 = r.field1 THEN 0 ELSE 1 END),"
         " 1, CAST({1} AS INT)), x -> x.field0) END)",
     )
+    composed(  # of what has no order, and cannot be a part of what is compared
+        f"{_name}_by",
+        "T, O -> T",
+        _VALUES[1],
+        "list_transform(list_sort(list_transform(list_filter({0}, lambda x:"
+        " x['field1'] IS NOT NULL), lambda x, i:"
+        f" {{{{'k': x['field1'], 'i': i, 'v': x['field0']}}}}), '{_order}')[1:1],"
+        " lambda x: x['v'])[1]",
+        "try_element_at(transform(array_sort(filter({0}, x -> x.field1 IS NOT NULL), (l, r) -> CASE"
+        f" WHEN l.field1 {_compared} r.field1 THEN -1 WHEN l.field1 = r.field1 THEN 0 ELSE 1 END),"
+        " x -> x.field0), 1)",
+    )
 
 # --- Maps ----------------------------------------------------------------------------------------
 

@@ -110,7 +110,7 @@ class Expressions:
             type_ = self._chance.choice(scope.columns).type
         else:
             type_ = self._chance.choice(list(calls().values()))[0].returns
-            if not _is_offered(type_) or self._chance.random() < 0.6:
+            if not is_result(type_) or self._chance.random() < 0.6:
                 type_ = schema.any_type(self._chance)
         return self.of(type_, scope, depth), type_
 
@@ -318,16 +318,23 @@ class Expressions:
         form = same if _widens(source, type_) else ours
         return form(str(type_), f"{word}({{0}} AS {type_})", inner)
 
+    def call(self, scope: Scope, depth: int = 1) -> tuple[Node, Type]:
+        """A call of any function, all signatures being alike, with its type."""
+        made = self._chance.choice(self._chance.choice(list(calls().values())))
+        return self._made(made, scope, depth - 1), made.returns
+
     def _call(self, type_: Type, scope: Scope, depth: int) -> Node | None:
         found = calls_of().get(str(type_))
         if not found:
             return None
-        made = self._chance.choice(self._chance.choice(found))
+        return self._made(self._chance.choice(self._chance.choice(found)), scope, depth)
+
+    def _made(self, made: Signature, scope: Scope, depth: int) -> Node:
         arguments = [
             self.argument(made.name, place, parameter, scope, depth)
             for place, parameter in enumerate(made.parameters)
         ]
-        return ours(str(type_), f"{made.name}({{0}})", listed(arguments))
+        return ours(str(made.returns), f"{made.name}({{0}})", listed(arguments))
 
     def argument(self, name: str, place: int, type_: Type, scope: Scope, depth: int) -> Node:
         """An argument of a function, one that it can do something with if that is known."""
@@ -464,7 +471,7 @@ def _assigned(overload: Any, chance: random.Random) -> Signature | None:
     parameters = [
         patterns.substitute(patterns.parsed(p), bound) for p in (*overload.parameters, *repeated)
     ]
-    if not all(_is_offered(p) for p in parameters if not isinstance(p, Function)):
+    if not all(is_result(p) for p in parameters if not isinstance(p, Function)):
         return None
     arguments = [
         _Given(len(p.parameters), p.returns) if isinstance(p, Function) else p for p in parameters
@@ -478,7 +485,7 @@ def _assigned(overload: Any, chance: random.Random) -> Signature | None:
     return Signature(overload.name, resolved.parameters, resolved.returns)
 
 
-def _is_offered(type_: Type) -> bool:
+def is_result(type_: Type) -> bool:
     """Whether values of the type can be made and given back."""
     return not types.contains(type_, types.Interval) and not isinstance(
         type_, types.Char | types.Unsupported | Function

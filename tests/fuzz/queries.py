@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 
 from fuzz import schema
-from fuzz.expressions import Column, Expressions, Scope
+from fuzz.expressions import Column, Expressions, Scope, is_result
 from fuzz.nodes import NOTHING, Node, listed, option, ours, same
 from fuzz.schema import Table
 from seamline.sql import types
@@ -20,6 +20,8 @@ from seamline.sql.functions import is_comparable, is_ordered
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type
 
 QUERY = "query"
+_CALLS = 8
+"""Calls of functions in one query, so that Spark plans them once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,6 +39,9 @@ class Query:
     columns: tuple[Type, ...]
     is_sorted: bool = False
     unique: tuple[int, ...] = ()
+
+
+_ONE = same("integer", "1")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -138,8 +143,11 @@ class _Queries:
         if wanted is None:
             count = self._chance.choice((1, 2, 3, 5))
             items = [self._item(scope, depth) for _ in range(count)]
+            if not self._plain and self._likely(0.25):
+                items = [self._expressions.call(scope) for _ in range(_CALLS)]
         else:
             items = [(self._expressions.of(type_, scope, 2), type_) for type_ in wanted]
+        items = [item for item in items if is_result(item[1])] or [(_ONE, types.INTEGER)]
         kinds = tuple(type_ for _, type_ in items)
         unique: tuple[int, ...] = ()
         word = "SELECT"
