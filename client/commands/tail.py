@@ -2,7 +2,7 @@
 
 Each batch is what has come since the one before, exactly: no row is lost or shown twice, whatever
 is tiered meanwhile and however often the gateway is restarted. After each comes a token, on
-standard error; given as `--from`, it continues there.
+standard error; given as `--from`, it continues there. A batch that Ctrl-C cut off comes again.
 """
 
 from __future__ import annotations

@@ -23,13 +23,15 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from support import programs
-from support.gateway import Gateway
+from support.gateway import Gateway, statement_rows
 from support.stack import Stack
 from support.waiting import wait_until
 
 from seamline.errors import SeamlineError
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
+MANY = 50
+"""More clients than are worked for at once."""
 COLUMNS = "id bigint, text varchar"
 READ = "SELECT id, text, _kafka_partition, _kafka_offset FROM {}"
 
@@ -94,6 +96,12 @@ def test_changes_are_the_difference_of_two_reads(stack: Stack, gateway: Gateway,
     reads.compare("duckdb", gateway.direct)
     reads.compare("spark", gateway, 1, 3)
     first, last = reads.done[0][0], reads.done[-1][0]
+    piece = READ.format(f"TABLE(changes('{name}', '{first}', offsets_max => 70))")
+    one = gateway.statement(piece)
+    for engine in ("duckdb", "spark"):
+        again = gateway.rows(piece, engine, token=one.receipt["token"])
+        assert Counter(again) == Counter(statement_rows(one))
+    assert 0 < len(again) <= 70
     whole = gateway.rows(f"SELECT count(*), sum(id) FROM {changes(name, first)}")
     assert whole == gateway.rows(f"SELECT count(*), sum(id) FROM {name}")
     assert gateway.rows(f"SELECT * FROM {changes(name, last)}") == []
@@ -303,7 +311,10 @@ def test_what_is_wrong_is_the_status_of_the_answer(gateway: Gateway, followed: s
 
 @pytest.mark.prove
 def test_followers_survive_a_restart(stack: Stack, followed: str, scratch: pathlib.Path) -> None:
-    """A stream is ended by the gateway that stops; the command tries until there is another."""
+    """A stream is ended by the gateway that stops; the command tries until there is another.
+
+    Many more clients that read nothing hold up nobody, and end with it.
+    """
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     environment = {**stack.environment, "SEAMLINE_URL": url}
@@ -313,6 +324,8 @@ def test_followers_survive_a_restart(stack: Stack, followed: str, scratch: pathl
     with contextlib.ExitStack() as running:
         gateway = running.enter_context(programs.running(serve, environment, scratch / "one"))
         wait_until(lambda: answers(url), what="the gateway")
+        for _ in range(MANY):
+            running.callback(Stream(url, followed).close)
         tail = programs.seamline("tail", followed, "--from", "beginning")
         running.enter_context(programs.running(tail, environment, log))
         stream = running.enter_context(
