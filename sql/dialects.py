@@ -63,6 +63,31 @@ class SqlJson(exp.Expression, exp.Func):
         return str(self.args["function"])
 
 
+class SqlJsonMade(exp.Expression, exp.Func):
+    """JSON_OBJECT or JSON_ARRAY: `expressions` are what it holds, each a `SqlJsonMember`."""
+
+    arg_types = {  # noqa: RUF012 - sqlglot's way of declaring a node
+        "expressions": False,
+        "function": True,
+        "nulls": False,
+        "unique": False,
+        "returning": False,
+    }
+    _sql_names = ["SEAMLINE_JSON_MADE"]  # noqa: RUF012
+
+    @property
+    def name_of_function(self) -> str:
+        """Which of them it is."""
+        return str(self.args["function"])
+
+
+class SqlJsonMember(exp.Expression):
+    """A value in JSON that is made, its key in an object, and whether it is text that is JSON."""
+
+    arg_types = {"this": True, "key": False, "format": False}  # noqa: RUF012
+
+
+_SQL_JSON_MADE = ("JSON_OBJECT", "JSON_ARRAY")
 _SQL_JSON = ("JSON_EXISTS", "JSON_VALUE", "JSON_QUERY")
 _WRAPPERS = {
     "WITHOUT CONDITIONAL": "without",
@@ -98,6 +123,49 @@ def _parse_sql_json(parser: Any, name: str) -> SqlJson:
             parser.raise_error("Expected ON EMPTY or ON ERROR")
         node.set(parser._prev.text.lower(), instead)  # noqa: SLF001
     return node
+
+
+def _parse_sql_json_made(parser: Any, name: str) -> SqlJsonMade:
+    """What stands in the brackets of one of them."""
+    match = parser._match_text_seq  # noqa: SLF001 - how sqlglot's parsers are extended
+    node = SqlJsonMade(function=name)
+    while not parser._match_set((TokenType.R_PAREN,), advance=False):  # noqa: SLF001
+        if parser._curr is None or _parse_made_options(parser, node):  # noqa: SLF001
+            break
+        node.append("expressions", _parse_member(parser, has_key=name == "JSON_OBJECT"))
+        if not parser._match(TokenType.COMMA):  # noqa: SLF001
+            _parse_made_options(parser, node)
+            break
+    if match("RETURNING"):
+        node.set("returning", parser._parse_types())  # noqa: SLF001
+        match("FORMAT", "JSON")
+    return node
+
+
+def _parse_member(parser: Any, *, has_key: bool) -> SqlJsonMember:
+    match, key = parser._match_text_seq, None  # noqa: SLF001
+    if has_key:
+        start = parser._index  # noqa: SLF001
+        if match("KEY") and (match("VALUE") or match(":")):
+            parser._retreat(start)  # noqa: SLF001 - a column of that name
+        key = parser._parse_bitwise()  # noqa: SLF001
+        if not match(":") and not match("VALUE"):
+            parser.raise_error("Expected a colon or VALUE")
+    value = parser._parse_bitwise()  # noqa: SLF001
+    return SqlJsonMember(this=value, key=key, format=bool(match("FORMAT", "JSON")))
+
+
+def _parse_made_options(parser: Any, node: SqlJsonMade) -> bool:
+    """What follows the members; whether there was anything."""
+    match, start = parser._match_text_seq, parser._index  # noqa: SLF001
+    for nulls in ("NULL", "ABSENT"):
+        if match(nulls, "ON", "NULL"):
+            node.set("nulls", nulls.lower())
+    for words in ("WITH", "WITHOUT"):
+        if node.name_of_function == "JSON_OBJECT" and match(words, "UNIQUE"):
+            match("KEYS")
+            node.set("unique", words == "WITH")
+    return bool(parser._index != start)  # noqa: SLF001
 
 
 def _parse_instead(parser: Any) -> str | exp.Expr | None:
@@ -137,11 +205,11 @@ class SeamlineDialect(Trino):
         """Trino's parser without its table of functions."""
 
         FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012 - sqlglot's way of configuring a parser
-        FUNCTION_PARSERS = {
-            name: parser
-            for name, parser in Trino.Parser.FUNCTION_PARSERS.items()
-            if name in _SPECIAL_SYNTAX
-        } | {name: functools.partial(_parse_sql_json, name=name) for name in _SQL_JSON}
+        FUNCTION_PARSERS = (
+            {n: p for n, p in Trino.Parser.FUNCTION_PARSERS.items() if n in _SPECIAL_SYNTAX}
+            | {n: functools.partial(_parse_sql_json, name=n) for n in _SQL_JSON}
+            | {n: functools.partial(_parse_sql_json_made, name=n) for n in _SQL_JSON_MADE}
+        )
         COLUMN_OPERATORS = {  # noqa: RUF012 - a `?` is a placeholder, never PostgreSQL's operator
             token: parser
             for token, parser in Trino.Parser.COLUMN_OPERATORS.items()

@@ -1,17 +1,21 @@
-"""JSON_EXISTS, JSON_VALUE and JSON_QUERY, whose clauses are words and not arguments."""
+"""The JSON functions of the SQL standard, whose clauses are words and not arguments."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from sqlglot import exp
 
 from seamline.errors import INVALID_ARGUMENT, TYPE_MISMATCH, SeamlineError
 from seamline.sql import types
-from seamline.sql.binder.conversions import explicit_cast, implicit_cast
+from seamline.sql.binder.conversions import constructor, explicit_cast, implicit_cast
 from seamline.sql.binder.function_calls import bind_call
 from seamline.sql.binder.scope import Scope, Typed
 from seamline.sql.binder.shapes import is_text
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.dialects import SqlJson
+from seamline.sql.calls import CallSpec, call
+from seamline.sql.dialects import SqlJson, SqlJsonMade, SqlJsonMember
+from seamline.sql.kernels.json_casts import can_be_json
 from seamline.sql.kernels.json_paths import sql_path
 
 
@@ -45,7 +49,7 @@ def _clause(node: SqlJson, key: str, default: str) -> str:
     return default if found is None else found if isinstance(found, str) else "default"
 
 
-def _returned(value: Typed, node: SqlJson, *, safe: bool) -> Typed:
+def _returned(value: Typed, node: SqlJson | SqlJsonMade, *, safe: bool) -> Typed:
     target = node.args.get("returning")
     if target is None:
         return value
@@ -80,4 +84,51 @@ def _bind_value(typer: Typer, node: SqlJson, arguments: list[Typed], scope: Scop
     )
 
 
-HANDLERS: Handlers = {SqlJson: _bind}
+# --- JSON_OBJECT and JSON_ARRAY ------------------------------------------------------------------
+
+
+def _bind_made(typer: Typer, node: SqlJsonMade, scope: Scope) -> Typed:
+    members = node.expressions
+    values = _texts([_as_json(typer, member, scope) for member in members])
+    if node.name_of_function == "JSON_ARRAY":
+        made = bind_call("$json_array", [values, _word(node.args.get("nulls") or "absent")])
+    else:
+        keys = _texts([_key(typer, member, scope) for member in members])
+        words = node.args.get("nulls") or "null", "unique" if node.args.get("unique") else ""
+        made = bind_call("$json_object", [keys, values, *map(_word, words)])
+    return _returned(made, node, safe=False)
+
+
+def _key(typer: Typer, member: SqlJsonMember, scope: Scope) -> Typed:
+    value, type_ = typer.expression(member.args["key"], scope)
+    if type_ not in (types.VARCHAR, types.UNKNOWN):
+        raise SeamlineError(TYPE_MISMATCH, f"a key of JSON_OBJECT is text, not {type_}", hint="")
+    return value, type_
+
+
+def _as_json(typer: Typer, member: SqlJsonMember, scope: Scope) -> Typed:
+    """A value as text that is JSON; what makes or finds JSON is JSON without being told."""
+    value, type_ = typer.expression(member.this, scope)
+    is_json = isinstance(member.this, SqlJsonMade) or (
+        isinstance(member.this, SqlJson) and member.this.name_of_function == "JSON_QUERY"
+    )
+    if type_ == types.VARCHAR and (is_json or member.args.get("format")):
+        return bind_call("json_parse", [(value, type_)])
+    if not can_be_json(type_):
+        value, type_ = explicit_cast(value, type_, types.VARCHAR, safe=False), types.VARCHAR
+    return explicit_cast(value, type_, types.JSON, safe=False), types.JSON
+
+
+def _texts(values: Sequence[Typed]) -> Typed:
+    """An array of texts; one of type json is its text."""
+    elements = [
+        value if type_ == types.JSON else implicit_cast(value, type_, types.VARCHAR)
+        for value, type_ in values
+    ]
+    returns = types.Array(types.VARCHAR)
+    overload = constructor("$array", "CAST([{args}] AS {type})", "CAST(array({args}) AS {type})")
+    spec = CallSpec(overload, (types.VARCHAR,) * len(elements), returns)
+    return call(spec, elements), returns
+
+
+HANDLERS: Handlers = {SqlJson: _bind, SqlJsonMade: _bind_made}

@@ -27,7 +27,7 @@ from seamline.sql.binder.scope import (
     location_of,
     unsupported,
 )
-from seamline.sql.dialects import SqlJson
+from seamline.sql.dialects import SqlJson, SqlJsonMade
 
 Handler: TypeAlias = "Callable[[Typer, Any, Scope], Typed]"
 Handlers: TypeAlias = Mapping[type[Any], Handler]
@@ -62,6 +62,7 @@ _OPTIONS: Mapping[type[Any], frozenset[str]] = {
     exp.TryCast: frozenset({"to", "safe", "requires_string"}),
     exp.WithinGroup: frozenset(),
     SqlJson: frozenset({"path", "function", "returning", "wrapper", "quotes", "empty", "error"}),
+    SqlJsonMade: frozenset({"function", "nulls", "unique", "returning"}),
     exp.Window: frozenset({"partition_by", "order", "spec", "alias", "over"}),
 }
 """What a node may carry besides its operands; its handler gives each of them its meaning."""

@@ -32,3 +32,9 @@ for _type in ("json", "varchar"):
         f"{_type}, varchar, varchar, varchar, varchar, varchar -> varchar",
         by_row(json_paths.query),
     )
+kernel("$json_array", "array(varchar), varchar -> varchar", by_row(json_texts.array_of))
+kernel(
+    "$json_object",
+    "array(varchar), array(varchar), varchar, varchar -> varchar",
+    by_row(json_texts.object_of),
+)

@@ -7,7 +7,7 @@ blanks, whose objects have their keys in order.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
@@ -136,3 +136,39 @@ def _is(value: Json, wanted: Any) -> bool:
 def size(value: Json) -> int:
     """How many elements or members a value has; 0 for any other."""
     return len(value) if isinstance(value, list | Mapping) else 0
+
+
+# --- JSON that is made ---------------------------------------------------------------------------
+
+
+def array_of(values: Sequence[str | None], nulls: str) -> str:
+    """An array of values that are JSON; null ones are left out or written, as `nulls` says."""
+    is_absent = nulls == "absent"
+    texts = ("null" if v is None else v for v in values if v is not None or not is_absent)
+    return f"[{','.join(texts)}]"
+
+
+def object_of(
+    keys: Sequence[str | None], values: Sequence[str | None], nulls: str, unique: str
+) -> str:
+    """An object of keys and of values that are JSON, in the order they are given in.
+
+    Args:
+        keys: The keys.
+        values: A value for each.
+        nulls: `absent` leaves null values out, `null` writes them.
+        unique: `unique` where no key may occur twice.
+
+    Raises:
+        SeamlineError: INVALID_ARGUMENT for a key that is null, or occurs twice where it may not.
+    """
+    if None in keys:
+        raise SeamlineError(INVALID_ARGUMENT, "a key of JSON_OBJECT is null", hint="")
+    if unique and len(set(keys)) < len(keys):
+        raise SeamlineError(INVALID_ARGUMENT, "a key of JSON_OBJECT occurs twice", hint="")
+    members = (
+        f"{_text(key or '')}:{'null' if value is None else value}"
+        for key, value in zip(keys, values, strict=True)
+        if value is not None or nulls != "absent"
+    )
+    return f"{{{','.join(members)}}}"
