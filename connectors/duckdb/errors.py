@@ -75,16 +75,25 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("max_temp_directory_size", MEMORY_LIMIT),
 )
 
+_AT_PLANNING = (
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.NotImplementedException,
+    duckdb.ParserException,
+    duckdb.SyntaxException,
+)
+"""Classes of what DuckDB finds wrong before it runs anything."""
+
 
 def _code_of(error: Exception, line: str) -> ErrorCode:
     for part, code in _BY_TEXT:
         if part.lower() in line.lower():
             return code
     match error:
-        case duckdb.BinderException() | duckdb.ParserException() | duckdb.NotImplementedException():
-            return NOT_SUPPORTED
         case duckdb.OutOfMemoryException():
             return MEMORY_LIMIT
+        case _ if isinstance(error, _AT_PLANNING):
+            return NOT_SUPPORTED
         case duckdb.ConversionException():
             return INVALID_CAST
         case duckdb.OutOfRangeException():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -32,6 +33,8 @@ _LOG = logging.getLogger("seamline.service")
 ABANDONED_S = 300.0
 QUIET_S = 5.0
 _DRAIN_LOOK_S = 0.1
+_CALLS_MAX = 3000
+"""Calls inside of each other that a deeply nested statement may take; each is small."""
 
 
 class Service:
@@ -46,6 +49,7 @@ class Service:
     def __init__(
         self, limits: LimitsConfig, answer: Callable[[Statement], None], metrics: Metrics
     ) -> None:
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), _CALLS_MAX))
         self._limits = limits
         self._answer = answer
         self._metrics = metrics

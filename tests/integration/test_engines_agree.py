@@ -13,7 +13,7 @@ import random
 from typing import Any
 
 import pytest
-from support import nesting, statements, texts
+from support import large, nesting, statements, texts
 from support.gateway import Gateway
 
 from seamline.errors import SeamlineError
@@ -139,6 +139,15 @@ def test_fault_20_statements_agree(gateway: Gateway) -> None:
             wrong.append((sql, ours, sparks))
     assert not wrong
     assert len(chosen) > 80
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("name", [*large.ANSWERED, *large.EITHER])
+def test_fault_20_large_statements_have_an_answer_or_a_name(gateway: Gateway, name: str) -> None:
+    sql, answer = (large.ANSWERED | large.EITHER)[name]
+    found, rows = outcome(gateway, sql, "spark")
+    assert found in {"rows", "STATEMENT_TOO_LARGE", "SYNTAX_ERROR"}
+    assert found != "rows" or rows == [repr((answer,))]
 
 
 # --- Texts ---------------------------------------------------------------------------------------

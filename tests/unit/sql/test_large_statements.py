@@ -1,150 +1,35 @@
 """Goal: a statement that is large in any one way gives its answer or a named error, never a crash.
 
 Method: statements made by a rule whose answer is known by arithmetic, on DuckDB. Those that are too
-large must say so.
+large must say so. What Spark says to the same is in the integration tests.
 """
 
 from __future__ import annotations
 
 import pytest
+from support import large
 from support.gateway import Gateway
 
 from seamline.errors import SeamlineError
 from seamline.sql import parse
 
-ANSWERED = {
-    "IN of 10,000": (f"SELECT 9999 IN ({', '.join(map(str, range(10_000)))})", True),
-    "IN of 5,000 texts": (
-        "SELECT count(*) FROM (VALUES 'k7', 'x') AS t(k) WHERE k IN ("
-        + ", ".join(f"'k{i}'" for i in range(5_000))
-        + ")",
-        1,
-    ),
-    "1,000 UNION ALL": (
-        f"SELECT sum(x) FROM ({' UNION ALL '.join(f'SELECT {i} AS x' for i in range(1_000))})",
-        499_500,
-    ),
-    "1,000 UNION": (
-        f"SELECT count(*) FROM ({' UNION '.join(f'SELECT {i % 7} AS x' for i in range(1_000))})",
-        7,
-    ),
-    "300 UNION ALL of two types": (
-        "SELECT sum(x) FROM ("
-        + " UNION ALL ".join(f"SELECT {i}{'.5' * (i % 2)} AS x" for i in range(300))
-        + ")",
-        44_925,
-    ),
-    "100 CTEs one over the other": (
-        "WITH t0 AS (SELECT 0 AS x), "
-        + ", ".join(f"t{i} AS (SELECT x + 1 AS x FROM t{i - 1})" for i in range(1, 100))
-        + " SELECT x FROM t99",
-        99,
-    ),
-    "1,000 columns": (
-        "SELECT c999 FROM (SELECT " + ", ".join(f"{i} AS c{i}" for i in range(1_000)) + ")",
-        999,
-    ),
-    "5,000 rows of VALUES": (
-        f"SELECT sum(x) FROM (VALUES {', '.join(f'({i})' for i in range(5_000))}) AS t(x)",
-        12_497_500,
-    ),
-    "500 WHENs": (
-        f"SELECT CASE x {' '.join(f'WHEN {i} THEN {i} + 1' for i in range(500))} END"
-        " FROM (VALUES 499) AS t(x)",
-        500,
-    ),
-    "a text of 100,000 characters": (f"SELECT length('{'ä' * 100_000}')", 100_000),
-    "names of any script": (
-        'SELECT "größe" + "数" + "a b" + "x""y"'
-        ' FROM (VALUES (1, 2, 3, 4)) AS "t ü"("größe", "数", "a b", "x""y")',
-        10,
-    ),
-    "a name of 10,000 characters": (
-        f'SELECT "{"n" * 10_000}" FROM (SELECT 3 AS "{"n" * 10_000}")',
-        3,
-    ),
-    "30 brackets": (f"SELECT {'(' * 30}1{')' * 30}", 1),
-    "50 queries inside of each other": (
-        f"SELECT x FROM {'(SELECT x FROM ' * 50}(SELECT 1 AS x){')' * 50}",
-        1,
-    ),
-}
-"""Statements, and their answers."""
 
-REFUSED = {
-    "1,000 brackets": f"SELECT {'(' * 1_000}1{')' * 1_000}",
-    "1,000 queries inside of each other": (
-        f"SELECT x FROM {'(SELECT x FROM ' * 1_000}(SELECT 1 AS x){')' * 1_000}"
-    ),
-    "1,000 functions": f"SELECT {'abs(' * 1_000}1{')' * 1_000}",
-    "1,000 arrays": f"SELECT {'ARRAY[' * 1_000}1{']' * 1_000}",
-    "1 MB": f"SELECT '{'x' * 1_000_000}'",
-    "1 MB of blanks": f"SELECT{' ' * 1_000_000}1",
-}
-"""What is too large, and says so."""
-
-EITHER = {
-    "1,000 CTEs side by side": (
-        "WITH "
-        + ", ".join(f"t{i} AS (SELECT {i} AS x)" for i in range(1_000))
-        + " SELECT t1.x + t999.x FROM t1, t999",
-        1_000,
-    ),
-    "2,000 conditions": (
-        "SELECT count(*) FROM (VALUES 7) AS t(x) WHERE "
-        + " OR ".join(f"x = {i}" for i in range(2_000)),
-        1,
-    ),
-    "1,000 CTEs one over the other": (
-        "WITH t0 AS (SELECT 0 AS x), "
-        + ", ".join(f"t{i} AS (SELECT x + 1 AS x FROM t{i - 1})" for i in range(1, 1_000))
-        + " SELECT x FROM t999",
-        999,
-    ),
-    "1,000 NOT": (f"SELECT {'NOT ' * 1_000}true", True),
-    "1,000 signs": (f"SELECT {'- ' * 1_000}1", 1),
-    "3,000 operators": (f"SELECT {' + '.join(['1'] * 3_000)}", 3_000),
-    "3,000 concatenations": (
-        f"SELECT length({' || '.join(['s'] * 3_000)}) FROM (SELECT 'x' AS s)",
-        3_000,
-    ),
-    "1,000 CASE in ELSE": (
-        "SELECT "
-        + "".join(f"CASE WHEN x = {i} THEN {i} ELSE " for i in range(1_000))
-        + "-1"
-        + " END" * 1_000
-        + " FROM (VALUES 7) AS t(x)",
-        7,
-    ),
-    "1,000 UNION ALL in brackets": (
-        "SELECT count(*) FROM ("
-        + "(" * 50
-        + "SELECT 1 AS x"
-        + " UNION ALL SELECT 2)" * 50
-        + " UNION ALL SELECT 3" * 950
-        + " LIMIT 400)",
-        400,
-    ),
-}
-"""What may be too large for one of the parts, with the answer if it is not."""
-
-
-@pytest.mark.parametrize("name", ANSWERED)
+@pytest.mark.parametrize("name", large.ANSWERED)
 def test_large_statements_are_answered(offline_gateway: Gateway, name: str) -> None:
-    sql, answer = ANSWERED[name]
+    sql, answer = large.ANSWERED[name]
     assert offline_gateway.rows(sql, "duckdb") == [(answer,)]
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", large.REFUSED)
 def test_what_is_too_large_says_so(name: str) -> None:
     with pytest.raises(SeamlineError) as caught:
-        parse.parse(REFUSED[name])
+        parse.parse(large.REFUSED[name])
     assert caught.value.code.name == "STATEMENT_TOO_LARGE"
 
 
-@pytest.mark.parametrize("name", EITHER)
+@pytest.mark.parametrize("name", large.EITHER)
 def test_others_have_an_answer_or_a_name(offline_gateway: Gateway, name: str) -> None:
-    sql, answer = EITHER[name]
+    sql, answer = large.EITHER[name]
     try:
         found = offline_gateway.rows(sql, "duckdb")
     except SeamlineError as error:
