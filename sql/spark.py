@@ -26,6 +26,8 @@ def for_spark(tree: exp.Expr) -> exp.Expr:
     _refuse_kernels_in_lambdas(tree)
     _refuse_recursion(tree)
     _refuse_computed_counts(tree)
+    for union in list(tree.find_all(exp.Union)):
+        _balance(union)
     names = _Names(tree)
     for node in list(tree.find_all(exp.In)):
         if isinstance(node.args.get("query"), exp.Expr) and not _only_filters(node):
@@ -76,6 +78,50 @@ def _refuse_computed_counts(tree: exp.Expr) -> None:
                 "Spark counts rows of a window by a number that is written out",
                 hint="Ask with engine = 'duckdb'.",
             )
+
+
+def _balance(union: exp.Union) -> None:
+    """A long chain of UNION as a tree that is not deep: Spark goes down into it by recursion."""
+    if _continues(union.parent, union):
+        return
+    operands: list[exp.Expr] = []
+    first: exp.Expr = union
+    while _continues(union, first) or first is union:
+        operands.append(first.expression)
+        first = first.this
+    operands.append(first)
+    if len(operands) <= _CHAIN_MAX:
+        return
+
+    def tree_of(parts: Sequence[exp.Expr]) -> exp.Expr:
+        if len(parts) == 1:
+            return parts[0]
+        half = len(parts) // 2
+        sides = [_bracketed(tree_of(part)) for part in (parts[:half], parts[half:])]
+        return exp.Union(this=sides[0], expression=sides[1], distinct=union.args.get("distinct"))
+
+    balanced = tree_of([operand.copy() for operand in reversed(operands)])
+    for side in ("this", "expression"):
+        union.set(side, balanced.args[side])
+
+
+_CHAIN_MAX = 30
+
+
+def _continues(above: exp.Expr | None, node: exp.Expr) -> bool:
+    """Whether a union is the first side of another that is like it."""
+    return (
+        type(above) is exp.Union
+        and type(node) is exp.Union
+        and node is not above
+        and node.arg_key == "this"
+        and bool(above.args.get("distinct")) == bool(node.args.get("distinct"))
+        and not any(node.args.get(key) for key in ("with_", "order", "limit", "offset"))
+    )
+
+
+def _bracketed(node: exp.Expr) -> exp.Expr:
+    return exp.Subquery(this=node) if isinstance(node, exp.SetOperation) else node
 
 
 class _Names:

@@ -42,6 +42,7 @@ _CONDITIONS: Mapping[str, ErrorCode] = {
     "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY": NOT_SUPPORTED,
     # we gave every name ourselves: so it is in a subquery that reads a query further out
     "UNRESOLVED_COLUMN": NOT_SUPPORTED,
+    "FAILED_TO_PARSE_TOO_COMPLEX": STATEMENT_TOO_LARGE,
     "DUPLICATED_MAP_KEY": INVALID_ARGUMENT,
     "NULL_MAP_KEY": INVALID_ARGUMENT,
     "KAFKA_DATA_LOSS": LOG_TRIMMED,
@@ -50,6 +51,7 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("[SCALAR_SUBQUERY_TOO_MANY_ROWS]", SUBQUERY_MULTIPLE_ROWS),
     ("[UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY", NOT_SUPPORTED),
     ("StackOverflowError", STATEMENT_TOO_LARGE),
+    ("Max iterations (", STATEMENT_TOO_LARGE),
     ("Found conflicting files", COMMIT_CONFLICT),
     ("CommitFailedException", COMMIT_CONFLICT),
     ("could not be found in the latest snapshot", COMMIT_CONFLICT),

@@ -27,6 +27,7 @@ from seamline.errors import (
     SCHEMA_NOT_FOUND,
     SNAPSHOT_GONE,
     SPARK_FAILED,
+    STATEMENT_TOO_LARGE,
     TABLE_NOT_FOUND,
     TAIL_TOO_LARGE,
     TOPIC_RECREATED,
@@ -58,7 +59,7 @@ _MAY_HAVE_GONE_STALE = frozenset(
 """A topic created again while it is read may look like any of the log's three at first; when asked
 once more, it gets the right name."""
 
-_REFUSED = frozenset({NOT_SUPPORTED, INTERNAL_ERROR, SPARK_FAILED})
+_REFUSED = frozenset({NOT_SUPPORTED, STATEMENT_TOO_LARGE, INTERNAL_ERROR, SPARK_FAILED})
 """What an engine ends a bound query with that the other may well run."""
 
 

@@ -31,6 +31,7 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "position": ("position(varchar IN varchar) → bigint",),
     "row": ("row(T, U…) → row(T, U…)",),
     "timezone": ("timezone(timestamp with time zone) → varchar",),
+    "try": ("try(T) → T",),
     "try_cast": ("try_cast(T AS type) → type",),
     "typeof": ("typeof(T) → varchar",),
     "with_timezone": ("with_timezone(timestamp, zone) → timestamp with time zone",),

@@ -142,7 +142,7 @@ def test_fault_20_statements_agree(gateway: Gateway) -> None:
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("name", [*large.ANSWERED, *large.EITHER])
+@pytest.mark.parametrize("name", large.ON_SPARK)
 def test_fault_20_large_statements_have_an_answer_or_a_name(gateway: Gateway, name: str) -> None:
     sql, answer = (large.ANSWERED | large.EITHER)[name]
     found, rows = outcome(gateway, sql, "spark")

@@ -14,6 +14,10 @@ ANSWERED = {
         f"SELECT sum(x) FROM ({' UNION ALL '.join(f'SELECT {i} AS x' for i in range(1_000))})",
         499_500,
     ),
+    "200 UNION ALL": (
+        f"SELECT sum(x) FROM ({' UNION ALL '.join(f'SELECT {i} AS x' for i in range(200))})",
+        19_900,
+    ),
     "1,000 UNION": (
         f"SELECT count(*) FROM ({' UNION '.join(f'SELECT {i % 7} AS x' for i in range(1_000))})",
         7,
@@ -118,3 +122,18 @@ EITHER = {
     ),
 }
 """What may be too large for one of the parts, with the answer if it is not."""
+
+ON_SPARK = (
+    "IN of 10,000",
+    "200 UNION ALL",
+    "100 CTEs one over the other",
+    "1,000 columns",
+    "500 WHENs",
+    "a text of 100,000 characters",
+    "names of any script",
+    "60 brackets",
+    "400 operators",
+    "50 queries inside of each other",
+    "2,000 conditions",
+)
+"""Those that Spark answers or refuses soon."""

@@ -30,6 +30,7 @@ from seamline.errors import (
     MEMORY_LIMIT,
     NOT_SUPPORTED,
     SPARK_FAILED,
+    STATEMENT_TOO_LARGE,
     TOPIC_RECREATED,
     ErrorCode,
     SeamlineError,
@@ -214,7 +215,7 @@ def test_no_row_is_given_of_a_tail_that_spark_read_from_another_topic(world: Wor
     assert world.engines[SPARK].closed == 1
 
 
-REFUSED = [NOT_SUPPORTED, INTERNAL_ERROR, SPARK_FAILED]
+REFUSED = [NOT_SUPPORTED, STATEMENT_TOO_LARGE, INTERNAL_ERROR, SPARK_FAILED]
 
 
 @pytest.mark.parametrize("code", REFUSED, ids=lambda code: code.name)
