@@ -74,6 +74,14 @@ def test_a_table_may_be_made_without_rows(
     assert loaded(gateway, "bare").properties["comment"] == "x"
     rows(connection, "CREATE TABLE full AS SELECT 1 AS a WITH DATA")
     assert rows(connection, "SELECT * FROM full") == [(1,)]
+    assert rows(connection, "SELECT count(*) FROM full TABLESAMPLE BERNOULLI (100)") == [(1,)]
+    assert rows(connection, "SELECT f.a FROM full AS f TABLESAMPLE SYSTEM (0)") == []
+    assert rows(connection, "SELECT try(a / (a - 1)) FROM full WHERE try(1 / a) = 1") == [(None,)]
+    assert rows(
+        connection,
+        "WITH RECURSIVE t(n) AS (SELECT a FROM full UNION ALL SELECT n + a FROM t JOIN full"
+        " ON n < 5) SELECT max(n) FROM t",
+    ) == [(5,)]
 
 
 def test_a_table_of_columns_is_made(gateway: Gateway, connection: seamline.Connection) -> None:

@@ -6,12 +6,17 @@ large must say so. What Spark says to the same is in the integration tests.
 
 from __future__ import annotations
 
+import itertools
+
+import duckdb
 import pytest
 from support import large
 from support.gateway import Gateway
+from support.nesting import NOW
 
 from seamline.errors import SeamlineError
-from seamline.sql import parse
+from seamline.sql import parse, render
+from seamline.sql.qualify import qualify
 
 
 @pytest.mark.parametrize("name", large.ANSWERED)
@@ -36,3 +41,23 @@ def test_others_have_an_answer_or_a_name(offline_gateway: Gateway, name: str) ->
         assert error.code.name in {"STATEMENT_TOO_LARGE", "SYNTAX_ERROR"}, error
     else:
         assert found == [(answer,)]
+
+
+@pytest.mark.parametrize(
+    ("chain", "answer"),
+    [
+        (" UNION ALL ".join(f"SELECT {i} AS x" for i in range(1_000)), (1_000, 499_500)),
+        (" UNION ".join(f"SELECT {i % 7} AS x" for i in range(1_000)), (7, 21)),
+        ("SELECT 1 AS x" + " UNION ALL SELECT 1" * 99 + " UNION SELECT 2" * 99, (2, 3)),
+        ("SELECT 1 AS x" + " UNION SELECT 1" * 99 + " UNION ALL SELECT 2" * 99, (100, 199)),
+        ("SELECT 1 AS x" + " UNION ALL SELECT 1" * 99 + " EXCEPT SELECT 2", (1, 1)),
+        ("SELECT 1 AS x" + " UNION ALL SELECT 1" * 50 + " UNION ALL SELECT 0.5" * 50, (101, 76)),
+    ],
+)
+def test_spark_gets_chains_that_are_not_deep(chain: str, answer: tuple[int, int]) -> None:
+    query = parse.parse(f"SELECT count(*), sum(x) FROM ({chain})")
+    assert isinstance(query, parse.Query)
+    text = render.to_spark(qualify(query.tree, [], now=NOW).tree)
+    depth = list(itertools.accumulate({"(": 1, ")": -1}.get(c, 0) for c in text))
+    assert max(depth) < 40
+    assert duckdb.sql(text.replace("`", '"')).fetchall() == [answer]
