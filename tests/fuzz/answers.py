@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 
 from fuzz.queries import Query
-from seamline.sql.types import Array, Map, Row, Type
 
 SKIPPABLE = frozenset(
     {"DIVISION_BY_ZERO", "NUMERIC_OVERFLOW", "INVALID_CAST", "INVALID_ARGUMENT", "INVALID_LITERAL",
@@ -56,8 +55,9 @@ class Answer:
 def answer_of(query: Query, table: pa.Table) -> Answer:
     """The rows of a table as an answer to a query."""
     columns = [column.cast(_plain(column.type)) for column in table.columns]
+    kinds = [column.type for column in columns]
     rows = [
-        tuple(_cell(value, type_) for value, type_ in zip(row, query.columns, strict=True))
+        tuple(_cell(value, type_) for value, type_ in zip(row, kinds, strict=True))
         for row in zip(*(column.to_pylist() for column in columns), strict=True)
     ]
     return Answer(tuple(rows if query.is_sorted else sorted(rows)))
@@ -90,18 +90,18 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def _cell(value: Any, type_: Type) -> tuple[Any, ...]:
+def _cell(value: Any, type_: pa.DataType) -> tuple[Any, ...]:
     """A value that sorts among its like."""
     if value is None:
         return ("9null",)
-    match type_:
-        case Array(element):
-            return ("list", *(_cell(item, element) for item in value))
-        case Map(key, inner):
-            return ("map", *sorted((_cell(k, key), _cell(v, inner)) for k, v in value))
-        case Row(fields):
-            cells = zip(value.values(), fields, strict=True)
-            return ("row", *(_cell(v, f.type) for v, f in cells))
+    if pa.types.is_list(type_):
+        return ("list", *(_cell(item, type_.value_type) for item in value))
+    if pa.types.is_map(type_):
+        pairs = ((_cell(k, type_.key_type), _cell(v, type_.item_type)) for k, v in value)
+        return ("map", *sorted(pairs))
+    if pa.types.is_struct(type_):
+        cells = zip(value.values(), type_, strict=True)
+        return ("row", *(_cell(member, field.type) for member, field in cells))
     match value:
         case bool():
             return ("boolean", value)

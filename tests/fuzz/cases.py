@@ -13,7 +13,6 @@ from fuzz.queries import QUERY, Query
 from fuzz.schema import Table, with_ids
 from seamline.connectors.kafka.formats.json_values import JsonValues
 from seamline.gateway.commands.tables import parse_fields
-from seamline.sql import types
 from seamline.sql.types import Field
 
 FOLDER = pathlib.Path(__file__).parent / "cases"
@@ -26,7 +25,6 @@ def text_of(why: str, query: Query, tables: Sequence[Table]) -> str:
         "why": why,
         "sql": sql,
         "duckdb": query.node.duckdb,
-        "columns": [str(type_) for type_ in query.columns],
         "sorted": query.is_sorted,
         "tables": [
             {
@@ -46,8 +44,7 @@ def read(path: pathlib.Path) -> tuple[Query, tuple[Table, ...]]:
     """The query of a file, and its tables."""
     body = json.loads(path.read_text(encoding="utf-8"))
     node = Node(QUERY, body["sql"], body["duckdb"])
-    columns = tuple(map(types.parse, body["columns"]))
-    return Query(node, columns, body["sorted"]), tuple(map(_table, body["tables"]))
+    return Query(node, (), body["sorted"]), tuple(map(_table, body["tables"]))
 
 
 def _table(body: dict[str, Any]) -> Table:

@@ -254,11 +254,11 @@ class Expressions:
 
     def _comparison(self, scope: Scope, depth: int) -> Node:
         one, type_ = self.any(scope, depth - 1)
-        if not is_comparable(type_) or (self._plain and not _is_plain(type_)):
+        if not is_comparable(type_) or (self._plain and not is_plain(type_)):
             return same("boolean", "({0} IS NULL)", one)
         other_type = self._partner(type_)
         other = self.of(other_type, scope, depth - 1)
-        form = same if other_type == type_ and _is_plain(type_) else ours
+        form = same if other_type == type_ and is_plain(type_) else ours
         signs = ("=", "<>") if not is_ordered(type_) else ("=", "=", "<>", "<", "<=", ">", ">=")
         match self._chance.randrange(8):
             case 0:
@@ -290,14 +290,14 @@ class Expressions:
         match self._chance.randrange(4):
             case 0:
                 return same(kind, "coalesce({0}, {1})", one, other)
-            case 1 if is_comparable(type_) and (_is_plain(type_) or not self._plain):
-                form = same if _is_plain(type_) else ours
+            case 1 if is_comparable(type_) and (is_plain(type_) or not self._plain):
+                form = same if is_plain(type_) else ours
                 return form(kind, "nullif({0}, {1})", one, other)
             case 2:
                 value, value_type = self.any(scope, depth - 1)
-                if is_comparable(value_type) and (_is_plain(value_type) or not self._plain):
+                if is_comparable(value_type) and (is_plain(value_type) or not self._plain):
                     when = self.of(value_type, scope, 0)
-                    form = same if _is_plain(value_type) else ours
+                    form = same if is_plain(value_type) else ours
                     return form(
                         kind, "CASE {0} WHEN {1} THEN {2} ELSE {3} END", value, when, one, other
                     )
@@ -378,7 +378,7 @@ def _scale(type_: Type) -> int:
     return type_.scale if isinstance(type_, Decimal) else 0
 
 
-def _is_plain(type_: Type) -> bool:
+def is_plain(type_: Type) -> bool:
     """Whether DuckDB compares values as Trino does: not where NaN may be."""
     return not any(
         types.contains(type_, t) for t in (*types.FLOATS, types.JSON)

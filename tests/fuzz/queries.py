@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 
 from fuzz import schema
-from fuzz.expressions import Column, Expressions, Scope, is_result
+from fuzz.expressions import Column, Expressions, Scope, is_plain, is_result
 from fuzz.nodes import NOTHING, Node, listed, option, ours, same
 from fuzz.schema import Table
 from seamline.sql import types
@@ -67,7 +67,7 @@ class _Queries:
 
     def _compares(self, type_: Type) -> bool:
         """Whether values of the type can be compared here."""
-        return is_comparable(type_) and (_is_plain(type_) or not self._plain)
+        return is_comparable(type_) and (is_plain(type_) or not self._plain)
 
     def _name(self) -> str:
         return f"x{next(self._names)}"
@@ -248,7 +248,7 @@ class _Queries:
         for one, other in self._chance.sample(
             pairs, min(len(pairs), self._chance.choice((1, 1, 2)))
         ):
-            form = same if _is_plain(one.type) else ours
+            form = same if is_plain(one.type) else ours
             parts.append(form("boolean", "({0} = {1})", one.node, other.node))
         on = parts[0]
         for part in parts[1:]:
@@ -313,7 +313,7 @@ class _Queries:
         value, type_ = self._aggregate(scope)
         if not is_ordered(type_) or not self._compares(type_):
             return same("boolean", "count(*) > 1")
-        form = same if _is_plain(type_) else ours
+        form = same if is_plain(type_) else ours
         return form("boolean", "{0} > {1}", value, self._expressions.literal(type_))
 
     def _aggregate(self, scope: Scope) -> tuple[Node, Type]:
@@ -333,8 +333,8 @@ class _Queries:
             case 1:
                 distinct = "DISTINCT " if is_comparable(type_) and self._likely(0.6) else ""
                 return same("bigint", f"count({distinct}{{0}})", value), types.BIGINT
-            case 2 | 3 if is_ordered(type_) and (_is_plain(type_) or not self._plain):
-                form = same if _is_plain(type_) else ours
+            case 2 | 3 if is_ordered(type_) and (is_plain(type_) or not self._plain):
+                form = same if is_plain(type_) else ours
                 return form(kind, f"{self._chance.choice(('min', 'max'))}({{0}})", value), type_
             case 4:
                 test = inside.condition(scope, 1)
@@ -456,8 +456,8 @@ class _Queries:
                 return same(kind, f"{name}({{0}}) OVER ({window}{frame})", value), type_
             case 4:
                 return same(kind, f"nth_value({{0}}, 2) OVER ({window}{frame})", value), type_
-            case 5 if is_ordered(type_) and (_is_plain(type_) or not self._plain):
-                form = same if _is_plain(type_) else ours
+            case 5 if is_ordered(type_) and (is_plain(type_) or not self._plain):
+                form = same if is_plain(type_) else ours
                 return form(kind, f"max({{0}}) OVER ({window}{frame})", value), type_
         small = inside.of(types.INTEGER, scope, 0)
         total = same("bigint", f"CAST(sum({{0}}) OVER ({window}{frame}) AS bigint)", small)
@@ -476,7 +476,7 @@ class _Queries:
         if not pairs:
             return None
         outer, own = self._chance.choice(pairs)
-        form = same if _is_plain(own.type) else ours
+        form = same if is_plain(own.type) else ours
         tests = Expressions(self._chance, plain=self._plain)
         if self._likely(0.35):
             word = self._chance.choice(("EXISTS", "NOT EXISTS"))
@@ -496,7 +496,7 @@ class _Queries:
             words += ["<= ALL", "> ANY"]
         word = self._chance.choice(words)
         if word in {"<= ALL", "> ANY"}:
-            form = ours if not _is_plain(own.type) else same
+            form = ours if not is_plain(own.type) else same
         return form("boolean", f"({{0}} {word} ({{1}}))", outer.node, query)
 
     def _scalar(self, scope: Scope) -> tuple[Node, Type] | None:
@@ -513,11 +513,11 @@ class _Queries:
         where = NOTHING
         if pairs and self._likely(0.6):
             outer, key = self._chance.choice(pairs)
-            equal = (same if _is_plain(key.type) else ours)(
+            equal = (same if is_plain(key.type) else ours)(
                 "boolean", "({0} = {1})", key.node, outer.node
             )
             where = option(same("where", "WHERE {0}", equal))
-        form = same if _is_plain(own.type) else ours
+        form = same if is_plain(own.type) else ours
         text = "(SELECT max({0}) FROM {1}{2})"
         return form(str(own.type), text, own.node, inner.node, where), own.type
 
@@ -536,7 +536,3 @@ def _scope_of(query: Query, alias: str) -> Scope:
         for place, type_ in enumerate(query.columns)
     )
     return Scope(columns, tuple(columns[place] for place in query.unique))
-
-
-def _is_plain(type_: Type) -> bool:
-    return not any(types.contains(type_, t) for t in (*types.FLOATS, types.JSON))

@@ -149,7 +149,11 @@ def value(chance: random.Random, type_: Type) -> Any:
         case Row(fields):
             return {field.name: value(chance, field.type) for field in fields}
         case Map(key, inner):
-            keys = {k: None for _ in range(2) if (k := value(chance, key)) is not None}
+            keys: list[Any] = []
+            for _ in range(2):
+                found = value(chance, key)
+                if found is not None and found not in keys:
+                    keys.append(found)
             return [(k, value(chance, inner)) for k in keys]
     nasty = chance.random() < _NASTY
     match type_:
