@@ -27,6 +27,7 @@ from tpc.suites import SUITES, Suite, Table
 
 ENGINES = ("duckdb", "spark")
 HOT = (100, 50, 5, 0)
+_TOLD_EVERY = 20
 _PARTITIONS = 2
 
 
@@ -107,19 +108,16 @@ class Run:
 
     def ask(self, hot: int, engine: str) -> int:
         """Asks every query; gives how many were not answered as DuckDB alone does."""
-        began, wrong = time.monotonic(), {}
-        for number, query in self._queries.items():
+        began, wrong, total = time.monotonic(), 0, len(self._queries)
+        what = f"{self._suite.name} {hot:>3} % hot, {engine}"
+        for place, (number, query) in enumerate(self._queries.items(), 1):
             if problem := self._problem(number, query, engine):
-                wrong[number] = problem
-        right = len(self._queries) - len(wrong)
-        seconds = time.monotonic() - began
-        say(
-            f"{self._suite.name} {hot:>3} % hot, {engine}: {right}/{len(self._queries)}"
-            f"  ({seconds:.0f} s)"
-        )
-        for number, problem in wrong.items():
-            print(f"    query {number}: {problem[:300]}", flush=True)
-        return len(wrong)
+                wrong += 1
+                print(f"    query {number}: {problem[:300]}", flush=True)
+            if place % _TOLD_EVERY == 0:
+                say(f"{what}: {place} of {total} asked …")
+        say(f"{what}: {total - wrong}/{total}  ({time.monotonic() - began:.0f} s)")
+        return wrong
 
     def _problem(self, number: int, query: str, engine: str) -> str:
         try:
