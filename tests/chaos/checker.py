@@ -377,7 +377,7 @@ def check_error(read: Read, facts: Facts) -> Iterator[Violation]:
         allowed |= TOKEN_PASSING
     if read.moment is not None or read.version is not None:
         allowed |= PAST_PASSING
-    if read.way != "sql":
+    if read.way not in {"sql", "changes"}:
         allowed.add(EXPIRED_FILE)
     lives = [life for life in facts.lives.get(read.table, []) if life.overlaps(read)]
     for life in lives:

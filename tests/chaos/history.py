@@ -249,8 +249,9 @@ class Read:
         values: The answer of the other forms.
         token_of: Number of the read whose token this one was given.
         after: Per partition the offset of an acknowledged write it was told to see.
-        way: Who read: `sql` (the gateway), `pyiceberg` or `catalog` (Spark), both through the REST
-            catalog, or `source` (a batch or a stream of the data source).
+        way: Who read: `sql` (the gateway), `changes` of it added up, `pyiceberg` or `catalog`
+            (Spark), both through the REST catalog, or `source` (a batch or a stream of the data
+            source).
         freshness: What it asked for; only `latest` has to hold all that was readable before.
         start: First offsets of a stream's batch; what is missing here starts at 0.
         moment: When the past moment was that it asked for; None for the present.

@@ -153,6 +153,11 @@ class Client:
         self._session = session or Session(name, url)
         self.counts: collections.Counter[str] = collections.Counter()
 
+    @property
+    def connection(self) -> seamline.Connection:
+        """Its connection."""
+        return self._session.connection
+
     def begin(self, table: Table, form: str = "rows", **about: Any) -> Read:
         """A read that is about to be sent."""
         return Read(

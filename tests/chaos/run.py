@@ -21,6 +21,7 @@ from confluent_kafka import KafkaException
 from chaos import iceberg_faults, kafka_faults, process_faults, quiet_faults, tables
 from chaos.arena import RECOVERING, Arena, NotInjectedError
 from chaos.engine_readers import CatalogReader, SourceReader
+from chaos.followers import ChangesFollower
 from chaos.history import Injected, Read, Recorder, from_line
 from chaos.oracle import LogFollower
 from chaos.process_faults import Fault
@@ -34,6 +35,7 @@ from chaos.tables import (
     COMPACTION,
     DOOMED,
     FOREIGN,
+    NULLING,
     ODD_TIMES,
     PLAIN,
     QUIET,
@@ -218,6 +220,10 @@ class Run:
                 stack.other_spark_url,
             ),
             SourceReader(arena.client("source"), _TABLES, self._drawn("source"), stack.url),
+            *(
+                ChangesFollower(arena.client(f"follower-{table.name}"), table)
+                for table in (PLAIN, TRANSACTIONAL, NULLING)
+            ),
             Writer(arena.client("writer"), servers, arena.recorder, self._blocks()),
         ]
 

@@ -102,6 +102,9 @@ def test_changes_are_the_difference_of_two_reads(stack: Stack, gateway: Gateway,
         again = gateway.rows(piece, engine, token=one.receipt["token"])
         assert Counter(again) == Counter(statement_rows(one))
     assert 0 < len(again) <= 70
+    late = gateway.statement(READ.format(changes(name, reads.done[1][0])))
+    (read,) = late.receipt["tables"]
+    assert 0 < read["files_read"] < read["files_total"], "earlier batches are not opened"
     whole = gateway.rows(f"SELECT count(*), sum(id) FROM {changes(name, first)}")
     assert whole == gateway.rows(f"SELECT count(*), sum(id) FROM {name}")
     assert gateway.rows(f"SELECT * FROM {changes(name, last)}") == []
