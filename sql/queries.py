@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
@@ -50,12 +50,36 @@ def query_of(sql: str, tokens: list[Token]) -> Query:
             f"{write.key.upper()} is not allowed inside of a query",
             location=places.location_of(write),
         )
-    if isinstance(tree, exp.Values):
-        tree = exp.select("*").from_(_aliased(tree))
+    for values in list(tree.find_all(exp.Values)):
+        tree = _as_query(values, tree)
     return Query(tree, token, number_placeholders(tree))
 
 
 _WRITES = (exp.DDL, exp.DML, exp.Command, exp.Drop, exp.Into)
+
+
+def _as_query(values: exp.Values, tree: exp.Expr) -> exp.Expr:
+    """Rows that stand where a query does, not in FROM, as one; gives the tree."""
+    if values is tree:
+        return exp.select("*").from_(_aliased(values))
+    parent, query = values.parent, exp.select("*").from_(_aliased(values.copy()))
+    match parent:
+        case exp.In():
+            parent.set("expressions", None)
+            parent.set("query", exp.Subquery(this=query))
+        case exp.Subquery() | exp.Exists():
+            values.replace(query)
+        case exp.Anonymous() if (kind := _BEFORE_QUERIES.get(parent.name.upper())) is not None:
+            parent.replace(kind(this=query))  # sqlglot takes them for functions here
+    return tree
+
+
+_BEFORE_QUERIES: Mapping[str, type[exp.Expr]] = {
+    "ALL": exp.All,
+    "ANY": exp.Any,
+    "SOME": exp.Any,
+    "EXISTS": exp.Exists,
+}
 
 
 def _aliased(values: exp.Values) -> exp.Values:

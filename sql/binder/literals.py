@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import re
 from typing import Any
 
 from sqlglot import exp
@@ -177,6 +178,25 @@ def _bind_bytes(_: Typer, node: exp.HexString, __: Scope) -> Typed:
     return constant_of(f"unhex('{raw.hex().upper()}')", types.VARBINARY, raw), types.VARBINARY
 
 
+def _bind_unicode(_: Typer, node: exp.UnicodeString, __: Scope) -> Typed:
+    """U&'…' with characters by their number: four digits, or six after a plus."""
+    escape = node.args["escape"].name if node.args.get("escape") else "\\"
+    mark = re.escape(escape)
+
+    def character(match: re.Match[str]) -> str:
+        digits = match[1] or match[2]
+        code = int(digits, 16) if digits else -1
+        if match[0] == escape * 2:
+            return escape
+        if not 0 <= code <= 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+            raise SeamlineError(INVALID_LITERAL, f"{match[0]!r} is no character")
+        return chr(code)
+
+    four, six = "([0-9a-fA-F]{4})", r"\+([0-9a-fA-F]{6})"
+    text = re.sub(rf"{mark}(?:{four}|{six}|{mark}|)", character, str(node.this))
+    return exp.Literal.string(text), types.VARCHAR
+
+
 def _bind_json(_: Typer, node: exp.ParseJSON, __: Scope) -> Typed:
     """JSON '…', checked here; a call of that name never becomes this node."""
     try:
@@ -195,5 +215,6 @@ HANDLERS: Handlers = {
     exp.Boolean: _bind_boolean_literal,
     exp.Null: _bind_null,
     exp.HexString: _bind_bytes,
+    exp.UnicodeString: _bind_unicode,
     exp.ParseJSON: _bind_json,
 }

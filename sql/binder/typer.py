@@ -60,6 +60,7 @@ _OPTIONS: Mapping[type[Any], frozenset[str]] = {
     exp.Substring: frozenset({"start", "length"}),
     exp.Trim: frozenset({"position"}),
     exp.TryCast: frozenset({"to", "safe", "requires_string"}),
+    exp.UnicodeString: frozenset({"escape"}),
     exp.WithinGroup: frozenset(),
     SqlJson: frozenset({"path", "function", "returning", "wrapper", "quotes", "empty", "error"}),
     SqlJsonMade: frozenset({"function", "nulls", "unique", "returning"}),
