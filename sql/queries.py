@@ -51,17 +51,18 @@ def query_of(sql: str, tokens: list[Token]) -> Query:
             location=places.location_of(write),
         )
     for values in list(tree.find_all(exp.Values)):
-        tree = _as_query(values, tree)
+        if values is not tree:
+            _make_query(values)
+    if isinstance(tree, exp.Values):
+        tree = exp.select("*").from_(_aliased(tree))
     return Query(tree, token, number_placeholders(tree))
 
 
 _WRITES = (exp.DDL, exp.DML, exp.Command, exp.Drop, exp.Into)
 
 
-def _as_query(values: exp.Values, tree: exp.Expr) -> exp.Expr:
-    """Rows that stand where a query does, not in FROM, as one; gives the tree."""
-    if values is tree:
-        return exp.select("*").from_(_aliased(values))
+def _make_query(values: exp.Values) -> None:
+    """Makes a query of rows that stand where one does, not in FROM."""
     parent, query = values.parent, exp.select("*").from_(_aliased(values.copy()))
     match parent:
         case exp.In():
@@ -71,7 +72,6 @@ def _as_query(values: exp.Values, tree: exp.Expr) -> exp.Expr:
             values.replace(query)
         case exp.Anonymous() if (kind := _BEFORE_QUERIES.get(parent.name.upper())) is not None:
             parent.replace(kind(this=query))  # sqlglot takes them for functions here
-    return tree
 
 
 _BEFORE_QUERIES: Mapping[str, type[exp.Expr]] = {
