@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 LEFT_OUT = frozenset(
     {
         "random", "rand", "uuid", "shuffle", "now", "current_timezone",  # other values each time
-        "approx_percentile", "any_value", "arbitrary",  # any of several
+        "approx_percentile", "any_value", "arbitrary", "numeric_histogram",  # any of several
         "grouping", "listagg", "array_agg", "map_agg", "multimap_agg", "map_union", "histogram",
         "max_by", "min_by",  # queries.py gives these their order
     }
