@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamline.errors import NUMERIC_OVERFLOW, SeamlineError
+from seamline.errors import INVALID_ARGUMENT, NUMERIC_OVERFLOW, SeamlineError
 from seamline.sql import types
 from seamline.sql.templates import DUCKDB, SPARK, Template, rendered
 from seamline.sql.types import Type
@@ -93,13 +93,16 @@ class Use:
         """The result for arguments as the engines hand them over.
 
         Raises:
-            SeamlineError: NUMERIC_OVERFLOW when it is none of its type.
+            SeamlineError: NUMERIC_OVERFLOW when it is none of its type, INVALID_ARGUMENT where
+                there is none.
         """
         try:
             return self.kernel.compute(self, [_whole(argument) for argument in arguments])
         except (OverflowError, pa.ArrowInvalid) as error:
             message = f"what {self.kernel.name} gives is no value of type {self.returns}"
             raise SeamlineError(NUMERIC_OVERFLOW, message) from error
+        except ValueError as error:  # outside of a function's domain
+            raise SeamlineError(INVALID_ARGUMENT, f"{self.kernel.name}: {error}") from error
 
 
 def _whole(argument: pa.Array | pa.ChunkedArray) -> pa.Array:

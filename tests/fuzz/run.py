@@ -17,7 +17,7 @@ from fuzz.queries import Query, statement
 from fuzz.schema import Table, tables
 from fuzz.targets import Target
 
-SPARK_EVERY = 16
+SPARK_EVERY = 48
 """Spark plans for a third of a second: it has one query in so many, or two without an oracle."""
 _SHAPE = re.compile(r"[\"'].*?[\"']|\d+")
 _TRIES_MAX = 150
