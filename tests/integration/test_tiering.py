@@ -327,7 +327,10 @@ def reorder(update: Any) -> None:
     update.move_first("l").move_after("id", "old")
 
 
-@pytest.mark.parametrize("change", [rename, drop, add, promote, reorder])
+@pytest.mark.parametrize(
+    "change",
+    [rename, drop, *(pytest.param(c, marks=pytest.mark.prove) for c in (add, promote, reorder))],
+)
 def test_evolved_schema(
     stack: Stack, gateway: Gateway, name: str, change: Callable[[Any], None]
 ) -> None:
@@ -461,7 +464,7 @@ def skipped(receipt: Mapping[str, Any]) -> tuple[int, int]:
     return table["skipped_cold"], table["skipped_hot"]
 
 
-@pytest.mark.parametrize("policy", ["null", "skip"])
+@pytest.mark.parametrize("policy", ["null", pytest.param("skip", marks=pytest.mark.prove)])
 def test_poison_over_many_batches_is_counted_once(
     stack: Stack, gateway: Gateway, name: str, policy: str
 ) -> None:
@@ -488,6 +491,7 @@ def test_poison_over_many_batches_is_counted_once(
 # --- Maintenance ---------------------------------------------------------------------------------
 
 
+@pytest.mark.prove
 def test_expiry_keeps_the_boundary(stack: Stack, gateway: Gateway, name: str) -> None:
     """pitfall: markers lost to expiry, or hidden by foreign commits."""
     stack.create_topic(name, 2)
@@ -565,7 +569,7 @@ def test_a_boundary_lost_by_other_means_is_no_guess(
     assert gateway.rows(f'SELECT count(*) FROM "{name}$cold"') == [(8,)]
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.prove), 3])
 def test_fault_13_a_table_keeps_its_owners_retention(
     stack: Stack, gateway: Gateway, name: str, version: int
 ) -> None:

@@ -180,6 +180,7 @@ def plain() -> Plain:
     return Plain()
 
 
+@pytest.mark.prove
 def test_fault_28_no_name_meets_one_that_was_made_up(plain: Plain) -> None:
     found = plain.made_up()
     assert {"q0", "c0"} <= found, "what is looked for can be found"
@@ -252,6 +253,7 @@ def test_fault_28_a_cte_called_as_a_scan_changes_no_answer(tmp_path: pathlib.Pat
         assert not wrong, "\n".join(wrong[:20])
 
 
+@pytest.mark.prove
 def test_fault_28_no_column_meets_a_generated_name(tmp_path: pathlib.Path) -> None:
     """Each is a column of a table, and holds what `id` does."""
     names = sorted({name.lower() for name in (*own_names(), *LIKELY)})

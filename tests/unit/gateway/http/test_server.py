@@ -235,11 +235,11 @@ def _stuck(served: Served, kind: str) -> Clients:
     "kind",
     [
         "waits for a statement",
-        "waits for a chunk",
-        "sends nothing",
+        pytest.param("waits for a chunk", marks=pytest.mark.prove),
+        pytest.param("sends nothing", marks=pytest.mark.prove),
         "sends half a head",
-        "sends half a body",
-        "sends half a chunk",
+        pytest.param("sends half a body", marks=pytest.mark.prove),
+        pytest.param("sends half a chunk", marks=pytest.mark.prove),
     ],
 )
 def test_fault_08_clients_that_take_their_time_starve_nobody(
@@ -255,6 +255,7 @@ def test_fault_08_clients_that_take_their_time_starve_nobody(
         clients.close()
 
 
+@pytest.mark.prove
 def test_fault_08_clients_that_do_not_read_starve_nobody(scratch: pathlib.Path) -> None:
     with _serving(scratch, "http.threads=2") as served:
         sql = (
