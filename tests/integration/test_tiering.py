@@ -249,6 +249,7 @@ KINDS = ["a", "b c/d+%2F=", None, "null", "007", "", "2024-01-01", "é"]
 """Partition values that look like something else once they are part of a path."""
 
 
+@pytest.mark.prove
 def test_partitioned_and_sorted(stack: Stack, gateway: Gateway, name: str) -> None:
     stack.create_topic(name, 2)
     stack.create_table(
@@ -422,6 +423,7 @@ def test_deletes_from_files_with_columns_of_odd_names(
 # --- Poison --------------------------------------------------------------------------------------
 
 
+@pytest.mark.prove
 def test_poison_stops_tiering_until_the_policy_lets_it_pass(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
@@ -527,6 +529,7 @@ def expire_by_hand(stack: Stack, name: str) -> None:
     ).collect()
 
 
+@pytest.mark.prove
 def test_a_tierer_with_nothing_to_do_keeps_the_boundary_in_reach(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
@@ -596,6 +599,7 @@ def test_fault_13_a_table_keeps_its_owners_retention(
         assert kept == wanted
 
 
+@pytest.mark.prove
 def test_compaction_keeps_every_row_and_where_it_came_from(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:

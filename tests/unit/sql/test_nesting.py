@@ -59,6 +59,7 @@ def test_fault_20_nested_calls_grow_with_their_depth(engine: str) -> None:
     assert not wrong
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("engine", RENDER)
 def test_fault_20_nested_casts_grow_with_their_depth(engine: str) -> None:
     def there_and_back(

@@ -81,6 +81,7 @@ def test_fault_23_a_detached_gateway_answers_and_is_stopped(file: pathlib.Path) 
     assert (again.returncode, again.stderr) == (0, "nothing runs\n")
 
 
+@pytest.mark.prove
 def test_fault_23_a_detached_gateway_that_was_killed_is_nothing_to_stop(
     file: pathlib.Path,
 ) -> None:

@@ -123,6 +123,7 @@ def test_sigterm_lets_a_statement_end_and_be_fetched(scratch: pathlib.Path) -> N
         served.assert_ended_well(20)
 
 
+@pytest.mark.prove
 def test_a_result_nobody_comes_for_does_not_hold_it(scratch: pathlib.Path) -> None:
     with _serving(scratch) as served:
         statement = served.submit(digits=1)
