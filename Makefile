@@ -8,8 +8,6 @@ READY := $(VENV)/.ready
 RECORDS ?= 1000000
 TESTS ?= tests
 WORKERS ?= 2
-# the long proofs wait for brokers and Spark for much of their time
-PROVERS ?= 3
 BENCH ?= group_by tail tiering catalog
 SEED ?= 1
 TPC ?=
@@ -50,7 +48,7 @@ test: jars ## The tests: unit, property, a short simulation, one pass over real 
 	$(BIN)/python -m pytest $(TESTS) -m "not prove" -n $(WORKERS) --dist loadgroup
 
 prove: jars ## The long proofs: 100,000 histories, every interleaving, reader, change and fault
-	$(BIN)/python -m pytest $(TESTS) -m prove -n $(PROVERS) --dist loadfile
+	$(BIN)/python -m pytest $(TESTS) -m prove -n $(WORKERS) --dist loadfile
 
 test-fast: $(READY) ## The tests that start neither broker nor Spark
 	$(BIN)/python -m pytest $(TESTS) -m "$(FAST)" -n $(WORKERS) --dist loadgroup
