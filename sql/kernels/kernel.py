@@ -171,9 +171,9 @@ def evaluated(
     Args:
         sql: The expression.
         columns: What it reads, by name.
-        kernels: What it calls, by name.
+        kernels: What it calls, by name, when it has TRY around it.
     """
-    with _evaluator() as evaluator:
+    with _evaluator(tries=kernels is not None) as evaluator:
         connection = evaluator.connection
         evaluator.learn(kernels or {})
         connection.register("rows", pa.table(dict(columns)))
@@ -201,20 +201,25 @@ def constant(argument: pa.Array) -> Any:
 
 
 class _Evaluator:
-    """A DuckDB of our own, which reads nothing but what it is given."""
+    """A DuckDB of our own, which reads nothing but what it is given.
 
-    def __init__(self) -> None:
+    Args:
+        tries: Whether what it evaluates has TRY around it.
+    """
+
+    def __init__(self, *, tries: bool) -> None:
         import duckdb  # to know what a statement means, nobody needs it
 
         self.connection = duckdb.connect(":memory:", config={"threads": "1"})
         self.connection.execute("SET TimeZone = 'UTC'")
-        # what stands twice in TRY would be computed once, in front of it
-        self.connection.execute("SET disabled_optimizers = 'common_subexpressions'")
+        if tries:
+            # what stands twice in TRY would be computed once, in front of it
+            self.connection.execute("SET disabled_optimizers = 'common_subexpressions'")
+            # TRY takes nothing that may differ each time, for which DuckDB takes its own `error`
+            self.connection.execute(f"CREATE MACRO error(message) AS {_FAILURE}")
+            self.connection.execute(f"CREATE MACRO {NO_VALUE}(message) AS NULL")
         self.connection.execute("SET enable_external_access = false")
         self.connection.execute("SET lock_configuration = true")
-        # TRY takes nothing that may differ each time, for which DuckDB takes its own `error`
-        self.connection.execute(f"CREATE MACRO error(message) AS {_FAILURE}")
-        self.connection.execute(f"CREATE MACRO {NO_VALUE}(message) AS NULL")
         self._known: set[str] = set()
 
     def learn(self, kernels: Mapping[str, Use]) -> None:
@@ -229,17 +234,21 @@ NO_VALUE = "no_value"
 _FAILURE = "list_extract([NULL], CAST(message AS BIGINT))"
 
 
-_IDLE: collections.deque[_Evaluator] = collections.deque()
+_IDLE: Mapping[bool, collections.deque[_Evaluator]] = {
+    False: collections.deque(),
+    True: collections.deque(),
+}
+"""Those that nobody uses, by whether they try."""
 
 
 @contextlib.contextmanager
-def _evaluator() -> Iterator[_Evaluator]:
+def _evaluator(*, tries: bool) -> Iterator[_Evaluator]:
     """One that nobody else uses; the threads of an engine do not live as long as it does."""
     try:
-        found = _IDLE.pop()
+        found = _IDLE[tries].pop()
     except IndexError:
-        found = _Evaluator()
+        found = _Evaluator(tries=tries)
     try:
         yield found
     finally:
-        _IDLE.append(found)
+        _IDLE[tries].append(found)
