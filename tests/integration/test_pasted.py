@@ -72,6 +72,8 @@ SHOWN = {
 }
 """What a reader is shown, of what comes out."""
 ELSEWHERE = {
+    "curl -sN 'localhost:8474/api/v1/tail/": "a stream without an end, followed by test_changes",
+    "seamline tail bids --where": "the same",
     "make demo     #": "make's own verbs, which start from a clone",
     ".venv/bin/python -m pytest tests/simulation": "the tests themselves",
     "INSTALL iceberg; LOAD iceberg;": "run by test_readers, with the extension from a wheel",
