@@ -2,13 +2,21 @@
 
 Spark starts it as `python -m seamline.connectors.spark.daemon pyspark.worker`. Its own daemon
 imports next to nothing, so each worker would spend a second of processor time on importing pandas,
-Arrow and the decoder; here that is spent once. It must start no thread: threads do not survive a
-fork.
+Arrow, the decoder and the kernels, and keep a copy of them; here that is done once. It must start
+no thread: threads do not survive a fork.
+
+Spark starts one for every session and keeps it for as long as it runs itself. One without workers
+ends after a minute; when its session asks it for another, Spark starts it anew.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
+import os
+import signal
+import time
+from typing import Any
 
 MODULES = (
     "pandas",
@@ -16,8 +24,12 @@ MODULES = (
     "pyspark.sql.pandas.serializers",
     "pyspark.sql.pandas.types",
     "seamline.connectors.spark.decoding",
+    "seamline.connectors.spark.kernels",
 )
 """What workers import."""
+_IDLE_S = 60.0
+"""How long it waits for a new worker; Spark itself ends workers that are idle for a minute."""
+_LOOK_EVERY_S = 10.0
 
 
 def main() -> None:
@@ -26,7 +38,31 @@ def main() -> None:
         importlib.import_module(name)
     from pyspark import daemon  # reads from the command line which worker it is to run
 
+    gc.freeze()  # else collections in the workers copy the memory that they share
+    _end_when_idle()
     daemon.manager()
+
+
+def _end_when_idle() -> None:
+    last_used_at = time.monotonic()
+
+    def look(*_: Any) -> None:
+        nonlocal last_used_at
+        if _has_workers():
+            last_used_at = time.monotonic()
+        elif time.monotonic() - last_used_at > _IDLE_S:
+            os._exit(0)
+
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, _LOOK_EVERY_S, _LOOK_EVERY_S)  # workers do not inherit it
+
+
+def _has_workers() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """Spark as an engine: a query over the same seam, through Spark Connect.
 
-Every statement has a session of its own. The cold side is the table at its snapshot; the tail is
-shipped as Arrow or, when it is large, read by Spark's executors at the same offsets with the same
-decoder. Results come back as Arrow while Spark computes them. A canceled statement interrupts its
-tag.
+Every statement has a session to itself while it runs. The cold side is the table at its snapshot;
+the tail is shipped as Arrow or, when it is large, read by Spark's executors at the same offsets
+with the same decoder. Results come back as Arrow while Spark computes them. A canceled statement
+interrupts its tag.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 import uuid
@@ -30,14 +31,24 @@ from seamline.connectors.protocols import (
 from seamline.connectors.spark.errors import named_errors
 from seamline.connectors.spark.kernels import learn
 from seamline.connectors.spark.relation import relation_sql
-from seamline.connectors.spark.sessions import HANG_UP_S, let_go, open_session
+from seamline.connectors.spark.sessions import HANG_UP_S, Session, Sessions, let_go
 from seamline.connectors.spark.tail import decoded_tail, has_odd_time
-from seamline.errors import NOT_SUPPORTED, SPARK_FAILED, TAIL_TOO_LARGE, SeamlineError
+from seamline.errors import (
+    CANCELED,
+    DEADLINE_EXCEEDED,
+    NOT_SUPPORTED,
+    SPARK_FAILED,
+    SPARK_UNAVAILABLE,
+    TAIL_TOO_LARGE,
+    SeamlineError,
+)
 from seamline.sql import render
 
 _LOG = logging.getLogger("seamline.spark")
 _RETRIES = 6
 """About two seconds: long enough for a connection to be made anew, not for a server."""
+_MAY_STILL_RUN = frozenset({CANCELED, DEADLINE_EXCEEDED, SPARK_FAILED, SPARK_UNAVAILABLE})
+"""Errors after which a statement's jobs may still run."""
 
 
 class SparkEngine:
@@ -60,7 +71,7 @@ class SparkEngine:
         *,
         tail_partitions: int,
     ) -> None:
-        self._url = url
+        self._sessions = Sessions(url, _RETRIES)
         self._close = close
         self._clusters = clusters
         self._tail_partitions = tail_partitions
@@ -68,34 +79,39 @@ class SparkEngine:
     def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
         """See `Engine.run`."""
         with named_errors(deadline):
-            session = open_session(self._url(), _RETRIES)
             tag = f"seamline-{uuid.uuid4().hex}"
-            session.addTag(tag)
-            interruption = _Interruption(session, tag)
+            session = self._sessions.take(tag)
+            interruption = _Interruption(session.spark, tag)
             forget = deadline.on_end(interruption)
+            statement = _Statement()
 
             def close() -> None:
                 forget()
-                let_go(session, is_interrupted=interruption.has_begun)
+                if statement.has_ended and not interruption.has_begun:
+                    self._sessions.give_back(session)
+                else:
+                    let_go(session.spark, is_interrupted=interruption.has_begun)
 
             try:
-                sql = self._prepare(session, query)
-                frame = session.sql(sql)
+                with statement.failing(), named_errors(deadline):
+                    sql = self._prepare(session, query)
+                    frame = session.spark.sql(sql)
 
                 def again() -> Any:
-                    return session.sql(self._prepare(session, query, any_time=True))
+                    return session.spark.sql(self._prepare(session, query, any_time=True))
 
-                batches = _batches(session, frame, again, query, deadline)
+                batches = statement.read(_batches(session.spark, frame, again, query, deadline))
                 return ResultStream(query.schema, _logged(batches, sql), close)
             except BaseException:
                 close()
                 raise
 
     def close(self) -> None:
-        """Releases the server, if it is ours."""
+        """Releases the sessions, and the server if it is ours."""
+        self._sessions.close()
         self._close()
 
-    def _prepare(self, session: Any, query: EngineQuery, *, any_time: bool = False) -> str:
+    def _prepare(self, session: Session, query: EngineQuery, *, any_time: bool = False) -> str:
         tails: dict[str, str] = {}
         for scan in query.scans:
             view = None
@@ -106,19 +122,19 @@ class SparkEngine:
                     tail = query.tails[scan.tail]
                     tails[scan.tail] = self._view(session, scan, tail, any_time)
                 view = tails[scan.tail]
-            session.sql(relation_sql(scan, view)).createOrReplaceTempView(scan.scan_id)
+            session.view(scan.scan_id, session.spark.sql(relation_sql(scan, view)))
         learn(session, render.kernels(query.tree, self.name))
         return render.to_spark(query.tree)
 
     def _view(
         self,
-        session: Any,
+        session: Session,
         scan: EngineScan,
         rows: pa.Table | SpilledTail | TailSource,
         any_time: bool = False,
     ) -> str:
         view = scan.own_name("rows")
-        _lower_case(self._frame(session, rows, any_time)).createOrReplaceTempView(view)
+        session.view(view, _lower_case(self._frame(session.spark, rows, any_time)))
         return view
 
     def _frame(
@@ -190,6 +206,28 @@ def _computed(
         if isinstance(part, pa.Table):
             for batch in part.to_batches():
                 yield conform(batch, query.schema)
+
+
+class _Statement:
+    """Whether a statement has ended, so that nothing of it runs in its session any more."""
+
+    def __init__(self) -> None:
+        self.has_ended = False
+
+    def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches; until the last of them is read, the next are being computed."""
+        with self.failing():
+            yield from batches
+        self.has_ended = True
+
+    @contextlib.contextmanager
+    def failing(self) -> Iterator[None]:
+        """Notes failures that the server has reported, having ended the statement."""
+        try:
+            yield
+        except SeamlineError as error:
+            self.has_ended = error.code not in _MAY_STILL_RUN
+            raise
 
 
 class _Interruption:

@@ -10,25 +10,27 @@ import duckdb
 import pyarrow as pa
 
 from seamline.connectors.duckdb.errors import named_error
+from seamline.connectors.spark.sessions import Session
 from seamline.errors import SeamlineError
 from seamline.sql import types
 from seamline.sql.kernels.calls import FAILURE, VALUE, from_wire, to_wire, wire_type
 from seamline.sql.kernels.kernel import Use
 
 
-def learn(session: Any, kernels: Mapping[str, Use]) -> None:
+def learn(session: Session, kernels: Mapping[str, Use]) -> None:
     """Makes kernels callable in a session."""
-    if not kernels:
-        return
     from pyspark.util import PythonEvalType
 
     for name, use in kernels.items():
+        if session.learned.get(name) == use:
+            continue
         function = _of_series(functools.partial(answers, use))
         returns = f"{VALUE} {types.to_spark(wire_type(use.returns))}, {FAILURE} STRING"
         # `udf.register` asks the process which of PySpark's two kinds of session it has
-        session.client.register_udf(
+        session.spark.client.register_udf(
             function, f"STRUCT<{returns}>", name, PythonEvalType.SQL_SCALAR_PANDAS_UDF
         )
+        session.learned[name] = use
 
 
 def _of_series(run: Callable[[Sequence[Any]], Any]) -> Any:

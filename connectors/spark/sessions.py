@@ -4,13 +4,18 @@ PySpark keeps one pool of threads for what all sessions of a process send to the
 every session that is closed or collected ends that pool, under a lock, waiting for what is in it. A
 session that ended would hold up the others, or find itself among those it waits for. The sessions
 made here close only their own channel.
+
+To a server a session is costly: its catalogs connect anew, and its Python workers are forked from a
+process of its own. So `Sessions` keeps a few, and one statement after the other uses them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from seamline.connectors import supervision
@@ -22,6 +27,113 @@ HANG_UP_S = 30.0
 """How long a server is asked politely before its connection is closed."""
 _LATE_AFTER_S = (0.1, 0.5, 2.0)
 """When to look for jobs that began too late to be canceled with their statement."""
+_IDLE_MAX = 4
+"""Sessions kept for the next statements."""
+_AGE_MAX_S = 600.0
+"""After so long a session is not used again: its catalogs have secrets that may have changed."""
+
+
+class Session:
+    """A session with what one statement after the other leaves in it. For one thread at a time.
+
+    Attributes:
+        spark: PySpark's session.
+        learned: The kernels it can call, by name.
+    """
+
+    def __init__(self, url: str, spark: Any) -> None:
+        self.url = url
+        self.spark = spark
+        self.learned: dict[str, object] = {}
+        self._opened_at = time.monotonic()
+        self._views: set[str] = set()
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it is not to be used again."""
+        return time.monotonic() - self._opened_at > _AGE_MAX_S
+
+    def view(self, name: str, frame: Any) -> None:
+        """Calls a frame by a name until the statement ends."""
+        self._views.add(name)
+        frame.createOrReplaceTempView(name)
+
+    def tidy(self) -> None:
+        """Removes what the last statement named, and the data that came with it."""
+        while self._views:
+            self.spark.catalog.dropTempView(self._views.pop())
+
+    def begin(self, tag: str) -> None:
+        """Makes it ready for a statement; fails when the server no longer knows it."""
+        self.spark.conf.set("spark.sql.session.timeZone", SESSION["spark.sql.session.timeZone"])
+        self.spark.clearTags()  # they are those of this thread
+        self.spark.addTag(tag)
+
+
+class Sessions:
+    """Sessions with a server, each used by one statement after the other. Safe to share.
+
+    Args:
+        url: Gives the server's address.
+        attempts: See `connect`.
+    """
+
+    def __init__(self, url: Callable[[], str], attempts: int) -> None:
+        self._url = url
+        self._attempts = attempts
+        self._lock = threading.Lock()
+        self._idle: list[Session] = []
+        self._is_closed = False
+
+    @property
+    def idle(self) -> int:
+        """How many wait for a statement."""
+        with self._lock:
+            return len(self._idle)
+
+    def take(self, tag: str) -> Session:
+        """One that no other statement uses; what this thread runs in it has the tag."""
+        url = self._url()
+        while (session := self._next()) is not None:
+            if session.url == url and not session.is_old:
+                with contextlib.suppress(Exception):  # the server may have forgotten it
+                    session.begin(tag)
+                    return session
+            let_go(session.spark)
+        session = Session(url, open_session(url, self._attempts))
+        session.begin(tag)
+        return session
+
+    def give_back(self, session: Session) -> None:
+        """Takes back a session in which nothing runs any more; waits for nothing."""
+
+        def tidy() -> None:
+            with contextlib.suppress(Exception):  # a session that is lost is not used again
+                session.tidy()
+                if self._keep(session):
+                    return
+            let_go(session.spark)
+
+        supervision.start("spark-tidy", tidy)
+
+    def close(self) -> None:
+        """Lets go of all that are idle, and of those that will be."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for session in idle:
+            let_go(session.spark)
+
+    def _next(self) -> Session | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def _keep(self, session: Session) -> bool:
+        with self._lock:
+            is_kept = not self._is_closed and not session.is_old and len(self._idle) < _IDLE_MAX
+            if is_kept:
+                self._idle.append(session)
+            return is_kept
 
 
 def connect(url: str, attempts: int = PATIENT) -> Any:

@@ -82,7 +82,7 @@ def _statement(bench: Bench, name: str, event: Event, engine: str, **settings: A
         spill_directory=str(bench.directory / "spill"),
         spill_bytes=1 << 30,
     )
-    with contextlib.closing(duckdb):
+    with contextlib.closing(duckdb), contextlib.closing(spark):
         executor = Executor(
             sources,
             {DUCKDB: duckdb, SPARK: MeddledEngine(spark, event)},

@@ -1,0 +1,138 @@
+"""What Spark keeps for statements: few sessions, few Python processes, nothing of the last one.
+
+Goal: statements one after the other cost Spark no more processes and no more memory than one does;
+a session that its server forgot is replaced unseen.
+Method: statements with kernels, which need Python workers, and the processes below Spark counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+from support.gateway import Gateway
+from support.stack import Stack
+from support.waiting import wait_until
+
+from seamline.connectors.spark.sessions import Sessions
+from seamline.errors import SeamlineError
+
+DAEMON = "seamline.connectors.spark.daemon"
+SPARK = [pytest.mark.spark, pytest.mark.integration]
+WITH_KERNELS = "SELECT soundex(x) FROM (VALUES ('Robert'), ('Rupert')) AS v(x)"
+
+
+def daemons() -> list[psutil.Process]:
+    """The processes below this one that Spark forks its workers from."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            parent = process.parent()
+            is_worker = parent is not None and DAEMON in parent.cmdline()
+            if DAEMON in process.cmdline() and not is_worker:
+                found.append(process)
+    return found
+
+
+def views(session: Any) -> list[str]:
+    return [row["viewName"] for row in session.sql("SHOW VIEWS").collect()]
+
+
+@pytest.fixture
+def sessions(stack: Stack) -> Iterator[Sessions]:
+    with contextlib.closing(Sessions(lambda: stack.spark_url, 3)) as kept:
+        yield kept
+
+
+class TestSessions:
+    """Sessions, and what statements leave in them."""
+
+    pytestmark = SPARK
+
+    def test_statements_share_one(self, gateway: Gateway) -> None:
+        for _ in range(4):
+            assert gateway.rows(WITH_KERNELS, "spark") == [("R163",), ("R163",)]
+        before = {process.pid for process in daemons()}
+        assert before
+        for _ in range(8):
+            assert gateway.rows(WITH_KERNELS, "spark") == [("R163",), ("R163",)]
+            with pytest.raises(SeamlineError, match="DIVISION_BY_ZERO"):
+                gateway.rows("SELECT 1 / x FROM (VALUES (0)) AS v(x)", "spark")
+        assert {process.pid for process in daemons()} <= before
+
+    def test_nothing_of_the_last_statement_is_left(self, sessions: Sessions) -> None:
+        session = sessions.take("first")
+        session.view("s0", session.spark.range(3))
+        assert views(session.spark) == ["s0"]
+        sessions.give_back(session)
+        wait_until(lambda: sessions.idle == 1)
+        again = sessions.take("second")
+        assert again is session
+        assert views(again.spark) == []
+        assert again.spark.getTags() == {"second"}
+        sessions.give_back(again)
+
+    def test_two_at_once_are_two(self, sessions: Sessions) -> None:
+        one, other = sessions.take("one"), sessions.take("other")
+        assert one.spark.session_id != other.spark.session_id
+        sessions.give_back(one)
+        sessions.give_back(other)
+        wait_until(lambda: sessions.idle == 2)
+
+    def test_one_that_the_server_forgot_is_replaced(self, sessions: Sessions) -> None:
+        session = sessions.take("first")
+        sessions.give_back(session)
+        wait_until(lambda: sessions.idle == 1)
+        session.spark.client.release_session()
+        again = sessions.take("second")
+        assert again is not session
+        assert again.spark.range(2).count() == 2
+        sessions.give_back(again)
+
+    def test_one_that_was_closed_keeps_none(self, stack: Stack) -> None:
+        sessions = Sessions(lambda: stack.spark_url, 3)
+        session = sessions.take("first")
+        sessions.close()
+        sessions.give_back(session)
+        wait_until(lambda: session.spark.client._closed)
+        assert sessions.idle == 0
+
+
+RUN = f"""
+import sys
+from {DAEMON.rpartition(".")[0]} import daemon
+daemon.MODULES = ()
+daemon._IDLE_S, daemon._LOOK_EVERY_S = 0.3, 0.05
+sys.argv = ["daemon", "pyspark.worker"]
+daemon.main()
+"""
+
+
+class TestDaemon:
+    """The process that workers are forked from."""
+
+    def test_it_ends_when_its_last_worker_has(self) -> None:
+        daemon = subprocess.Popen(
+            [sys.executable, "-c", RUN], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        try:
+            assert daemon.stdout is not None
+            (port,) = struct.unpack(">i", daemon.stdout.read(4))
+            with socket.create_connection(("127.0.0.1", port)) as asked:
+                (worker,) = struct.unpack(">i", asked.recv(4))
+                with pytest.raises(subprocess.TimeoutExpired):
+                    daemon.wait(1.0)  # three times what it waits for without a worker
+                os.kill(worker, signal.SIGKILL)
+                assert daemon.wait(30) == 0
+        finally:
+            daemon.kill()
+            daemon.communicate()
