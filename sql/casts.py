@@ -324,8 +324,15 @@ def _number(source: Type, target: Type, *, safe: bool) -> tuple[Template, Templa
             )
         return "CAST(round({0}) AS {type})", "CAST(round({0}) AS {type})"
     if isinstance(source, Decimal) and target in types.INTEGERS:
-        return f"{cast}(round({{0}}) AS {{type}})", f"{cast}(round({{0}}) AS {{type}})"
+        duckdb = f"{cast}(round({{0}}) AS {{type}})"
+        return duckdb, duckdb if safe else _or_invalid("TRY_CAST(round({0}) AS {type})", target)
     return _plain(safe=safe)
+
+
+def _or_invalid(tried: str, target: Type) -> str:
+    """Spark's conversion, whose failure is that of a cast: its own is one of arithmetic."""
+    message = f"'INVALID_CAST: a number is not a value of type {target}'"
+    return f"(CASE WHEN {{0}} IS NULL THEN NULL ELSE coalesce({tried}, raise_error({message})) END)"
 
 
 def _float_to_decimal(target: Decimal, *, safe: bool) -> tuple[Template, Template]:
@@ -335,10 +342,9 @@ def _float_to_decimal(target: Decimal, *, safe: bool) -> tuple[Template, Templat
     if safe:
         return duckdb, spark
     message = f"'INVALID_CAST: a number is not a value of type {target}'"
-    checked = "(CASE WHEN {0} IS NULL THEN NULL ELSE coalesce("
     return (
-        f"{checked}{duckdb}, error({message})) END)",
-        f"{checked}{spark}, raise_error({message})) END)",
+        f"(CASE WHEN {{0}} IS NULL THEN NULL ELSE coalesce({duckdb}, error({message})) END)",
+        _or_invalid(spark, target),
     )
 
 
@@ -376,7 +382,10 @@ def _from_text(target: Type, *, safe: bool) -> tuple[Template, Template]:
     if target in types.FLOATS:
         return _matching(_FLOATING, target, safe=safe)
     if isinstance(target, Decimal):
-        return _matching(_NUMBER, target, safe=safe)
+        duckdb, spark = _plain(safe=safe)
+        if not safe:
+            spark = _or_invalid(_plain(safe=True)[1], target)
+        return _matching(_NUMBER, target, safe=safe, convert=(duckdb, spark))
     if target == types.DATE:
         return _matching(_DATE, target, safe=safe)
     if isinstance(target, Timestamp):

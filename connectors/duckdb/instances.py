@@ -21,6 +21,7 @@ import pyarrow as pa
 from seamline.connectors import supervision
 from seamline.connectors.duckdb.relation import text
 from seamline.sql.kernels.kernel import Use
+from seamline.sql.slices import unsliced
 from seamline.sql.types import quoted
 
 AHEAD = 2
@@ -54,13 +55,13 @@ class Instance:
 
     def register(self, name: str, rows: pa.Table) -> None:
         """Makes an Arrow table readable, until the statement ends."""
-        self.connection.register(name, rows)
+        self.connection.register(name, unsliced(rows))
         self._registered.append(name)
 
     def copy(self, name: str, rows: pa.Table) -> None:
         """Makes an Arrow table one of DuckDB's own, until the statement ends."""
         given = f"{name}_given"
-        self.connection.register(given, rows)
+        self.connection.register(given, unsliced(rows))
         try:
             self.connection.execute(f"CREATE TEMP TABLE {quoted(name)} AS FROM {quoted(given)}")
             self._copied.append(name)

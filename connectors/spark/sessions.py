@@ -31,6 +31,8 @@ _IDLE_MAX = 4
 """Sessions kept for the next statements."""
 _AGE_MAX_S = 600.0
 """After so long a session is not used again: its catalogs have secrets that may have changed."""
+_KERNELS_MAX = 100
+"""One that has learned more is not used again: statements may make kernels of their own."""
 
 
 class Session:
@@ -49,9 +51,10 @@ class Session:
         self._views: set[str] = set()
 
     @property
-    def is_old(self) -> bool:
+    def is_worn(self) -> bool:
         """Whether it is not to be used again."""
-        return time.monotonic() - self._opened_at > _AGE_MAX_S
+        age_s = time.monotonic() - self._opened_at
+        return age_s > _AGE_MAX_S or len(self.learned) > _KERNELS_MAX
 
     def view(self, name: str, frame: Any) -> None:
         """Calls a frame by a name until the statement ends."""
@@ -95,7 +98,7 @@ class Sessions:
         """One that no other statement uses; what this thread runs in it has the tag."""
         url = self._url()
         while (session := self._next()) is not None:
-            if session.url == url and not session.is_old:
+            if session.url == url and not session.is_worn:
                 with contextlib.suppress(Exception):  # the server may have forgotten it
                     session.begin(tag)
                     return session
@@ -130,7 +133,7 @@ class Sessions:
 
     def _keep(self, session: Session) -> bool:
         with self._lock:
-            is_kept = not self._is_closed and not session.is_old and len(self._idle) < _IDLE_MAX
+            is_kept = not self._is_closed and not session.is_worn and len(self._idle) < _IDLE_MAX
             if is_kept:
                 self._idle.append(session)
             return is_kept

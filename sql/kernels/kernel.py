@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from seamline.errors import INVALID_ARGUMENT, NUMERIC_OVERFLOW, SeamlineError
 from seamline.sql import types
+from seamline.sql.slices import unsliced
 from seamline.sql.templates import DUCKDB, SPARK, Template, rendered
 from seamline.sql.types import Type
 
@@ -176,7 +177,7 @@ def evaluated(
     with _evaluator(tries=kernels is not None) as evaluator:
         connection = evaluator.connection
         evaluator.learn(kernels or {})
-        connection.register("rows", pa.table(dict(columns)))
+        connection.register("rows", unsliced(pa.table(dict(columns))))
         try:
             found = connection.sql(f"SELECT {sql} AS v FROM rows").to_arrow_table()
         finally:

@@ -84,10 +84,19 @@ class _Queries:
             name, query = self._name(), self._query(1)
             ctes.append(same("cte", f"{name} AS ({{0}})", query.node))
             self._ctes.append((name, query))
+        word = "WITH"
+        if self._likely(0.05):
+            name, word = self._name(), "WITH RECURSIVE"
+            all_ = self._chance.choice((" ALL", ""))
+            step = self._chance.choice(("c0 + 1, c1 * 2", "c0 + 2, c1 - c0"))
+            text = f"SELECT 1, 1 UNION{all_} SELECT {step} FROM {name} WHERE c0 < 6"
+            ctes.append(same("cte", f"{name}(c0, c1) AS ({text})"))
+            pair = (types.INTEGER, types.INTEGER)
+            self._ctes.append((name, Query(_ONE, pair, unique=(0,))))
         query = self._sorted(self._query(2))
         if not ctes:
             return query
-        node = same(QUERY, "WITH {0} {1}", listed(ctes), query.node)
+        node = same(QUERY, f"{word} {{0}} {{1}}", listed(ctes), query.node)
         return dataclasses.replace(query, node=node)
 
     def _query(self, depth: int, wanted: Sequence[Type] | None = None) -> Query:
@@ -301,13 +310,36 @@ class _Queries:
         named = [_named(node, place) for place, (node, _) in enumerate(items)]
         places = ", ".join(str(place + 1) for place in range(len(keys)))
         group = option(same("group", f"GROUP BY {places}")) if keys else NOTHING
+        is_plain_group = True
+        names = {column.name for column in scope.columns}
+        if keys and all(node.sql in names for node, _ in keys) and self._likely(0.3):
+            group, several = self._grouping_sets([node for node, _ in keys])
+            is_plain_group = False
+            named.append(_named(several, len(items)))
+            items.append((several, types.BIGINT))
         having = NOTHING
         if self._likely(0.2):
             having = option(same("having", "HAVING {0}", self._having(scope)))
         node = same(QUERY, "SELECT {0} {1}{2}{3}", listed(named), clauses, group, having)
         kinds = tuple(type_ for _, type_ in items)
-        sortable = keys and all(is_ordered(type_) for _, type_ in keys)
+        sortable = is_plain_group and keys and all(is_ordered(type_) for _, type_ in keys)
         return Query(node, kinds, unique=tuple(range(len(keys))) if sortable else ())
+
+    def _grouping_sets(self, keys: Sequence[Node]) -> tuple[Node, Node]:
+        """GROUP BY of several sets of keys, and the number that says which."""
+        names = [key.sql for key in keys]
+        alone = ", ".join(f"({name})" for name in names)
+        every = ", ".join(names)
+        form = self._chance.choice(
+            (
+                f"ROLLUP ({every})",
+                f"CUBE ({every})",
+                f"GROUPING SETS ({alone}, ())",
+                f"GROUPING SETS (({every}), ())",
+                f"GROUPING SETS (({every}), {alone})",
+            )
+        )
+        return option(same("group", f"GROUP BY {form}")), same("bigint", f"grouping({every})")
 
     def _having(self, scope: Scope) -> Node:
         value, type_ = self._aggregate(scope)
@@ -423,6 +455,8 @@ class _Queries:
         if self._likely(0.3):
             keys.insert(0, self._chance.choice(ordered))
         order = f"ORDER BY {', '.join(f'{key}{ending}' for key in keys)}"
+        if self._likely(0.15):
+            return self._over_a_range(scope, partition)
         frame = ""
         if self._likely(0.4):
             frame = self._chance.choice(
@@ -436,6 +470,26 @@ class _Queries:
                 )
             )
         return self._over(scope, f"{partition} {order}", frame)
+
+    def _over_a_range(self, scope: Scope, partition: str) -> tuple[Node, Type]:
+        """An aggregate of the rows that are near by value, equals included."""
+        numbers = [c for c in scope.columns if c.type in (types.INTEGER, types.BIGINT)]
+        key = self._chance.choice(numbers or list(scope.unique))
+        frames = [
+            "GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+            "GROUPS BETWEEN CURRENT ROW AND 2 FOLLOWING",
+            "RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+        ]
+        if numbers:
+            frames += [
+                "RANGE BETWEEN 2 PRECEDING AND 1 FOLLOWING",
+                "RANGE 3 PRECEDING",
+                "RANGE BETWEEN 1 FOLLOWING AND 5 FOLLOWING",
+            ]
+        window = f"{partition} ORDER BY {key.name} {self._chance.choice(frames)}"
+        name = self._chance.choice(("count(*)", f"min({key.name})", f"count({key.name})"))
+        type_ = key.type if name.startswith("min") else types.BIGINT
+        return same(str(type_), f"{name} OVER ({window})"), type_
 
     def _over(self, scope: Scope, window: str, frame: str) -> tuple[Node, Type]:
         inside = Expressions(self._chance, plain=self._plain)

@@ -141,6 +141,41 @@ def test_fault_20_statements_agree(gateway: Gateway) -> None:
     assert len(chosen) > 80
 
 
+NUMBERS = {
+    "tinyint": ("127", "-128"),
+    "smallint": ("32767", "-128"),
+    "integer": ("2147483647", "-2147483648"),
+    "bigint": ("9223372036854775807", "-1000"),
+    "real": ("1e30", "nan()", "-infinity()", "300"),
+    "double": ("1e300", "nan()", "infinity()", "40000"),
+    "decimal(5,2)": ("999.99", "-129"),
+    "decimal(20,0)": ("99999999999999999999", "-2147483649"),
+    "decimal(38,10)": ("9999999999999999999999999999.9999999999", "0.5"),
+    "varchar": ("'99999999999999999999'", "'1000.5'", "'1e400'", "'x'", "''"),
+}
+
+
+@pytest.mark.prove
+def test_fault_20_failing_casts_have_one_name(gateway: Gateway) -> None:
+    casts = [
+        f"SELECT CAST(CAST({value} AS {source}) AS {target}) FROM (VALUES 1) AS t(x)"
+        for source, values in NUMBERS.items()
+        for value in values
+        for target in NUMBERS
+        if target not in (source, "varchar")
+    ]
+    names = {sql: outcome(gateway, sql, "duckdb")[0] for sql in casts}
+    failing = {sql: name for sql, name in names.items() if name != "rows"}
+    wrong = []
+    for sql, name in failing.items():
+        found = outcome(gateway, sql, "spark")[0]
+        if found != name:
+            wrong.append((sql, name, found))
+    assert not wrong
+    assert len(failing) > 50
+    assert set(failing.values()) == {"INVALID_CAST", "NUMERIC_OVERFLOW"}
+
+
 @pytest.mark.prove
 @pytest.mark.parametrize("name", large.ON_SPARK)
 def test_fault_20_large_statements_have_an_answer_or_a_name(gateway: Gateway, name: str) -> None:

@@ -59,6 +59,16 @@ ANSWERED = {
     ),
     "60 brackets": (f"SELECT {'(' * 60}1{')' * 60}", 1),
     "400 operators": (f"SELECT {' + '.join(['1'] * 400)}", 400),
+    "64 relations joined": (
+        "SELECT count(*) FROM (VALUES 1, 2) AS t0(k)"
+        + "".join(f" JOIN (VALUES 2, 3) AS t{i}(k) ON t{i}.k = t{i - 1}.k" for i in range(1, 64)),
+        1,
+    ),
+    "200 relations joined to one": (
+        "SELECT count(*) FROM (VALUES 1, 2) AS t0(k)"
+        + "".join(f" LEFT JOIN (VALUES 2, 3) AS t{i}(k) ON t{i}.k = t0.k" for i in range(1, 200)),
+        2,
+    ),
     "50 queries inside of each other": (
         f"SELECT x FROM {'(SELECT x FROM ' * 50}(SELECT 1 AS x){')' * 50}",
         1,
@@ -72,6 +82,8 @@ REFUSED = {
         f"SELECT x FROM {'(SELECT x FROM ' * 1_000}(SELECT 1 AS x){')' * 1_000}"
     ),
     "1,000 functions": f"SELECT {'abs(' * 1_000}1{')' * 1_000}",
+    "65 relations joined": "SELECT count(*) FROM (VALUES 1) AS t0(k)"
+    + "".join(f" JOIN (VALUES 1) AS t{i}(k) ON t{i}.k = t{i - 1}.k" for i in range(1, 65)),
     "1,000 arrays": f"SELECT {'ARRAY[' * 1_000}1{']' * 1_000}",
     "1 MB": f"SELECT '{'x' * 1_000_000}'",
     "1 MB of blanks": f"SELECT{' ' * 1_000_000}1",

@@ -26,9 +26,9 @@ def test_large_statements_are_answered(offline_gateway: Gateway, name: str) -> N
 
 
 @pytest.mark.parametrize("name", large.REFUSED)
-def test_what_is_too_large_says_so(name: str) -> None:
+def test_what_is_too_large_says_so(offline_gateway: Gateway, name: str) -> None:
     with pytest.raises(SeamlineError) as caught:
-        parse.parse(large.REFUSED[name])
+        offline_gateway.rows(large.REFUSED[name], "duckdb")
     assert caught.value.code.name == "STATEMENT_TOO_LARGE"
 
 
