@@ -136,7 +136,7 @@ _NASTY_TEXTS = (
 )  # fmt: skip
 
 
-_JSON_TEXTS = ("[1,2.50,null]", '{"a":{"b":[1,null,"x"]}}', "1", '"t"', "null", "true")
+_JSON_TEXTS = ("[1,2.5,null]", '{"a":{"b":[1,null,"x"]}}', "1", '"t"', "null", "true")
 
 
 def value(chance: random.Random, type_: Type) -> Any:
