@@ -314,6 +314,13 @@ def _number(source: Type, target: Type, *, safe: bool) -> tuple[Template, Templa
     cast = "TRY_CAST" if safe else "CAST"
     if source in types.FLOATS and isinstance(target, Decimal):
         return _float_to_decimal(target, safe=safe)
+    if source == types.DOUBLE and target == types.REAL:  # what is too large becomes infinite
+        infinite = "CAST(sign({0}) * CAST('Infinity' AS DOUBLE) AS {type})"
+        return (
+            f"(CASE WHEN {{0}} IS NOT NULL THEN coalesce(TRY_CAST({{0}} AS {{type}}), {infinite})"
+            " END)",
+            "CAST({0} AS {type})",
+        )
     if source in types.FLOATS and target in types.INTEGERS:
         if safe:
             guard = "(CASE WHEN isnan({0}) THEN NULL ELSE "

@@ -28,7 +28,13 @@ from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.sessions import functions_for
 from seamline.connectors.spark.settings import quoted_name
 from seamline.connectors.spark.tail import decoded_tail, has_odd_time
-from seamline.errors import COMMIT_CONFLICT, SNAPSHOT_GONE, SPARK_FAILED, SeamlineError
+from seamline.errors import (
+    COMMIT_CONFLICT,
+    NOT_SUPPORTED,
+    SNAPSHOT_GONE,
+    SPARK_FAILED,
+    SeamlineError,
+)
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import SUMMARY_KEY, TAG, Boundary, check_columns, encode
 from seamline.seam.files import ScanRequest
@@ -233,7 +239,8 @@ class SparkTierTable:
             raise
         except Exception as error:
             named = named_error(error)
-            if named.code is SPARK_FAILED and self.load().current_schema_id != batch.schema_id:
+            is_unfit = named.code in (NOT_SUPPORTED, SPARK_FAILED)
+            if is_unfit and self.load().current_schema_id != batch.schema_id:
                 name = ".".join((self._catalog.name, *self._identifier))
                 raise SeamlineError(
                     COMMIT_CONFLICT, f"the schema of table {name} changed while a batch was written"

@@ -49,7 +49,7 @@ def shape(draw: random.Random, one: str, other: str) -> str:
             f"SELECT text, id % {k}, count(*) FROM {a} GROUP BY ROLLUP (text, id % {k})",
             f"SELECT count(*), sum(a.id), count(b.id), min(b.text) FROM {joined}",
             f"SELECT a.text, count(*) FROM {joined} WHERE b.id {comparison} {n} GROUP BY a.text",
-            f"SELECT id, text FROM {a}{where} ORDER BY id LIMIT {k}",
+            f"SELECT id, text FROM {a}{where} ORDER BY id, text LIMIT {k}",
             f"SELECT count(*) FROM {a} WHERE id IN (SELECT id + {k} FROM {b}{where})",
             f"SELECT count(*) FROM {a} AS a WHERE NOT EXISTS"
             f" (SELECT 1 FROM {b} AS b WHERE b.id = a.id + {n})",

@@ -303,7 +303,7 @@ class Simulation:
             return
         if code == "LOG_TRIMMED" and way.changes:  # another tierer was first, and it may go
             return
-        if code == "LOG_TRUNCATED" and self._is_cut():
+        if code == "LOG_TRUNCATED" and self._is_cut(way.begun):
             return
         oracle.check_failure(code, way.causes | oracle.problems(self.world))
 
@@ -342,13 +342,17 @@ class Simulation:
         """Whether a failure has a reason outside of the world's own state."""
         if code in UNAVAILABLE and way.faults:
             return True
-        if code == "LOG_TRUNCATED" and self._is_cut():
+        if code == "LOG_TRUNCATED" and self._is_cut(way.begun):
             return True
         return way.changes >= ATTEMPTS_MAX and code in GONE_STALE
 
-    def _is_cut(self) -> bool:
-        """Whether the log has ever lost anything: then any doubt may be refused."""
-        return any(cut.end < cut.sent for cut in self.world.truth.cuts)
+    def _is_cut(self, begun: Started | None = None) -> bool:
+        """Whether the log has ever lost anything: then any doubt may be refused.
+
+        A statement over a table that was then created anew knows of the old one's losses, too.
+        """
+        before = begun.cuts if begun is not None else ()
+        return any(cut.end < cut.sent for cut in (*before, *self.world.truth.cuts))
 
     def _read(self, operation: Operation) -> None:
         """A statement of a session that passes on what it has seen, or does not."""
