@@ -48,7 +48,7 @@ test: jars ## The tests: unit, property, a short simulation, one pass over real 
 	$(BIN)/python -m pytest $(TESTS) -m "not prove" -n $(WORKERS) --dist loadgroup
 
 prove: jars ## The long proofs: 100,000 histories, every interleaving, reader, change and fault
-	$(BIN)/python -m pytest $(TESTS) -m prove -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest $(TESTS) -m prove -n $(WORKERS) --dist loadfile --durations=25
 
 test-fast: $(READY) ## The tests that start neither broker nor Spark
 	$(BIN)/python -m pytest $(TESTS) -m "$(FAST)" -n $(WORKERS) --dist loadgroup
