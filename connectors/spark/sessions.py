@@ -27,6 +27,8 @@ HANG_UP_S = 30.0
 """How long a server is asked politely before its connection is closed."""
 _LATE_AFTER_S = (0.1, 0.5, 2.0)
 """When to look for jobs that began too late to be canceled with their statement."""
+_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""They would write each error of a statement, with a part of its text, on standard error."""
 _IDLE_MAX = 4
 """Sessions kept for the next statements."""
 _AGE_MAX_S = 600.0
@@ -147,9 +149,13 @@ def connect(url: str, attempts: int = PATIENT) -> Any:
         attempts: How often a call is tried again on a server that is gone, its release included;
             from the sixth on, a second apart.
     """
+    from pyspark.logger import PySparkLogger
     from pyspark.sql.connect.client.core import DefaultChannelBuilder
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
+
+    for name in _LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
 
     class Channel(DefaultChannelBuilder):
         @property

@@ -69,6 +69,13 @@ class TestSessions:
                 gateway.rows("SELECT 1 / x FROM (VALUES (0)) AS v(x)", "spark")
         assert {process.pid for process in daemons()} <= before
 
+    def test_what_fails_is_not_written_out(
+        self, gateway: Gateway, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SeamlineError, match="DIVISION_BY_ZERO"):
+            gateway.rows("SELECT 1 / x AS secret FROM (VALUES (0)) AS v(x)", "spark")
+        assert "secret" not in capfd.readouterr().err
+
     def test_nothing_of_the_last_statement_is_left(self, sessions: Sessions) -> None:
         session = sessions.take("first")
         session.view("s0", session.spark.range(3))
