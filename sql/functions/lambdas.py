@@ -107,11 +107,15 @@ define(
 )
 
 
+_NO_ORDER = "INVALID_ARGUMENT: the function of array_sort gives null"
+
+
 def _sorted_by(args: Sequence[str], _: Sequence[Type], __: Type) -> str:
     """Each element is put behind those that do not come after it."""
     array, function = args
-    order = applied(function, "x", "e[1]")  # of no type where the array is a null
-    place = f"len(list_filter(s, lambda x: CAST({order} AS INTEGER) <= 0))"
+    # of no type where the array is a null
+    order = f"CAST({applied(function, 'x', 'e[1]')} AS INTEGER)"
+    place = f"len(list_filter(s, lambda x: coalesce({order}, error('{_NO_ORDER}')) <= 0))"
     return (
         f"list_reduce([{array}[1:0]] || list_transform({array}, lambda e: [e]), lambda s, e:"
         f" list_transform([{place}], lambda p: s[1:p] || e || s[p + 1:])[1])"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import decimal
 import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -99,7 +100,7 @@ class Use:
         """
         try:
             return self.kernel.compute(self, [_whole(argument) for argument in arguments])
-        except (OverflowError, pa.ArrowInvalid) as error:
+        except (OverflowError, decimal.InvalidOperation, pa.ArrowInvalid) as error:
             message = f"what {self.kernel.name} gives is no value of type {self.returns}"
             raise SeamlineError(NUMERIC_OVERFLOW, message) from error
         except ValueError as error:  # outside of a function's domain

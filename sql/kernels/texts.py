@@ -195,6 +195,8 @@ def from_utf8(value: bytes, replacement: str = "\ufffd") -> str:
 
 
 _UNITS = ("", "K", "M", "B", "T", "Q")
+_DIGITS = 320
+"""More than the greatest double has in front of the point."""
 
 
 def with_unit(value: float | decimal.Decimal) -> str:
@@ -203,11 +205,12 @@ def with_unit(value: float | decimal.Decimal) -> str:
     if not number.is_finite():
         return str(value)
     unit = 0
-    while abs(number) >= 1000 and unit < len(_UNITS) - 1:
-        number /= 1000
-        unit += 1
-    places = 2 if abs(number) < 10 else 1 if abs(number) < 100 else 0
-    rounded = number.quantize(decimal.Decimal(1).scaleb(-places), decimal.ROUND_HALF_UP)
+    with decimal.localcontext(prec=_DIGITS):
+        while abs(number) >= 1000 and unit < len(_UNITS) - 1:
+            number /= 1000
+            unit += 1
+        places = 2 if abs(number) < 10 else 1 if abs(number) < 100 else 0
+        rounded = number.quantize(decimal.Decimal(1).scaleb(-places), decimal.ROUND_HALF_UP)
     text = format(rounded, "f")
     return (text.rstrip("0").rstrip(".") if "." in text else text) + _UNITS[unit]
 
