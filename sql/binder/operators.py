@@ -38,7 +38,7 @@ from seamline.sql.binder.scope import (
 )
 from seamline.sql.binder.shapes import as_operand, bracketed, is_text, names_of, unwrapped
 from seamline.sql.binder.typer import Handlers, Typer
-from seamline.sql.types import Row, Time, Timestamp, Type
+from seamline.sql.types import Array, Row, Time, Timestamp, Type
 
 
 def _bind_name(typer: Typer, node: exp.Column | exp.Dot | exp.Identifier, scope: Scope) -> Typed:
@@ -180,7 +180,7 @@ def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
         raise unsupported(node)
     common = common_type([value_type, *(type_ for _, type_ in items)], "IN")
     require_comparable(common, "IN")
-    if isinstance(common, Row):
+    if isinstance(common, Row | Array):
         one = implicit_cast(value, value_type, common)
         rows = (compared(exp.EQ, one.copy(), implicit_cast(*i, common), common) for i in items)
         return exp.Paren(this=exp.or_(*rows)), types.BOOLEAN
@@ -276,7 +276,7 @@ def _bind_case(typer: Typer, node: exp.Case, scope: Scope) -> Typed:
         require_comparable(common, "CASE")
         value = as_operand(implicit_cast(inner, type_, common))
         tests = [as_operand(implicit_cast(*f, common)) for f in found]
-        if isinstance(common, Row) or (common in types.FLOATS and may_be_nan(tests)):
+        if isinstance(common, Row | Array) or (common in types.FLOATS and may_be_nan(tests)):
             tests = [compared(exp.EQ, value.copy(), test, common) for test in tests]
             is_searched = True
     values = [typer.expression(b.args["true"], scope) for b in branches]

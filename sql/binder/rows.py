@@ -1,20 +1,23 @@
 """Comparisons of values, of rows, and with all rows of a query.
 
-Rows are compared field by field: the engines' own comparison takes two nulls in them for equal.
+Rows are compared field by field, arrays element by element: the engines' own comparison takes two
+nulls in them for equal.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from seamline.errors import TYPE_MISMATCH, SeamlineError
-from seamline.sql import functions, types
+from seamline.sql import equality, functions, types
 from seamline.sql.binder.conversions import (
     cast_outputs,
     common_type,
+    constructor,
     field_of,
     implicit_cast,
     require_comparable,
@@ -25,7 +28,8 @@ from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.scope import Output, Typed, output_column
 from seamline.sql.binder.shapes import as_operand, unparenthesized
 from seamline.sql.calls import Call, CallSpec, call
-from seamline.sql.types import Row, Type
+from seamline.sql.templates import DUCKDB, SPARK
+from seamline.sql.types import Array, Row, Type
 
 if TYPE_CHECKING:
     from seamline.sql.binder.typer import Typer
@@ -43,6 +47,9 @@ def compared(kind: type[Any], left: exp.Expr, right: exp.Expr, type_: Type) -> e
         require_comparable(type_, "a comparison")
     elif not isinstance(type_, Row) and not functions.is_ordered(type_):
         raise SeamlineError(TYPE_MISMATCH, f"values of {type_} have no order", hint="")
+    if isinstance(type_, Array) and kind in {exp.EQ, exp.NEQ}:
+        equal = call(CallSpec(_ARRAYS_EQUAL, (type_, type_), types.BOOLEAN), [left, right])
+        return equal if kind is exp.EQ else exp.Paren(this=exp.Not(this=equal))
     if not isinstance(type_, Row) or not type_.fields:
         node: exp.Binary = kind(this=as_operand(left), expression=as_operand(right))
         return by_ieee(node) if type_ in types.FLOATS else node
@@ -62,6 +69,11 @@ def compared(kind: type[Any], left: exp.Expr, right: exp.Expr, type_: Type) -> e
 
 
 _OF_EQUALITY = {exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ}
+_ARRAYS_EQUAL = dataclasses.replace(
+    constructor("$equal", "", ""),
+    duckdb=equality.template(DUCKDB),
+    spark=equality.template(SPARK),
+)
 
 
 def _fields(node: exp.Expr, type_: Row) -> list[exp.Expr]:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seamline.sql import types
+from seamline.sql.equality import equal
 from seamline.sql.functions.registry import scalar
-from seamline.sql.templates import Template
+from seamline.sql.templates import DUCKDB, SPARK, Template
 from seamline.sql.types import Type
 
 scalar("coalesce", "T... -> T", "coalesce({args})")
 
 
-def _null_if(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
-    """The engines take NaN for equal to itself; nothing is equal to it."""
-    one, other = args
-    equal = f"{one} = {other}"
-    if arguments[0] in types.FLOATS:
-        equal += f" AND NOT isnan({one})"
-    return f"(CASE WHEN {equal} THEN NULL ELSE {one} END)"
+def _null_if(engine: str) -> Template:
+    def render(args: Sequence[str], arguments: Sequence[Type], _: Type) -> str:
+        one, other = args
+        return f"(CASE WHEN {equal(engine, arguments[0], one, other)} THEN NULL ELSE {one} END)"
+
+    return render
 
 
-scalar("nullif", "T, T -> T", _null_if)
+scalar("nullif", "T, T -> T", _null_if(DUCKDB), _null_if(SPARK))
 
 
 def _null_if_any(function: str) -> Template:
