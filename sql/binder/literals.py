@@ -73,13 +73,15 @@ def literal_of_type(node: exp.Cast) -> Typed | None:
         except (ValueError, OverflowError) as error:
             raise SeamlineError(
                 INVALID_LITERAL,
-                f"{node.this.name!r} is not a number",
+                f"{node.this.name!r} is not a decimal number",
                 location=location_of(node.this),
             ) from error
     return bind_moment(node)
 
 
 def _signed_decimal(text: str) -> Typed:
+    if "e" in text.lower():
+        raise ValueError("a decimal has no exponent")
     try:
         inner, type_ = _decimal_literal(text.lstrip("+-"))
     except decimal.InvalidOperation as error:
