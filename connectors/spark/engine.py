@@ -87,6 +87,9 @@ class SparkEngine:
 
             def close() -> None:
                 forget()
+                if statement.is_closed:  # the session may be another statement's by now
+                    return
+                statement.is_closed = True
                 if statement.has_ended and not interruption.has_begun:
                     self._sessions.give_back(session)
                 else:
@@ -209,10 +212,16 @@ def _computed(
 
 
 class _Statement:
-    """Whether a statement has ended, so that nothing of it runs in its session any more."""
+    """What became of a statement.
+
+    Attributes:
+        has_ended: Whether nothing of it runs in its session any more.
+        is_closed: Whether it has given its session back.
+    """
 
     def __init__(self) -> None:
         self.has_ended = False
+        self.is_closed = False
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches; until the last of them is read, the next are being computed."""
