@@ -5,7 +5,6 @@ An implicit conversion of Trino's becomes a cast in the tree; what has no conver
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from seamline.sql import casts, coercion, functions, types
 from seamline.sql.binder.scope import Output, Typed, output_column
 from seamline.sql.calls import CallSpec, call
 from seamline.sql.functions import Overload
+from seamline.sql.templates import Template
 from seamline.sql.types import Decimal, Field, Row, Timestamp, Type
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def numbers_alike(operands: Sequence[Typed]) -> list[Typed]:
     ]
 
 
-def constructor(name: str, duckdb: str, spark: str) -> Overload:
+def constructor(name: str, duckdb: Template, spark: Template) -> Overload:
     """An overload of ours that is no function: its templates are all there is to it."""
     return Overload(
         name=name,
@@ -116,7 +116,7 @@ def row_of(members: Sequence[exp.Expr], type_: Row) -> exp.Expr:
         pairs = ", ".join(f"{_spark_text(n)}, {a}" for n, a in zip(names, args, strict=True))
         return f"named_struct({pairs})"
 
-    overload = dataclasses.replace(constructor("$row", "", ""), duckdb=duckdb, spark=spark)
+    overload = constructor("$row", duckdb, spark)
     return call(CallSpec(overload, tuple(f.type for f in type_.fields), type_), members)
 
 
@@ -132,9 +132,7 @@ def field_of(row: exp.Expr, type_: Row, field: Field) -> exp.Expr:
         quoted = name.replace("`", "``")
         return f"{args[0]}.`{quoted}`"
 
-    overload = dataclasses.replace(
-        constructor(f"$field {name}", "", ""), duckdb=duckdb, spark=spark
-    )
+    overload = constructor(f"$field {name}", duckdb, spark)
     return call(CallSpec(overload, (type_,), field.type), [row])
 
 

@@ -6,7 +6,6 @@ nulls in them for equal.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -69,11 +68,7 @@ def compared(kind: type[Any], left: exp.Expr, right: exp.Expr, type_: Type) -> e
 
 
 _OF_EQUALITY = {exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ}
-_ARRAYS_EQUAL = dataclasses.replace(
-    constructor("$equal", "", ""),
-    duckdb=equality.template(DUCKDB),
-    spark=equality.template(SPARK),
-)
+_ARRAYS_EQUAL = constructor("$equal", equality.template(DUCKDB), equality.template(SPARK))
 
 
 def _fields(node: exp.Expr, type_: Row) -> list[exp.Expr]:
