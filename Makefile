@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 RECORDS ?= 1000000
 TESTS ?= tests
 WORKERS ?= 2
-BENCH ?= group_by tail tiering catalog
+BENCH ?= group_by tail tiering catalog formats upsert
 SEED ?= 1
 TPC ?=
 MINUTES ?= 10
@@ -33,6 +33,9 @@ $(READY): pyproject.toml requirements.lock
 demo: $(READY) ## Run the main job end to end (RECORDS=1000000, KEEP=1 leaves it running)
 	@$(BIN)/seamline demo --records $(RECORDS) $(if $(KEEP),--keep)
 
+demo-adopt: $(READY) ## Adopt tables that a sink of Kafka Connect fills (RECORDS=200000)
+	@$(BIN)/seamline demo --adopt --records $(or $(filter-out 1000000,$(RECORDS)),200000) $(if $(KEEP),--keep)
+
 check: $(READY) ## Lint, format, types: what needs no run
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -48,7 +51,8 @@ test: jars ## The tests: unit, property, a short simulation, one pass over real 
 	$(BIN)/python -m pytest $(TESTS) -m "not prove" -n $(WORKERS) --dist loadgroup
 
 prove: jars ## The long proofs: 100,000 histories, every interleaving, reader, change and fault
-	$(BIN)/python -m pytest $(TESTS) -m prove -n $(WORKERS) --dist loadfile --durations=25
+	$(BIN)/python -m pytest $(TESTS) -m prove -n $(WORKERS) --dist loadfile \
+	  --no-loadscope-reorder --durations=25
 
 test-fast: $(READY) ## The tests that start neither broker nor Spark
 	$(BIN)/python -m pytest $(TESTS) -m "$(FAST)" -n $(WORKERS) --dist loadgroup

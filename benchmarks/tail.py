@@ -34,11 +34,13 @@ import seamline
 from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.subscription import MESSAGES_MAX
+from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.config.load import load
 from seamline.gateway.http.server import settle_memory
 from seamline.gateway.query import names
 from seamline.gateway.query.deadline import no_deadline
+from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.pin import PinnedTable
 from seamline.gateway.query.statements import StatementRequest
 from seamline.gateway.tail.follower import READERS
@@ -191,7 +193,8 @@ def profile(own: Gateway, pinned: PinnedTable) -> None:
 
 def _pinned(own: Gateway) -> list[PinnedTable]:
     session = names.session(own.config)
-    return own.queries._gatherer.pin([TableReference(("bids",))], session, no_deadline())
+    gatherer = Gatherer(own.connections, own.executor.tails)
+    return gatherer.pin([TableReference(("bids",))], session, no_deadline())
 
 
 def follow(own: Gateway, pinned: PinnedTable) -> int:
@@ -206,7 +209,7 @@ def follow(own: Gateway, pinned: PinnedTable) -> int:
         present=True,
         known_at=time.monotonic(),
     )
-    tail = own.queries._executor.tails.get(wanted, no_deadline())
+    tail = own.executor.tails.get(wanted, no_deadline())
     found = tail.records
     assert tail.origin.offsets_read == 0
     tail.release()
@@ -281,7 +284,7 @@ def again(running: Stand, own: Gateway, repeats: int) -> None:
 def _query(running: Stand, own: Gateway) -> tuple[float, float]:
     """Seconds that a statement takes, after making sure of its answer."""
     started, cpu = time.perf_counter(), time.process_time()
-    statement = own.service.submit(StatementRequest(SQL, engine="duckdb"), "benchmark")
+    statement = own.service.submit(StatementRequest(SQL, engine="duckdb"), Principal("benchmark"))
     statement.wait(600)
     found = time.perf_counter() - started, time.process_time() - cpu
     assert statement.error is None, statement.error

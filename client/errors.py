@@ -272,6 +272,29 @@ VIEW_IS_RECURSIVE = _declare(
     "VIEW_IS_RECURSIVE", 49, _USER, "Let one of the views read something else."
 )
 
+TABLE_TIERED_ELSEWHERE = _declare(
+    "TABLE_TIERED_ELSEWHERE",
+    55,
+    _USER,
+    "Its own writer copies the topic. Stop that one first, then `seamline table take-over` lets "
+    "Seamline continue.",
+    status=409,
+)
+OFFSETS_NOT_STORED = _declare(
+    "OFFSETS_NOT_STORED",
+    56,
+    _USER,
+    "Let the table's writer store partition and offset of each record, and name the columns with "
+    "`seamline table adopt --columns`.",
+)
+ADOPTION_REFUSED = _declare(
+    "ADOPTION_REFUSED",
+    57,
+    _USER,
+    "Correct what the message names; docs/adopting.md says what each writer needs.",
+    status=409,
+)
+
 # --- Requests ----------------------------------------------------------------------------------
 
 INVALID_REQUEST = _declare(
@@ -412,12 +435,52 @@ BOUNDARY_MISSING = _declare(
 BOUNDARY_INVALID = _declare(
     "BOUNDARY_INVALID", 9, _EXTERNAL, "The snapshot's boundary cannot be read; see the message."
 )
+UPSERT_ORDER_UNKNOWN = _declare(
+    "UPSERT_ORDER_UNKNOWN",
+    13,
+    _EXTERNAL,
+    "Records of one key may lie in several partitions, so which is the newest is not known. Keep "
+    "every key in one partition, and set the table's property key_partitions to their number.",
+)
 BAD_RECORD = _declare(
     "BAD_RECORD",
     10,
     _EXTERNAL,
     "Correct the producer. The table's policy decides: "
     "`seamline table alter --on-error null|skip` lets reads and tiering pass such records.",
+)
+SCHEMA_INCOMPATIBLE = _declare(
+    "SCHEMA_INCOMPATIBLE",
+    16,
+    _EXTERNAL,
+    "A schema of the topic has what no column of the table can hold besides what is there. Correct "
+    "the schema, or let the policy decide: ALTER TABLE … SET PROPERTIES evolution = 'manual'.",
+    status=409,
+)
+SCHEMA_NOT_EVOLVED = _declare(
+    "SCHEMA_NOT_EVOLVED",
+    17,
+    _EXTERNAL,
+    "The topic has records of a schema that the table's columns do not hold yet. Tiering changes "
+    "them before its next batch; `seamline tier` runs it.",
+    retriable=True,
+    status=503,
+)
+SECOND_WRITER = _declare(
+    "SECOND_WRITER",
+    14,
+    _EXTERNAL,
+    "Somebody else writes records of the topic into a table that Seamline tiers. Stop one of the "
+    "two; `seamline table audit` names what is double.",
+    status=409,
+)
+BOUNDARY_NOT_TRUSTED = _declare(
+    "BOUNDARY_NOT_TRUSTED",
+    15,
+    _EXTERNAL,
+    "What the writer says is no exact place in the log. Name columns with partition and offset, or "
+    "accept it with the property boundary_trust = 'hint'.",
+    status=409,
 )
 COMMIT_CONFLICT = _declare(
     "COMMIT_CONFLICT",
@@ -443,6 +506,14 @@ KAFKA_UNAVAILABLE = _declare(
     30,
     _EXTERNAL,
     "Check that the brokers run and that bootstrap_servers in the configuration is right.",
+    retriable=True,
+    status=503,
+)
+SCHEMA_REGISTRY_UNAVAILABLE = _declare(
+    "SCHEMA_REGISTRY_UNAVAILABLE",
+    60,
+    _EXTERNAL,
+    "Check that the schema registry runs, and schema_registry of the cluster in the configuration.",
     retriable=True,
     status=503,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from seamline.sql import intervals
+from seamline.sql.slices import list_like, map_like
 from seamline.sql.types import INTERVAL_OF
 
 
@@ -47,16 +48,12 @@ def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
     if pa.types.is_list(wanted) and pa.types.is_list(array.type):
         items = _as_type(array.values, wanted.value_type)
-        return pa.ListArray.from_arrays(array.offsets, items, type=wanted, mask=_mask(array))
+        return list_like(array, items, wanted)
     if pa.types.is_map(wanted) and pa.types.is_map(array.type):
         keys, items = _as_type(array.keys, wanted.key_type), _as_type(array.items, wanted.item_type)
-        return pa.MapArray.from_arrays(array.offsets, keys, items, type=wanted, mask=_mask(array))
+        return map_like(array, keys, items, wanted)
     return array.cast(wanted)
 
 
 def _fields(array: pa.StructArray) -> list[pa.Array]:
     return [array.field(position) for position in range(array.type.num_fields)]
-
-
-def _mask(array: pa.Array) -> pa.Array | None:
-    return array.is_null() if array.null_count else None

@@ -5,6 +5,7 @@ Values only: nothing here connects, so reading the configuration loads no client
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
@@ -26,6 +27,8 @@ Text = Annotated[str, Field(min_length=1)]
 
 _NEEDED = {"sql": ("uri", "warehouse"), "rest": ("uri",)}
 """The settings that each type of catalog needs."""
+_STORES = {"s3": "s3", "gcs": "gs", "adls": "abfs"}
+"""The store that properties of a prefix are for."""
 
 
 class Settings(BaseModel):
@@ -54,13 +57,13 @@ def _understood(location: str) -> str:
     return location
 
 
-def _listed(locations: object) -> object:
+def listed(locations: object) -> object:
     """Takes a string too, as variables and flags are, with commas in between."""
     return tuple(locations.split(",")) if isinstance(locations, str) else locations
 
 
 Location = Annotated[str, AfterValidator(_understood)]
-Locations = Annotated[tuple[Location, ...], BeforeValidator(_listed)]
+Locations = Annotated[tuple[Location, ...], BeforeValidator(listed)]
 
 
 class CatalogConfig(Settings):
@@ -80,6 +83,9 @@ class CatalogConfig(Settings):
     """Further properties of the same catalog in Spark, without their prefix."""
     locations: Locations = ()
     """Where tables may lie besides the warehouse."""
+    reader_properties: Mapping[str, str] = {}
+    """Properties with keys for whoever reads tables through the gateway's Iceberg REST catalog and
+    asks for credentials: keys that can read, and no more."""
     data_locations: Locations = ()
     """Where files of its tables may lie in addition to the table's own location: files that were
     added where they lay, or are written elsewhere."""
@@ -97,6 +103,44 @@ class CatalogConfig(Settings):
         both = {"uri": self.uri, "warehouse": self.warehouse}
         return {name: value for name, value in both.items() if value}
 
+    @property
+    def stores(self) -> frozenset[str]:
+        """Schemes of the stores its tables lie in, as far as the configuration says so."""
+        places = map(place_of, (self.warehouse, *self.locations, *self.data_locations))
+        named = {place.scheme for place in places if place is not None}
+        prefixes = {name.partition(".")[0] for name in self.properties}
+        return frozenset(named | {_STORES[name] for name in prefixes & _STORES.keys()})
+
+
+def region_of(properties: Mapping[str, str]) -> str | None:
+    """The region of S3, which Amazon's library wants even of a server that has none."""
+    known = properties.get("s3.region") or properties.get("client.region")
+    return known or ("us-east-1" if "s3.endpoint" in properties else None)
+
+
+class SchemaRegistryConfig(Settings):
+    """How to reach a schema registry that speaks Confluent's API."""
+
+    url: str = ""
+    """Its address, with the path of that API where it has one."""
+    username: str = ""
+    """User of HTTP's basic authentication; an API key."""
+    password: str = Field(default="", repr=False)
+    """The password, or the key's secret."""
+    token: str = Field(default="", repr=False)
+    """A bearer token, instead of them."""
+    ca: str = ""
+    """File with the certificates that are trusted; those of the system without it."""
+    certificate: str = ""
+    """File with the client's own certificate."""
+    key: str = ""
+    """File with its private key."""
+
+    @property
+    def address(self) -> str:
+        """Its address, without what is nobody else's business in it."""
+        return re.sub("(?<=://)[^/@]*@", "", self.url).rstrip("/")
+
 
 class ClusterConfig(Settings):
     """How to reach a cluster."""
@@ -110,6 +154,8 @@ class ClusterConfig(Settings):
     only."""
     java_properties: Mapping[str, str] = {}
     """The same for Kafka's Java client, which Spark uses."""
+    schema_registry: SchemaRegistryConfig = SchemaRegistryConfig()
+    """Where the schemas of its records are registered."""
 
     def client_properties(self) -> dict[str, Any]:
         """Properties every client of the cluster needs."""

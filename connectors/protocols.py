@@ -5,15 +5,19 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
+from seamline.seam.evolution import Change
 from seamline.seam.files import ColdPlan, ScanRequest
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.records import Places
 from seamline.seam.table import TableState
 from seamline.seam.tiering import Batch
+from seamline.seam.upserts import Newest
+from seamline.sql.columns import DELETED_FIELD
 from seamline.sql.predicates import Predicate
 from seamline.sql.types import Field
 
@@ -37,6 +41,8 @@ class RawBatch:
         values: Value bytes or None (a tombstone).
         headers: Per record a list of (name, value) or None when it has none. Names that are not
             UTF-8 have `NOT_TEXT` in them; how many of them there are, and the rest, may be lost.
+        timestamp_types: What each record's time is, in Kafka's numbers: -1 none, 0 when it was
+            created, 1 when the log got it; empty where the log does not say.
     """
 
     partitions: Sequence[int]
@@ -45,9 +51,18 @@ class RawBatch:
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     headers: Sequence[Headers | None]
+    timestamp_types: Sequence[int] = ()
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+
+class NewRecord(NamedTuple):
+    """A record to be written."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
 
 
 class Deadline(Protocol):
@@ -155,6 +170,18 @@ class HotLog(Protocol):
         """
 
 
+@runtime_checkable
+class TellsCompaction(Protocol):
+    """A log that says which of its topics are compacted."""
+
+    def is_compacted(self, topic: str, deadline: Deadline) -> bool:
+        """Whether records of a topic may go because newer ones have their keys.
+
+        Raises:
+            SeamlineError: TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE, …
+        """
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Polled:
     """What a subscription read in one go.
@@ -230,6 +257,13 @@ class ColdTable(Protocol):
         Raises:
             SeamlineError: LOCATION_NOT_ALLOWED, PROPERTY_NOT_ALLOWED, SNAPSHOT_GONE,
                 STORAGE_UNAVAILABLE, COLD_FILE_MISSING.
+        """
+
+    def require_single_writer(self, snapshot_id: int | None) -> None:
+        """Raises when somebody else adds records of the topic to a table that Seamline fills.
+
+        Raises:
+            SeamlineError: SECOND_WRITER, SNAPSHOT_GONE, STORAGE_UNAVAILABLE, COLD_FILE_MISSING.
         """
 
     def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:
@@ -369,6 +403,21 @@ class SpilledTail:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class FollowedTail:
+    """Which tail of a log that is followed here a scan reads: every record of it, and all cached.
+
+    Attributes:
+        log: What is followed. Of one of these, equal offsets are the same records.
+        start: First offset of each partition.
+        end: Their exclusive ends.
+    """
+
+    log: object
+    start: Offsets
+    end: Offsets
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class EngineScan:
     """One relation of a query, with everything that is needed to read it exactly.
 
@@ -388,7 +437,10 @@ class EngineScan:
             here.
         tail: Key into the query's tails, None without a hot side.
         rows: The rows themselves, for tables made of the gateway's own knowledge.
-        predicate: Rows for which it is not true may be left out.
+        tail_predicate: Rows of the tail for which it is not true may be left out.
+        newest: What of its rows counts; None when all do.
+        places: The columns that say which record a row is, if the table has any.
+        followed: Which tail it reads, where what is found out about that may serve others.
     """
 
     scan_id: str
@@ -403,11 +455,33 @@ class EngineScan:
     file_access: Any = dataclasses.field(default=None, repr=False, compare=False)
     tail: str | None = None
     rows: pa.Table | None = None
-    predicate: Predicate | None = None
+    tail_predicate: Predicate | None = None
+    newest: Newest | None = None
+    places: Places | None = None
+    followed: FollowedTail | None = None
 
     def own_name(self, what: str) -> str:
         """A name for something of the scan; no name in the query begins with the scan's id."""
         return f"{self.scan_id}_{what}"
+
+    def tiers(self) -> tuple[EngineScan, EngineScan]:
+        """The cold and the hot side of a scan of which only the newest rows count.
+
+        Each has the columns besides that tell which rows those are, and all of its rows.
+        """
+        newest = self.newest
+        assert newest is not None
+        cold = newest.key if newest.is_settled else (*newest.key, newest.partition)
+        hot = (*newest.key, newest.partition, newest.offset, DELETED_FIELD)
+        own = {column.name for column in self.columns}
+        wider = [
+            (*self.columns, *(column for column in side if column.name not in own))
+            for side in (cold, hot)
+        ]
+        return (
+            dataclasses.replace(self, columns=wider[0], tail=None, rows=None, newest=None),
+            dataclasses.replace(self, columns=wider[1], cold=None, newest=None),
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -455,6 +529,9 @@ class TierTable(Protocol):
     def load(self) -> TableState:
         """The table as it is now."""
 
+    def require_single_writer(self, snapshot_id: int | None) -> None:
+        """See `ColdTable.require_single_writer`, for a snapshot of the table last loaded."""
+
     def has_rows(self, batch: Batch, deadline: Deadline) -> bool:
         """Whether the batch holds at least one row to write."""
 
@@ -462,7 +539,18 @@ class TierTable(Protocol):
         """Writes the batch's rows and boundary in one commit.
 
         Raises:
-            SeamlineError: COMMIT_CONFLICT when another batch from the same boundary has landed.
+            SeamlineError: COMMIT_CONFLICT when another batch from the same boundary has landed;
+                SCHEMA_NOT_EVOLVED when records need other columns, and nothing was written.
+        """
+
+    def evolve(self, batch: Batch, deadline: Deadline) -> tuple[Change, ...]:
+        """Changes the columns to what records of the batch need, in commits of their own.
+
+        Returns:
+            What has been changed; nothing when the table's schema is not the batch's any more.
+
+        Raises:
+            SeamlineError: SCHEMA_INCOMPATIBLE, COMMIT_CONFLICT, and what reading raises.
         """
 
     def commit_boundary(self, batch: Batch) -> None:

@@ -5,6 +5,7 @@ Clients of Kafka do not survive a fork: make `Connections` in the process that u
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from seamline.connectors.kafka.cluster import Cluster
     from seamline.connectors.kafka.log import KafkaLog
     from seamline.connectors.protocols import Catalog, HotLog
+    from seamline.gateway.access.rights import Rights
     from seamline.gateway.config.model import Config
 
 T = TypeVar("T")
@@ -28,6 +30,10 @@ class Sources(Protocol):
     def config(self) -> Config:
         """The configuration that names what there is."""
 
+    @property
+    def rights(self) -> Rights:
+        """What whoever reads may do."""
+
     def catalog(self, name: str) -> Catalog:
         """The catalog of that name."""
 
@@ -36,7 +42,13 @@ class Sources(Protocol):
 
 
 class Connections:
-    """Everything outside that the configuration names. Safe to share between threads."""
+    """Everything outside that the configuration names. Safe to share between threads.
+
+    Attributes:
+        given: What whoever uses them may do; None for those of the gateway itself.
+    """
+
+    given: Rights | None = None
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -50,6 +62,19 @@ class Connections:
         """The configuration."""
         return self._config
 
+    def given_to(self, rights: Rights) -> Connections:
+        """The same clients, for somebody with other rights."""
+        other = copy.copy(self)
+        other.given = rights
+        return other
+
+    @property
+    def rights(self) -> Rights:
+        """What whoever uses them may do: everything, until they are given to somebody."""
+        from seamline.gateway.access.rights import OPERATOR
+
+        return OPERATOR if self.given is None else self.given
+
     def catalog(self, name: str) -> IcebergCatalog:
         """The catalog of that name.
 
@@ -61,7 +86,8 @@ class Connections:
         config = self._config.catalogs.get(name)
         if config is None:
             raise SeamlineError(CATALOG_NOT_FOUND, f"catalog {name} does not exist")
-        return self._once(self._catalogs, name, lambda: IcebergCatalog(config))
+        tables = self._config.tables
+        return self._once(self._catalogs, name, lambda: IcebergCatalog(config, tables, self.log))
 
     def cluster(self, name: str) -> Cluster:
         """The clients of the cluster of that name.

@@ -46,10 +46,11 @@ def settings(config: Config) -> SparkSettings:
     """
     conf = dict(config.spark.conf)
     files: tuple[pathlib.Path, ...] = ()
+    stores = {store for catalog in config.catalogs.values() for store in catalog.stores}
     if config.spark.packages:
-        conf.setdefault("spark.jars.packages", ",".join(jars.SPARK.coordinates))
+        conf.setdefault("spark.jars.packages", ",".join(jars.spark_packages(stores)))
     else:
-        files = jars.spark_jars(_LOG.info)
+        files = jars.spark_jars(_LOG.info, stores)
     return SparkSettings(
         master=config.spark.master,
         driver_memory=config.spark.driver_memory,

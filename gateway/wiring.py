@@ -16,9 +16,12 @@ from typing import Protocol, TypeVar
 import flask
 
 from seamline.connectors import supervision
+from seamline.connectors.cache import Cache
 from seamline.connectors.duckdb.engine import DuckDBEngine
 from seamline.connectors.protocols import Engine
 from seamline.connectors.supervision import Loop
+from seamline.gateway.access.control import AccessControl
+from seamline.gateway.access.rights import Rights
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
@@ -30,6 +33,7 @@ from seamline.gateway.iceberg_rest.tables import ServedTables
 from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.query.answers import Answers
 from seamline.gateway.query.gather import Gatherer
+from seamline.gateway.query.loaded import REMEMBERED_MAX, LastSeen, LoadedTables
 from seamline.gateway.query.metrics import Metrics
 from seamline.gateway.query.queries import Queries
 from seamline.gateway.query.run import Executor
@@ -37,6 +41,7 @@ from seamline.gateway.query.seams import Seams
 from seamline.gateway.query.service import Service
 from seamline.gateway.query.snapshot_tags import SnapshotTags
 from seamline.gateway.query.spool import SpoolDirectory
+from seamline.gateway.query.statements import Statement
 from seamline.gateway.query.tokens import TokenSigner, kept_secret
 from seamline.gateway.query.views import ViewExpander
 from seamline.gateway.spark import spark_engine
@@ -46,6 +51,8 @@ from seamline.planners.route import DUCKDB, SPARK, Limits
 from seamline.seam.seam import Seam
 
 _SWEEP_S = 5.0
+_PRINCIPALS_MAX = 1024
+"""Principals for whom the parts of a statement's way are kept."""
 _YOUNG = 1
 
 
@@ -62,9 +69,15 @@ class Gateway:
     Args:
         config: The configuration.
         clock: Seconds since the epoch, for what other engines are given.
+        connections: What it reads from; made of the configuration unless given.
     """
 
-    def __init__(self, config: Config, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: Callable[[], float] = time.time,
+        connections: Connections | None = None,
+    ) -> None:
         self.config = config
         self._parts = contextlib.ExitStack()
         self._state = pathlib.Path(config.state_directory)
@@ -72,7 +85,7 @@ class Gateway:
         limits = config.limits
         spools = SpoolDirectory(self._state / "results", size_bytes_max=limits.result_bytes)
         self._parts.callback(spools.clear)
-        self.connections = self._closing(Connections(config))
+        self.connections = self._closing(connections or Connections(config))
         self.followers = followers(config, self.connections)
         if self.followers is not None:
             self._parts.callback(self.followers.close)
@@ -86,28 +99,28 @@ class Gateway:
             spool=spools.open_unnamed,
             followers=self.followers,
         )
+        self.executor = executor
         gatherer = Gatherer(self.connections, executor.tails, self._virtual_seam)
         tables = ServedTables(config, self.connections, gatherer, executor.tails, clock)
         self._parts.callback(tables.close)
         secret = config.tokens.secret or kept_secret(self._state / "token-secret")
-        signer = TokenSigner(secret, config.tokens.age_seconds_max)
+        self._signer = TokenSigner(secret, config.tokens.age_seconds_max)
+        self._spools = spools
+        rules = config.auth.rules
+        self.access = AccessControl(pathlib.Path(rules) if rules is not None else None)
         self.iceberg = self._iceberg_rest(tables, secret)
         self.snapshot_tags = self._closing(SnapshotTags(self.connections))
-        self.queries = Queries(
-            gatherer,
-            executor,
-            Limits(
-                duckdb_cold_bytes_max=limits.duckdb_cold_bytes_max,
-                duckdb_tail_rows_max=limits.duckdb_tail_rows_max,
-                spark=SPARK in engines,
-            ),
-            snapshot_tags=self.snapshot_tags,
-            views=ViewExpander(self.connections),
+        self._limits = Limits(
+            duckdb_cold_bytes_max=limits.duckdb_cold_bytes_max,
+            duckdb_tail_rows_max=limits.duckdb_tail_rows_max,
+            spark=SPARK in engines,
         )
-        commands = Commands(self.connections)
-        answers = Answers(config, self.queries, commands, self.connections, signer, spools)
-        self.service = self._closing(Service(limits, answers.run, Metrics(self._registry)))
-        self.seams = Seams(config, gatherer, signer)
+        self._last_seen: LastSeen = Cache(REMEMBERED_MAX)
+        self._answers: Cache[Rights, Answers] = Cache(_PRINCIPALS_MAX)
+        metrics = Metrics(self._registry)
+        rights_of = self.access.rights_of
+        self.service = self._closing(Service(config.shared(), self._answer, metrics, rights_of))
+        self.seams = Seams(config, lambda caller: self._gatherer(rights_of(caller)), self._signer)
         self._parts.callback(Loop("sweeper", self._sweep, delay_s=_SWEEP_S).stop)
 
     def app(self) -> flask.Flask:
@@ -148,7 +161,31 @@ class Gateway:
             catalog=ServedCatalog(tables, sessions, config.iceberg.hold_seconds),
             plans=self._closing(ScanPlans(config.limits.statement_seconds_max)),
             sessions=sessions,
+            rights_of=self.access.rights_of,
         )
+
+    def _answer(self, statement: Statement) -> None:
+        """Answers a statement with what its caller may use."""
+        rights = self.access.rights_of(statement.caller)
+        self._answers.get_or_make(rights, lambda: self._answers_of(rights)).run(statement)
+
+    def _answers_of(self, rights: Rights) -> Answers:
+        given = self.connections.given_to(rights)
+        queries = Queries(
+            self._gatherer(rights),
+            self.executor,
+            self._limits,
+            snapshot_tags=self.snapshot_tags,
+            views=ViewExpander(given),
+            user=rights.principal.name,
+        )
+        commands = Commands(given)
+        return Answers(self.config, queries, commands, given, self._signer, self._spools)
+
+    def _gatherer(self, rights: Rights) -> Gatherer:
+        given = self.connections.given_to(rights)
+        loaded = LoadedTables(given, self._last_seen)
+        return Gatherer(given, self.executor.tails, self._virtual_seam, loaded)
 
     def _virtual_seam(self, table_uuid: str, snapshot_id: int) -> Seam | None:
         """The seam of a virtual snapshot that was given out."""

@@ -119,6 +119,7 @@ def _scan_json(scan: Scan) -> dict[str, Any]:
         "end": scan.seam.end.to_json(),
         "reads": {str(r.partition): [r.start, r.end_exclusive] for r in scan.hot_ranges},
         "pruned_by": list(scan.pruned_by),
+        **({"boundary_trust": seam.trust} if (seam := scan.seam).trust else {}),
         **({"since": scan.seam.since.to_json()} if scan.seam.since is not None else {}),
     }
 
@@ -143,6 +144,9 @@ def _scan(scan: Scan, *, repeated: bool) -> Iterator[str]:
         yield f"├─ cold       {_cold(scan.files)}"
     if scan.facts.reads_hot:
         yield f"├─ hot        {_hot(scan)}"
+    newest = scan.facts.newest
+    if newest is not None:
+        yield f"├─ newest of  {', '.join(newest.key_names)}"
     if repeated:
         yield "└─ seam       as above"
         return
@@ -189,6 +193,8 @@ def _seam(seam: Seam, scan: Scan) -> Iterator[str]:
         f"└─ seam       topic {seam.topic} ({seam.isolation}), snapshot "
         f"{seam.snapshot_id if seam.snapshot_id is not None else 'none'}"
     )
+    if seam.provider:
+        yield f"     boundary by {seam.provider}: {seam.trust}"
     wanted = {r.partition: r for r in scan.hot_ranges}
     shown = list(seam.end.items())[:PARTITIONS_SHOWN_MAX]
     width = max((len(f"{end:,}") for _, end in shown), default=1)

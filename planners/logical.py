@@ -16,8 +16,10 @@ import pyarrow as pa
 from seamline.seam.binding import TopicBinding
 from seamline.seam.files import ColdPlan
 from seamline.seam.offsets import OffsetRange, Offsets
-from seamline.seam.records import DecoderSpec
+from seamline.seam.records import DecoderSpec, Places
 from seamline.seam.seam import Seam
+from seamline.seam.upserts import Newest, over
+from seamline.sql.columns import DELETED
 from seamline.sql.predicates import Predicate
 from seamline.sql.qualify import BoundQuery
 from seamline.sql.types import Field
@@ -58,6 +60,11 @@ class TableFacts:
     asked_at: float | None = None
 
     @property
+    def places(self) -> Places | None:
+        """The table's columns that say which record a row is, if it has any."""
+        return self.decoder.places if self.decoder is not None else None
+
+    @property
     def reads_hot(self) -> bool:
         """Whether it has a hot side."""
         return self.kind in {"unified", "hot"}
@@ -66,6 +73,14 @@ class TableFacts:
     def reads_cold(self) -> bool:
         """Whether it has a cold side that is read."""
         return self.kind in {"unified", "cold"} and not self.seam.is_hot
+
+    @property
+    def newest(self) -> Newest | None:
+        """What of its rows counts; None when all do, as in a snapshot alone."""
+        binding, decoder = self.binding, self.decoder
+        if binding is None or decoder is None or not self.reads_hot or self.seam.is_logged:
+            return None
+        return Newest.of(binding, decoder)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,6 +111,28 @@ class Scan:
     def seam(self) -> Seam:
         """The seam of the table."""
         return self.facts.seam
+
+    @property
+    def tail_predicate(self) -> Predicate | None:
+        """Rows of the tail for which it is not true are of no use to the query.
+
+        Any row of an upsert table may be what hides another of its key, or what that is hidden by:
+        so of its tail all rows of a key are read, or none.
+        """
+        newest = self.facts.newest
+        if newest is None:
+            return self.predicate
+        return over(self.predicate, newest.key_names)
+
+    @property
+    def tail_columns(self) -> frozenset[str]:
+        """Names of the columns that are read of the tail."""
+        wanted = frozenset(column.name for column in self.columns)
+        newest = self.facts.newest
+        if newest is None:
+            return wanted
+        deciding = (newest.partition.name, newest.offset.name, DELETED)
+        return wanted.union(newest.key_names, deciding)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

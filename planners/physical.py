@@ -44,6 +44,11 @@ class TailRead:
         return sum(len(r) for r in self.ranges)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is every record of the seam's tail."""
+        return self.predicate is None and self.ranges == self.seam.hot_ranges
+
+    @property
     def epochs(self) -> Offsets:
         """The epochs known of where ranges start: those that start at the boundary itself."""
         known, boundary = self.seam.epochs, self.seam.boundary
@@ -103,12 +108,12 @@ def _tail_read(scans: Sequence[Scan]) -> TailRead:
     merged: dict[int, tuple[int, int]] = {}
     for scan in scans:
         merge_ranges(merged, scan)
-    filters = [scan.predicate for scan in scans]
+    filters = [scan.tail_predicate for scan in scans]
     return TailRead(
         seam=facts.seam,
         ranges=tuple(OffsetRange(p, start, end) for p, (start, end) in sorted(merged.items())),
         decoder=facts.decoder,
-        columns=tuple(sorted({column.name for scan in scans for column in scan.columns})),
+        columns=tuple(sorted(frozenset[str]().union(*(scan.tail_columns for scan in scans)))),
         predicate=None if None in filters else Or(tuple(f for f in filters if f is not None)),
         present=facts.present,
         known_at=facts.known_at,

@@ -31,11 +31,12 @@ def narrow(plan: LogicalPlan, narrower: Narrower, rule: str) -> LogicalPlan:
 
 
 def _narrow_scan(scan: Scan, narrower: Narrower, rule: str) -> Scan:
-    if scan.predicate is None or not scan.hot_ranges:
+    predicate = scan.tail_predicate
+    if predicate is None or not scan.hot_ranges:
         return scan
     ranges = []
     for current in scan.hot_ranges:
-        low, high = _interval(scan, scan.predicate, current.partition, narrower)
+        low, high = _interval(scan, predicate, current.partition, narrower)
         start, end = max(current.start, low), min(current.end_exclusive, high)
         if start < end:
             ranges.append(OffsetRange(current.partition, start, end))

@@ -1,16 +1,20 @@
-"""The boundary of a snapshot: read from its summary, or from its nearest ancestor that has one.
+"""The boundary of a snapshot: its own, or that of its nearest ancestor that has one.
 
 The summary property `seamline.boundary` is one JSON value, written in every tiering commit.
 Commits that do not carry it (compaction, deletes, schema changes, foreign appends) inherit it, and
 a rollback takes it back with the data, because only ancestry decides.
+
+Where another writer copies the topic into the table, its boundary provider says the same in the
+writer's terms, and nobody else needs to know who wrote a snapshot.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import json
-from typing import Any
+from typing import Any, Protocol
 
 from seamline.errors import (
     BOUNDARY_INVALID,
@@ -29,6 +33,10 @@ TAG = "seamline-boundary"
 _VERSION = 1
 REWRITE = "replace"
 """Operation of a commit that rewrites rows into other files and changes none."""
+
+EXACT, DERIVED, HINT = "exact", "derived", "hint"
+"""How far a boundary can be trusted: written with the rows; computed from the rows of the snapshot,
+which holds if their writer commits without gaps; or no more than a sign."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,7 +58,7 @@ class Boundary:
         max_timestamp_ms: Greatest record time seen per partition, milliseconds; absent if none.
         skipped: Bad records left out under the policy `skip`, since the table began.
         schema_id: Schema the rows of this commit were decoded with.
-        format: How they were decoded; empty when no rows were.
+        format: How they were decoded, the text of an `Encoding`; empty when no rows were.
         on_error: What became of the bad ones among them.
         decoded_from: The offset from which on all rows have been decoded so, per partition.
         epochs: Leader epoch each partition had when `next` was chosen, where the log gives it: a
@@ -59,6 +67,11 @@ class Boundary:
         foreign_change_id: The newest snapshot up to `base_id` in which somebody else changed
             rows; None when nobody has. Two snapshots with the same one hold the same rows of the
             log below a common offset.
+        taken_id: The newest snapshot of another writer, before Seamline went on with the table;
+            None where it never did.
+        handed_to: The provider of the writer who goes on from here; empty where Seamline does.
+        provider: Who said so; empty for Seamline itself.
+        trust: `exact`, `derived` or `hint`.
     """
 
     snapshot_id: int
@@ -77,6 +90,36 @@ class Boundary:
     epochs: Offsets = dataclasses.field(default_factory=Offsets)
     base_id: int | None = None
     foreign_change_id: int | None = None
+    taken_id: int | None = None
+    handed_to: str = ""
+    provider: str = ""
+    trust: str = EXACT
+
+
+class BoundaryProvider(Protocol):
+    """Says what the snapshots of another writer hold of the log.
+
+    A snapshot never changes, so an answer is kept for ever where the snapshot alone decides.
+    """
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    @property
+    def start(self) -> Offsets:
+        """Where its writer has begun, if that is not where the log does."""
+
+    def boundary(self, state: TableState, snapshot: Snapshot) -> Boundary | None:
+        """The boundary at a snapshot; None where it says nothing, and inherits its parent's.
+
+        Raises:
+            SeamlineError: BOUNDARY_INVALID, BOUNDARY_MISSING, BOUNDARY_NOT_TRUSTED,
+                STORAGE_UNAVAILABLE, KAFKA_UNAVAILABLE, …
+        """
+
+    def wrote(self, snapshot: Snapshot) -> bool:
+        """Whether a snapshot only adds records of the log, by the hand of that writer."""
 
 
 def encode(boundary: Boundary) -> str:
@@ -105,6 +148,10 @@ def encode(boundary: Boundary) -> str:
         body["base"] = boundary.base_id
     if boundary.foreign_change_id is not None:
         body["foreign_change"] = boundary.foreign_change_id
+    if boundary.taken_id is not None:
+        body["taken"] = boundary.taken_id
+    if boundary.handed_to:
+        body["handed_to"] = boundary.handed_to
     return json.dumps(body, separators=(",", ":"))
 
 
@@ -146,6 +193,8 @@ def _decoded(snapshot_id: int, text: str) -> Boundary:
             epochs=Offsets.from_json(body.get("epochs", {})),
             base_id=body.get("base"),
             foreign_change_id=body.get("foreign_change"),
+            taken_id=body.get("taken"),
+            handed_to=str(body.get("handed_to", "")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SeamlineError(
@@ -154,55 +203,117 @@ def _decoded(snapshot_id: int, text: str) -> Boundary:
         ) from error
 
 
+def own_of(state: TableState, snapshot_id: int | None) -> Boundary | None:
+    """The boundary of the newest of our own commits in a snapshot's line.
+
+    Raises:
+        SeamlineError: BOUNDARY_INVALID.
+    """
+    return next(filter(None, map(decode, state.ancestors(snapshot_id))), None)
+
+
 def boundary_of(state: TableState, snapshot_id: int | None) -> Boundary:
     """The boundary that holds at `snapshot_id`: its own, or that of its nearest ancestor with one.
 
+    Of a table that has changed hands each writer speaks of his own snapshots only: who fills it now
+    says nothing of what another has added.
+
     Raises:
-        SeamlineError: BOUNDARY_MISSING when ancestry ends, or has expired, before one is found.
+        SeamlineError: BOUNDARY_MISSING when ancestry ends, or has expired, before one is found, or
+            when rows were added by a writer who does not fill the table now.
     """
-    seen = None
-    for snapshot in state.ancestors(snapshot_id):
-        boundary = decode(snapshot)
-        if boundary is not None:
-            return boundary
-        seen = snapshot
-    why = "it has no snapshot yet"
-    if seen is not None:
+    if state.provider is not None and _is_filled_by(state, state.provider, snapshot_id):
+        for snapshot in state.ancestors(snapshot_id):
+            said = state.provider.boundary(state, snapshot) or decode(snapshot)
+            if said is not None:
+                return said
+        raise _missing(state, snapshot_id)
+    own = own_of(state, snapshot_id)
+    if own is None:
+        raise _missing(state, snapshot_id)
+    is_present = state.provider is None and not own.handed_to
+    if not is_present and _is_added_to(state, own.snapshot_id, snapshot_id):
+        raise SeamlineError(
+            BOUNDARY_MISSING,
+            f"table {state.display_name} has no boundary at snapshot {snapshot_id}: rows were "
+            f"added after {own.snapshot_id} by a writer who does not fill the table now",
+            hint="Roll the table back to a snapshot before that, or read a later one.",
+        )
+    return own
+
+
+def _missing(state: TableState, snapshot_id: int | None) -> SeamlineError:
+    """The error of a snapshot that no boundary leads to."""
+    why, hint = "it has no snapshot yet", None
+    for seen in state.ancestors(snapshot_id):
         why = (
             f"parent {seen.parent_id} of snapshot {seen.snapshot_id} has expired"
             if seen.parent_id is not None
             else f"its first snapshot, {seen.snapshot_id}, carries none"
         )
-    raise SeamlineError(BOUNDARY_MISSING, f"table {state.display_name} has no boundary: {why}")
+    if state.provider is not None:
+        why += f", by the provider {state.provider.name}"
+        hint = "Adopt the table again, with another --boundary or with --columns."
+    return SeamlineError(
+        BOUNDARY_MISSING, f"table {state.display_name} has no boundary: {why}", hint=hint
+    )
+
+
+def _is_filled_by(state: TableState, provider: BoundaryProvider, snapshot_id: int | None) -> bool:
+    """Whether a snapshot was committed since the writer that a provider speaks of fills the table.
+
+    He fills it from where it was handed over to him, on the line that leads to the head.
+    """
+    if not provider.start:
+        return True  # it was always his
+    is_there = is_ours = False
+    for snapshot in state.ancestors(state.current_snapshot_id):
+        is_there |= snapshot.snapshot_id == snapshot_id
+        own = decode(snapshot)
+        if own is not None and own.handed_to:
+            return is_there
+        is_ours |= own is not None
+    return is_there and not is_ours
+
+
+def _is_added_to(state: TableState, since: int, snapshot_id: int | None) -> bool:
+    """Whether anything but a rewrite was committed after a snapshot, up to another."""
+    newer = itertools.takewhile(lambda s: s.snapshot_id != since, state.ancestors(snapshot_id))
+    return any(snapshot.operation != REWRITE for snapshot in newer)
 
 
 def renewed(state: TableState) -> Boundary | None:
     """The boundary that a commit on top of the head repeats; None when the head carries its own.
 
-    The commits between a head without one and its boundary are anybody's, and may expire: then
-    ancestry no longer leads there.
+    What another writer says of his table is not repeated. The commits between a head without one
+    and its boundary are anybody's, and may expire: then ancestry no longer leads there.
 
     Raises:
         SeamlineError: BOUNDARY_MISSING, BOUNDARY_INVALID.
     """
     head = state.current_snapshot_id
     boundary = boundary_of(state, head)
-    if boundary.snapshot_id == head:
+    if boundary.snapshot_id == head or boundary.provider:
         return None
     return dataclasses.replace(
         boundary,
         start=boundary.next,
         base_id=head,
         foreign_change_id=foreign_change(state, head),
+        handed_to="" if state.provider is None else boundary.handed_to,
     )
 
 
 def check_columns(state: TableState) -> None:
     """The columns that say which record a row is must be the ones the table began with.
 
+    Of a table that another writer fills they are what its owner says.
+
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION.
     """
+    if state.provider is not None:
+        return
     first = state.schemas[min(state.schemas)]
     began = {field.name: field.field_id for field in first.columns}
     now = {field.name: field.field_id for field in state.schema.columns}
@@ -227,6 +338,8 @@ def foreign_change(state: TableState, snapshot_id: int | None) -> int | None:
     Tiering only adds records of the log, and a rewrite changes no row. Where a part of the line
     has expired unseen, the commit after it stands for whatever may have happened in it.
     """
+    if state.provider is not None:
+        return _change_by_another(state, state.provider, snapshot_id)
     for snapshot in state.ancestors(snapshot_id):
         boundary = decode(snapshot)
         if boundary is not None:
@@ -234,6 +347,22 @@ def foreign_change(state: TableState, snapshot_id: int | None) -> int | None:
         if snapshot.operation != REWRITE:
             return snapshot.snapshot_id
     return None
+
+
+def _change_by_another(
+    state: TableState, provider: BoundaryProvider, snapshot_id: int | None
+) -> int | None:
+    """The same for a table that another writer fills: his own appends change nothing."""
+    oldest = None
+    for snapshot in state.ancestors(snapshot_id):
+        if oldest is None:
+            own = provider.boundary(state, snapshot)
+            if own is not None and own.foreign_change_id is not None:
+                return own.foreign_change_id
+        if snapshot.operation != REWRITE and not provider.wrote(snapshot):
+            return snapshot.snapshot_id
+        oldest = snapshot
+    return oldest.snapshot_id if oldest is not None and oldest.parent_id is not None else None
 
 
 def _change_while_written(state: TableState, carrier: Snapshot, boundary: Boundary) -> int | None:

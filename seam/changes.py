@@ -17,10 +17,12 @@ from collections.abc import Mapping
 
 from seamline.errors import HISTORY_CHANGED, INVALID_ARGUMENT, INVALID_TOKEN, SeamlineError
 from seamline.seam.boundary import kept_side
+from seamline.seam.checks import require, trimmed
+from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
+from seamline.seam.records import Places
 from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
-from seamline.sql import columns
 from seamline.sql.predicates import And, Comparison, Or, Predicate
 
 _PARTITIONS_SAID_MAX = 64
@@ -56,6 +58,24 @@ def between(later: Seam, earlier: Seam | None, *, offsets_max: int | None = None
     since = Offsets({p: starts.get(p, 0) for p in later.end})
     found = dataclasses.replace(later, since=since)
     return found if offsets_max is None else _first(found, since, offsets_max)
+
+
+def logged(changes: Seam, bounds: LogBounds) -> Seam:
+    """Changes of an upsert table, every record of them from the log.
+
+    A snapshot has no more what was replaced or deleted, so the log must have it.
+
+    Args:
+        changes: What lies between two seams.
+        bounds: What the log holds.
+
+    Raises:
+        SeamlineError: LOG_TRIMMED.
+    """
+    assert changes.since is not None
+    end = changes.end
+    require(trimmed(bounds, {p: start for p, start in changes.since.items() if start < end[p]}))
+    return dataclasses.replace(changes, is_logged=True)
 
 
 def as_known_now(state: TableState, earlier: Seam, *later: Seam) -> Seam:
@@ -113,19 +133,23 @@ def _first(changes: Seam, since: Offsets, offsets_max: int) -> Seam:
     return dataclasses.replace(changes, boundary=boundary, end=end, cold_end=cold_end)
 
 
-def cold_predicate(seam: Seam) -> Predicate | None:
-    """What every row of the snapshot fulfils that belongs to the changes; None for whole seams."""
-    if seam.since is None:
+def cold_predicate(seam: Seam, places: Places | None) -> Predicate | None:
+    """What every row of the snapshot fulfils that belongs to the changes; None for whole seams.
+
+    Nothing is said of places that lie inside of another column.
+    """
+    if seam.since is None or places is None or places.names is None:
         return None
+    partition_name, offset_name = places.names
     needed = {p: start for p, start in seam.since.items() if start < seam.boundary[p]}
     if len(needed) > _PARTITIONS_SAID_MAX:
-        return Comparison(columns.OFFSET, ">=", min(needed.values()))
+        return Comparison(offset_name, ">=", min(needed.values()))
     return Or(
         tuple(
             And(
                 (
-                    Comparison(columns.PARTITION, "=", partition),
-                    Comparison(columns.OFFSET, ">=", start),
+                    Comparison(partition_name, "=", partition),
+                    Comparison(offset_name, ">=", start),
                 )
             )
             for partition, start in needed.items()

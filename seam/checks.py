@@ -18,9 +18,12 @@ from seamline.errors import (
     HISTORY_CHANGED,
     LOG_TRIMMED,
     LOG_TRUNCATED,
+    SECOND_WRITER,
+    TABLE_TIERED_ELSEWHERE,
     TOPIC_RECREATED,
     SeamlineError,
 )
+from seamline.seam.boundary import Boundary, decode
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.seam import Seam
@@ -154,6 +157,47 @@ def dropped(state: TableState, table_uuid: str) -> SeamlineError | None:
     )
 
 
+# --- Our table? -----------------------------------------------------------------------------------
+
+
+def tiered_elsewhere(state: TableState) -> SeamlineError | None:
+    """Whether another writer copies the topic into a table, so that nobody else may."""
+    if state.provider is None:
+        return None
+    return SeamlineError(
+        TABLE_TIERED_ELSEWHERE,
+        f"table {state.display_name} is filled by another writer (boundary provider "
+        f"{state.provider.name}), and never tiered here",
+    )
+
+
+def outrun(state: TableState, snapshot_id: int | None) -> SeamlineError | None:
+    """Whether a batch of ours has landed in a table that was handed over while it was written.
+
+    Its rows are those that the other writer begins with.
+    """
+    since: set[int] = set()
+    batches: list[Boundary] = []
+    for snapshot in state.ancestors(snapshot_id):
+        since.add(snapshot.snapshot_id)
+        boundary = decode(snapshot)
+        if boundary is None:
+            continue
+        if not boundary.handed_to:
+            batches.append(boundary)
+            continue
+        for batch in batches:
+            if batch.base_id not in since:
+                return SeamlineError(
+                    SECOND_WRITER,
+                    f"snapshot {batch.snapshot_id} of {state.display_name} has records of the "
+                    "topic by Seamline's pipeline, and another writer was to go on before it",
+                    details={"snapshot_id": batch.snapshot_id},
+                )
+        return None
+    return None
+
+
 # --- Rolled back? ---------------------------------------------------------------------------------
 
 
@@ -219,6 +263,18 @@ class LogRead:
         """A read of ranges of a seam's tail."""
         return cls(
             seam.topic, seam.topic_id, seam.isolation, tuple(ranges), seam.end, seam.end_epochs
+        )
+
+    @classmethod
+    def within(cls, bounds: LogBounds, ranges: Sequence[OffsetRange]) -> LogRead:
+        """A read of ranges that lie within what the log was found to hold."""
+        return cls(
+            bounds.topic,
+            bounds.topic_id,
+            bounds.isolation,
+            tuple(ranges),
+            bounds.end,
+            bounds.leader_epochs,
         )
 
     @property

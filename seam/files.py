@@ -69,6 +69,7 @@ class ColdPlan:
         total_files: How many files the snapshot has.
         total_rows: Records in those files, deletes not subtracted.
         unsupported: Why only Spark can read it exactly; None when DuckDB can.
+        wanted: Ids of the columns that are asked for.
     """
 
     snapshot_id: int | None
@@ -76,6 +77,7 @@ class ColdPlan:
     total_files: int = 0
     total_rows: int = 0
     unsupported: str | None = None
+    wanted: frozenset[int] = frozenset()
 
     @property
     def rows(self) -> int:

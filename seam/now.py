@@ -69,6 +69,8 @@ def pin(
         end_epochs=bounds.leader_epochs,
         foreign_change_id=cold.foreign_change_id,
         sequence_number=state.sequence_number(cold.snapshot_id),
+        provider=boundary.provider,
+        trust=boundary.trust,
     )
 
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import pyarrow as pa
 
-from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
+from seamline.errors import (
+    INVALID_TABLE_DEFINITION,
+    NOT_SUPPORTED,
+    TOKEN_EXPIRED,
+    SeamlineError,
+)
 from seamline.seam.binding import POLICIES, TopicBinding
+from seamline.seam.encoding import Encoding, Path, Source, digest, parse
+from seamline.seam.evolution import Watch, dropped_columns
+from seamline.seam.table import TableState
 from seamline.sql import columns as names
-from seamline.sql.types import Field, arrow_field
+from seamline.sql import types
+from seamline.sql.types import Field, Row, arrow_field
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -17,16 +27,30 @@ class DecoderSpec:
     """How the records of a topic become rows of a table; travels to Spark's workers.
 
     Attributes:
-        topic: Name of the topic, for messages.
-        format: How their values are encoded.
+        topic: Name of the topic.
+        format: How they are encoded, and which parts of them columns come from: the text of an
+            `Encoding`.
         on_error: One of `POLICIES`.
-        columns: The table's columns in order, metadata columns included, with their ids.
+        columns: The table's columns in order, metadata columns included, with their ids; those of
+            an upsert table end with the mark of what is deleted.
+        primary_key: Of an upsert table, the columns that are its key.
+        key_encoding: Where these are in a tombstone: the text of an `Encoding`.
+        texts: The schemas that `format` has the digests of, by these.
+        watch: What becomes of records whose schema the columns do not fit yet; None where nobody
+            looks.
+        hidden: How many of the last ones the table does not have: the mark, and partition and
+            offset where it has no columns of these names, as a tail is cut by offsets.
     """
 
     topic: str
     format: str
     on_error: str
     columns: tuple[Field, ...]
+    primary_key: tuple[str, ...] = ()
+    key_encoding: str = ""
+    texts: tuple[tuple[str, str], ...] = ()
+    hidden: int = 0
+    watch: Watch | None = None
 
     def __post_init__(self) -> None:
         if self.on_error not in POLICIES:
@@ -37,16 +61,165 @@ class DecoderSpec:
             )
 
     @property
-    def value_columns(self) -> tuple[Field, ...]:
-        """The columns that come from the record's value."""
-        return tuple(c for c in self.columns if c.name not in names.METADATA_NAMES)
+    def encoding(self) -> Encoding:
+        """What `format` says."""
+        return parse(self.format)
+
+    @property
+    def key_columns(self) -> tuple[Field, ...]:
+        """The columns of the primary key, in its order."""
+        known = {column.name: column for column in self.columns}
+        return tuple(known[name] for name in self.primary_key)
 
     @property
     def arrow_schema(self) -> pa.Schema:
         """Schema of decoded batches: every column, in table order."""
         return pa.schema([arrow_field(column) for column in self.columns])
 
+    def schema_of(self, part: str) -> str | None:
+        """The schema of all keys, or values, where the table names it.
+
+        Raises:
+            SeamlineError: TOKEN_EXPIRED when the table names another one by now.
+        """
+        both = (*self.encoding.schemas, *parse(self.key_encoding).schemas)
+        wanted = dict(both).get(part)
+        if wanted is None:
+            return None
+        found = dict(self.texts).get(wanted)
+        if found is None:
+            raise SeamlineError(
+                TOKEN_EXPIRED, f"the {part}s of topic {self.topic} were read with another schema"
+            )
+        return found
+
     @classmethod
-    def of(cls, binding: TopicBinding, columns: tuple[Field, ...]) -> DecoderSpec:
-        """How the records of a table's topic become rows of one of its schemas."""
-        return cls(binding.topic, binding.format, binding.on_error, columns)
+    def of(
+        cls,
+        binding: TopicBinding,
+        columns: tuple[Field, ...],
+        format_: str | None = None,
+        on_error: str | None = None,
+    ) -> DecoderSpec:
+        """How the records of a table's topic become rows of one of its schemas.
+
+        Args:
+            binding: The topic.
+            columns: The schema's columns.
+            format_: What a seam has pinned; what holds now without it.
+            on_error: The same of it.
+
+        Raises:
+            SeamlineError: NOT_SUPPORTED for columns that no record fills.
+        """
+        _require_decodable(columns)
+        known = {column.name for column in columns}
+        cut_by = _CUT_BY - known
+        hidden = tuple(field for field in names.METADATA_FIELDS if field.name in cut_by)
+        if binding.is_upsert:
+            hidden = (*hidden, names.DELETED_FIELD)
+        return cls(
+            binding.topic,
+            format_ or str(binding.encoding),
+            on_error or binding.on_error,
+            (*columns, *hidden),
+            binding.primary_key,
+            str(binding.key_encoding) if binding.is_upsert else "",
+            tuple((digest(text), text) for text in binding.schemas.values()),
+            len(hidden),
+            _watch(binding) if binding.evolves else None,
+        )
+
+    def tiering(self, state: TableState) -> DecoderSpec:
+        """The same for rows that are written: what their schemas have must have its column."""
+        if self.watch is None:
+            return self
+        watch = dataclasses.replace(self.watch, is_tiering=True, dropped=dropped_columns(state))
+        return dataclasses.replace(self, watch=watch)
+
+    @property
+    def stored(self) -> tuple[Field, ...]:
+        """The columns that are the table's own."""
+        return self.columns[: len(self.columns) - self.hidden]
+
+    @property
+    def places(self) -> Places | None:
+        """The table's columns that say which record a row is, if it has any."""
+        return Places.of(self.encoding, self.stored)
+
+
+def _watch(binding: TopicBinding) -> Watch:
+    key = (binding.key,) if binding.key is not None else ()
+    return Watch(fixed=(*binding.primary_key, *key))
+
+
+_OWN = {"partition": names.PARTITION, "offset": names.OFFSET, "timestamp": names.TIMESTAMP}
+
+
+def column_of(part: str, encoding: Encoding, columns: Sequence[Field]) -> Path | None:
+    """The column of a table that holds the `partition`, `offset` or `timestamp` of each record.
+
+    What `columns_from` says goes before the own metadata columns. It may be a field inside of a row
+    column.
+
+    Returns:
+        The names that lead to it; None when the table has no such column.
+    """
+    for path in encoding.columns_of(Source(part)):
+        if any(column.name == path[0] for column in columns):
+            return path
+    own = _OWN[part]
+    return (own,) if any(column.name == own for column in columns) else None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Places:
+    """The columns that say which record of the log a row is.
+
+    Attributes:
+        partition: The fields that lead to the partition: a column, and what lies inside of it.
+        offset: Those that lead to the offset.
+    """
+
+    partition: tuple[Field, ...]
+    offset: tuple[Field, ...]
+
+    @classmethod
+    def of(cls, encoding: Encoding, columns: Sequence[Field]) -> Places | None:
+        """Those of a table, which may have none."""
+        partition = fields_to("partition", encoding, columns)
+        offset = fields_to("offset", encoding, columns)
+        return None if partition is None or offset is None else cls(partition, offset)
+
+    @property
+    def names(self) -> tuple[str, str] | None:
+        """The names of both, where neither lies inside of another column."""
+        if len(self.partition) > 1 or len(self.offset) > 1:
+            return None
+        return self.partition[0].name, self.offset[0].name
+
+
+def fields_to(part: str, encoding: Encoding, columns: Sequence[Field]) -> tuple[Field, ...] | None:
+    """The fields that lead to the column with a part of each record; see `column_of`."""
+    path = column_of(part, encoding, columns)
+    found: list[Field] = []
+    inside = columns
+    for name in path or ():
+        field = next(field for field in inside if field.name == name)
+        found.append(field)
+        inside = field.type.fields if isinstance(field.type, Row) else ()
+    return tuple(found) or None
+
+
+def _require_decodable(columns: Sequence[Field]) -> None:
+    for column in columns:
+        if types.contains(column.type, types.JSON) or types.contains(column.type, types.UNKNOWN):
+            stored = "variant" if types.holds_variant(column.type) else str(column.type)
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"records cannot fill the column {column.name}, which is stored as {stored}",
+                hint='Read "t$cold", the table without its topic.',
+            )
+
+
+_CUT_BY = frozenset({names.PARTITION, names.OFFSET})

@@ -120,7 +120,7 @@ def repeat(
         seam = seam_up_to(
             state, side, earlier.end, bounds, cluster=cluster, schema_id=earlier.schema_id
         )
-        return dataclasses.replace(seam, format=earlier.format, on_error=earlier.on_error)
+        return seam.decoded_by(earlier.format, earlier.on_error)
     raise SeamlineError(TOKEN_EXPIRED, reason)
 
 
@@ -175,6 +175,8 @@ def seam_up_to(
         foreign_change_id=side.foreign_change_id,
         sequence_number=state.sequence_number(side.snapshot_id),
         as_of=as_of,
+        provider=side.boundary.provider,
+        trust=side.boundary.trust,
     )
 
 

@@ -35,7 +35,7 @@ class Seam:
         topic: Name of the topic.
         topic_id: Kafka's id of it.
         isolation: What the log is read under.
-        format: How its values are decoded.
+        format: How its records are decoded: the text of an `Encoding`.
         on_error: What becomes of bad records.
         boundary: `B`: first offset not in the snapshot, per partition of the log or the table.
         end: `E`: exclusive end of the statement's reading, at least `boundary`.
@@ -48,8 +48,12 @@ class Seam:
         foreign_change_id: See `Boundary.foreign_change_id`, at the snapshot.
         sequence_number: How late the snapshot was committed, among those of the table.
         as_of: The moment of this table's past that the statement names, as written; empty for now.
+        provider: Who said where `boundary` is; empty for Seamline itself.
+        trust: How far that can be trusted; see `boundary.EXACT`.
         since: When set, only records at or past these offsets are read: the changes since an
             earlier seam. It has every partition of `end`.
+        is_logged: Whether all of it is read from the log, what is in the snapshot as well: the
+            changes of an upsert table, whose snapshot no longer has what was replaced.
     """
 
     table: tuple[str, ...]
@@ -72,7 +76,10 @@ class Seam:
     foreign_change_id: int | None = None
     sequence_number: int = 0
     as_of: str = ""
+    provider: str = ""
+    trust: str = ""
     since: Offsets | None = None
+    is_logged: bool = False
 
     @property
     def identity(self) -> str:
@@ -88,12 +95,16 @@ class Seam:
     @property
     def whole(self) -> Seam:
         """All that is below its end, whatever part of that is read."""
-        return self if self.since is None else dataclasses.replace(self, since=None)
+        if self.since is None:
+            return self
+        return dataclasses.replace(self, since=None, is_logged=False)
 
     @property
     def begins(self) -> Offsets:
         """The first offsets that only the log holds, of what is read."""
-        return self.boundary if self.since is None else self.boundary.raised(self.since)
+        if self.since is None:
+            return self.boundary
+        return self.since if self.is_logged else self.boundary.raised(self.since)
 
     @property
     def is_hot(self) -> bool:
@@ -114,6 +125,10 @@ class Seam:
     def hot_offsets(self) -> int:
         """Offsets in the tail; rows are at most as many."""
         return sum(len(r) for r in self.hot_ranges)
+
+    def decoded_by(self, format_: str, on_error: str) -> Seam:
+        """The same offsets, decoded in a certain way."""
+        return dataclasses.replace(self, format=format_, on_error=on_error)
 
     @property
     def display_name(self) -> str:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from seamline.errors import SNAPSHOT_GONE, SeamlineError
 from seamline.sql.types import Field, Row
+
+if TYPE_CHECKING:
+    from seamline.seam.boundary import BoundaryProvider
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ class TableState:
         location: Where the table's files lie.
         metadata_location: The file this state was read from; changes with every commit.
         format_version: 1, 2 or 3.
+        provider: Says how far each snapshot has the log, where another writer copies the topic
+            into the table; None where Seamline does, whose snapshots say it themselves.
     """
 
     name: tuple[str, ...]
@@ -75,6 +81,9 @@ class TableState:
     location: str = ""
     metadata_location: str = ""
     format_version: int = 2
+    provider: BoundaryProvider | None = dataclasses.field(
+        default=None, hash=False, compare=False, repr=False
+    )
 
     def ancestors(self, snapshot_id: int | None) -> Iterator[Snapshot]:
         """The snapshot and its parents, newest first, as far back as they have not expired."""

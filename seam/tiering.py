@@ -9,6 +9,7 @@ from seamline.errors import COMMIT_CONFLICT, TIERING_GAP, SeamlineError
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of, foreign_change, kept_side
 from seamline.seam.checks import moved_back, recreated, require, trimmed, truncated
+from seamline.seam.evolution import Change
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.table import Snapshot, TableState
@@ -55,6 +56,7 @@ class Outcome(enum.Enum):
     IDLE = "idle"
     ROWS = "rows"
     PROGRESS = "progress"
+    EVOLVED = "evolved"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,16 +64,19 @@ class Step:
     """The report of one step.
 
     Attributes:
-        outcome: Nothing to do, rows committed, or progress without rows.
+        outcome: Nothing to do, rows committed, progress without rows, or columns changed, which the
+            next batch needs.
         offsets: Offsets the step covered.
         lag: Offsets between the table's boundary and the log's end, after the step.
         boundary: The table's boundary after the step.
+        changes: What has been changed of the columns.
     """
 
     outcome: Outcome
     offsets: int
     lag: int
     boundary: Offsets
+    changes: tuple[Change, ...] = ()
 
 
 def next_batch(
@@ -107,7 +112,8 @@ def next_batch(
         return None
     taken = _shares(waiting, total, records_max)
     ranges = tuple(OffsetRange(p, starts[p], starts[p] + n) for p, n in taken.items() if n)
-    how = (binding.format, binding.on_error, state.current_schema_id)
+    format_ = str(binding.encoding)
+    how = (format_, binding.on_error, state.current_schema_id)
     is_same = how == (before.format, before.on_error, before.schema_id)
     return Batch(
         binding=binding,
@@ -122,12 +128,13 @@ def next_batch(
             start=Offsets(starts),
             next=Offsets({p: start + taken[p] for p, start in starts.items()}),
             schema_id=state.current_schema_id,
-            format=binding.format,
+            format=format_,
             on_error=binding.on_error,
             decoded_from=before.decoded_from if is_same else Offsets(starts),
             epochs=bounds.leader_epochs,
             base_id=state.current_snapshot_id,
             foreign_change_id=foreign_change(state, state.current_snapshot_id),
+            handed_to="",
         ),
     )
 
@@ -163,7 +170,14 @@ def misplaced(after: TableState, batch: Batch, bounds: LogBounds) -> SeamlineErr
             f"the schema of table {after.display_name} changed while a batch was written",
         )
     previous = _boundary_before(after, snapshot)
-    return None if previous is None else _discontinued(after, previous, landed)
+    if previous is None:
+        return None
+    if previous.taken_id != landed.taken_id:
+        return SeamlineError(
+            COMMIT_CONFLICT,
+            f"table {after.display_name} changed hands while a batch was written",
+        )
+    return _discontinued(after, previous, landed)
 
 
 def _boundary_before(state: TableState, snapshot: Snapshot) -> Boundary | None:

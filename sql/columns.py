@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from seamline.sql.types import (
     BIGINT,
+    BOOLEAN,
     INTEGER,
     TIMESTAMP_TZ,
     VARBINARY,
@@ -46,7 +47,13 @@ TOPIC_FIELDS: tuple[Field, ...] = (
 )
 """Columns of a topic that has no table: its values are not decoded."""
 
+METADATA_TYPES = {field.name: field.type for field in METADATA_FIELDS}
+
 METADATA_NAMES = frozenset(field.name for field in METADATA_FIELDS)
+
+DELETED = "_kafka_deleted"
+DELETED_FIELD = Field(DELETED, BOOLEAN)
+"""Of a decoded record of an upsert table: whether it removes its key. No column of any table."""
 
 POSITION_NAMES = (PARTITION, OFFSET, TIMESTAMP, BATCH)
 """Those that say which record a row is and which batch brought it; a table must keep them."""

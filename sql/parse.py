@@ -11,9 +11,11 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from seamline.errors import (
+    NOT_SUPPORTED,
     STATEMENT_NOT_ALLOWED,
     STATEMENT_TOO_LARGE,
     SYNTAX_ERROR,
@@ -58,6 +60,7 @@ __all__ = [
     "check_text",
     "parse",
     "parse_columns",
+    "parse_expression",
     "parse_name",
     "table_name",
 ]
@@ -177,6 +180,32 @@ def _statement(sql: str, tokens: list[Token]) -> Statement:
     raise SeamlineError(
         STATEMENT_NOT_ALLOWED, f"{first} is not allowed", location=location_of(tokens[0])
     )
+
+
+def parse_expression(text: str) -> exp.Expr:
+    """One expression that reads no table of its own, without places.
+
+    Raises:
+        SeamlineError: SYNTAX_ERROR, NOT_SUPPORTED.
+    """
+    parsed = parse(f"SELECT (\n{text}\n)")
+    tree = parsed.tree if isinstance(parsed, Query) else None
+    is_plain = isinstance(tree, exp.Select) and not {
+        name for name, value in tree.args.items() if value and name not in _OF_PLAIN_SELECT
+    }
+    found = tree.expressions[0] if is_plain and tree and len(tree.expressions) == 1 else None
+    if not isinstance(found, exp.Paren):
+        raise SeamlineError(SYNTAX_ERROR, f"{text!r} is not an expression")
+    if found.find(exp.Query) is not None:
+        raise SeamlineError(NOT_SUPPORTED, f"{text!r} has a subquery")
+    for node in found.walk():
+        for key in ("line", "col", "start", "end"):
+            node.meta.pop(key, None)
+    inner: exp.Expr = found.this
+    return inner
+
+
+_OF_PLAIN_SELECT = frozenset({"expressions", "kind"})
 
 
 def parse_name(text: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ in Trino; the columns of the result keep the case they were declared or written 
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from seamline.errors import (
-    COLUMN_AMBIGUOUS,
     NOT_SUPPORTED,
     STATEMENT_TOO_LARGE,
     SYNTAX_ERROR,
@@ -28,6 +28,7 @@ from seamline.sql.binder.options import check_options
 from seamline.sql.binder.scope import Column, Output, Source
 from seamline.sql.changes import Changes, changes_of, name_of
 from seamline.sql.places import location_of
+from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.types import Field
 
 
@@ -69,11 +70,13 @@ class Relation:
         columns: Every column, hidden ones included, as declared.
         hidden: Names that `SELECT *` leaves out.
         name: Its whole name, of which a statement may leave out the first parts.
+        restriction: What may be seen of it.
     """
 
     columns: tuple[Field, ...]
     hidden: frozenset[str] = frozenset()
     name: tuple[str, ...] = ()
+    restriction: Restriction = NO_RESTRICTION
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -117,13 +120,16 @@ def references(tree: exp.Expr) -> list[TableReference]:
     return [_reference(table) for table in tables_of(tree)]
 
 
-def qualify(tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.datetime) -> BoundQuery:
+def qualify(
+    tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.datetime, user: str = ""
+) -> BoundQuery:
     """Binds a query.
 
     Args:
         tree: As parsed, parameters already filled in.
         relations: What `references(tree)` stand for, in the same order.
         now: The moment the statement was submitted, for CURRENT_TIMESTAMP and its kin; aware.
+        user: Who asks, for CURRENT_USER.
 
     Raises:
         SeamlineError: COLUMN_NOT_FOUND, COLUMN_AMBIGUOUS, TYPE_MISMATCH, FUNCTION_NOT_FOUND,
@@ -132,6 +138,7 @@ def qualify(tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.date
     written, tree = tree, tree.copy()
     scans: dict[str, tuple[TableReference, dict[str, Field]]] = {}
     sources: dict[str, Source] = {}
+    restrictions: dict[str, Restriction] = {}
     prefix = unused_prefix("scan_", (c.name for relation in relations for c in relation.columns))
     for number, table in enumerate(tables_of(tree)):
         scan_id, reference = f"{prefix}{number}", _reference(table)
@@ -139,8 +146,9 @@ def qualify(tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.date
         fields = _fields(relations[number])
         scans[scan_id] = reference, fields
         sources[scan_id] = _source(scan_id, reference, relations[number], fields)
+        restrictions[scan_id] = relations[number].restriction
     try:
-        tree, output, used = bind(tree, sources, now)
+        tree, output, used = bind(tree, sources, now, restrictions, user)
     except RecursionError as error:
         raise SeamlineError(STATEMENT_TOO_LARGE, "the statement is nested too deeply") from error
     except SeamlineError as error:
@@ -176,25 +184,28 @@ def _source(
     )
     columns = tuple(
         Column(
-            field.name, field.type, exp.column(name), (scan_id, name), field.name in relation.hidden
+            field.name,
+            field.type,
+            exp.column(field.name.lower()),
+            (scan_id, field.name.lower()),
+            field.name in relation.hidden,
+            () if field is fields.get(field.name.lower()) else _twins(relation, field),
         )
-        for name, field in fields.items()
+        for field in relation.columns
     )
     return Source(whole if whole[-len(written) :] == written else written, scan_id, columns)
 
 
 def _fields(relation: Relation) -> dict[str, Field]:
-    fields: dict[str, Field] = {}
-    for field in relation.columns:
-        if field.name.lower() in fields:
-            raise SeamlineError(
-                COLUMN_AMBIGUOUS,
-                f"the columns {fields[field.name.lower()].name!r} and {field.name!r} differ only "
-                "in case",
-                hint="SQL identifiers ignore case: rename one of them.",
-            )
-        fields[field.name.lower()] = field
-    return fields
+    """The columns by the names they are called by; none of those that differ only in case."""
+    names = collections.Counter(field.name.lower() for field in relation.columns)
+    fields = {field.name.lower(): field for field in relation.columns}
+    return {name: field for name, field in fields.items() if names[name] == 1}
+
+
+def _twins(relation: Relation, field: Field) -> tuple[str, ...]:
+    folded = field.name.lower()
+    return tuple(other.name for other in relation.columns if other.name.lower() == folded)
 
 
 def tables_of(tree: exp.Expr) -> list[exp.Table]:

@@ -1,12 +1,14 @@
-"""Arrow as DuckDB reads it right.
+"""Slices of nested Arrow arrays, which libraries get wrong or refuse.
 
 DuckDB 1.5 forgets where a slice begins in a row that is a field of a row, and gives the values of
-other rows. So these are copied when they are a slice; nothing else is.
+other rows. So these are copied when they are a slice; nothing else is. Arrow makes no list or map
+with nulls of offsets that are a slice, as we do and PySpark does; these are copied, too.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def unsliced(table: pa.Table) -> pa.Table:
@@ -20,6 +22,17 @@ def unsliced(table: pa.Table) -> pa.Table:
     return table
 
 
+def whole(table: pa.Table) -> pa.Table:
+    """The table with every list, map and row from its own beginning, as PySpark wants them."""
+    columns = [
+        pa.chunked_array([pa.concat_arrays([c]) for c in column.chunks], column.type)
+        if pa.types.is_nested(column.type)
+        else column
+        for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
 def _is_row_of_rows(type_: pa.DataType) -> bool:
     return pa.types.is_struct(type_) and any(pa.types.is_struct(field.type) for field in type_)
 
@@ -29,3 +42,23 @@ def _is_sliced(array: pa.Array) -> bool:
         return False
     children = (array.field(place) for place in range(array.type.num_fields))
     return array.offset != 0 or any(child.offset or _is_sliced(child) for child in children)
+
+
+def list_like(array: pa.ListArray, items: pa.Array, wanted: pa.ListType) -> pa.ListArray:
+    """A list array of other items, one for each of `array.values`."""
+    return pa.ListArray.from_arrays(_offsets(array), items, type=wanted, mask=_nulls(array))
+
+
+def map_like(
+    array: pa.MapArray, keys: pa.Array, items: pa.Array, wanted: pa.MapType
+) -> pa.MapArray:
+    """A map array of other keys and items, one for each of `array.keys`."""
+    return pa.MapArray.from_arrays(_offsets(array), keys, items, type=wanted, mask=_nulls(array))
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    return pc.add(array.offsets, 0) if array.offsets.offset else array.offsets
+
+
+def _nulls(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None

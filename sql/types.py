@@ -53,9 +53,27 @@ DOUBLE = _Simple("double", pa.float64(), "DOUBLE", "DOUBLE")
 VARCHAR = _Simple("varchar", pa.string(), "VARCHAR", "STRING")
 DATE = _Simple("date", pa.date32(), "DATE", "DATE")
 UUID = _Simple("uuid", pa.string(), "VARCHAR", "STRING")
-JSON = _Simple("json", pa.string(), "VARCHAR", "STRING")
 UNKNOWN = _Simple("unknown", pa.null(), "INTEGER", "VOID")
 """The type of a bare NULL: coerces to every other type."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Json(_Simple):
+    """Text that is JSON.
+
+    Attributes:
+        is_variant: Whether a table stores it as Iceberg's `variant`, which has no text of its own.
+    """
+
+    is_variant: bool = dataclasses.field(default=False, compare=False)
+
+    def __repr__(self) -> str:
+        return "JSON"
+
+
+JSON = Json("json", pa.string(), "VARCHAR", "STRING")
+VARIANT = dataclasses.replace(JSON, is_variant=True)
+"""JSON that a table stores in a form of its own."""
 
 INTEGERS = (TINYINT, SMALLINT, INTEGER, BIGINT)
 FLOATS = (REAL, DOUBLE)
@@ -72,11 +90,13 @@ class Timestamp(Type):
         precision: Digits of a second.
         zoned: Whether it is an instant.
         zone: In which time zone fields of an instant are read; instants of all zones compare.
+        in_nanoseconds: Whether a table stores nine digits; values that need them cannot be read.
     """
 
     precision: int
     zoned: bool
     zone: str = dataclasses.field(default="UTC", compare=False)
+    in_nanoseconds: bool = dataclasses.field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f"timestamp({self.precision}){' with time zone' if self.zoned else ''}"
@@ -271,6 +291,18 @@ def contains(type_: Type, wanted: Type | type[Type]) -> bool:
     """Whether `wanted` is the type or occurs anywhere inside it."""
     here = isinstance(type_, wanted) if isinstance(wanted, type) else type_ == wanted
     return here or any(contains(child, wanted) for child in children(type_))
+
+
+def holds_variant(type_: Type) -> bool:
+    """Whether a table stores it, or something inside it, as a variant."""
+    is_variant = isinstance(type_, Json) and type_.is_variant
+    return is_variant or any(map(holds_variant, children(type_)))
+
+
+def holds_nanoseconds(type_: Type) -> bool:
+    """Whether a table stores it, or something inside it, in nanoseconds."""
+    is_fine = isinstance(type_, Timestamp) and type_.in_nanoseconds
+    return is_fine or any(map(holds_nanoseconds, children(type_)))
 
 
 def quoted(name: str) -> str:

@@ -29,19 +29,24 @@ ONE_PASS = frozenset(
     f"test_{name}"
     for name in (
         *("changes", "clients", "creating", "errors", "exactness"),
-        *("names", "slt", "tiering", "tokens"),
+        *("merging", "names", "slt", "tiering", "tokens"),
     )
 )
 """Modules whose tests on real parts belong to `make test`; those of all others are long proofs."""
 
 
+LONG = frozenset({"test_newest", "test_readers", "test_explorer", "test_simulator"})
+"""Modules of minutes each, which begin first: the last one to end would end alone."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sorts tests on real parts into those of `make test` and the long proofs."""
+    """Sorts tests on real parts into those of `make test` and the long proofs; long ones first."""
     for item in items:
         on_real_parts = item.get_closest_marker("integration") or item.get_closest_marker("spark")
         if on_real_parts and item.path.stem not in ONE_PASS:
             item.add_marker(pytest.mark.prove)
+    items.sort(key=lambda item: item.path.stem not in LONG)
 
 
 class OneStack(LoadFileScheduling):  # type: ignore[misc]

@@ -99,6 +99,7 @@ class Transport:
             redirect=0,
             backoff_factor=0.1,
             allowed_methods=None,
+            respect_retry_after_header=False,  # the named error is for whoever asked
         )
         headers = dict(self._pool.headers)
         data = None

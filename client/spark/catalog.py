@@ -55,6 +55,8 @@ def configuration(
         "oauth2-server-uri": f"{root}/v1/oauth/tokens",
         "token-refresh-enabled": "false",
         f"header.{SESSIONS_HEADER}": "1",
+        # keys for the storage, where the gateway has some for readers
+        "header.X-Iceberg-Access-Delegation": "vended-credentials",
     }
     if token is not None:
         own["token"] = token

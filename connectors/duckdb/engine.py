@@ -12,10 +12,18 @@ import pyarrow as pa
 
 from seamline.connectors.arrow import conform
 from seamline.connectors.duckdb.errors import named_error
+from seamline.connectors.duckdb.hidden import HiddenRowsCache
 from seamline.connectors.duckdb.instances import Instance, Instances
-from seamline.connectors.duckdb.relation import DELETES, ROWS, data_paths, relation_sql
+from seamline.connectors.duckdb.relation import (
+    DELETES,
+    ROWS,
+    HiddenRows,
+    data_paths,
+    relation_sql,
+)
 from seamline.connectors.duckdb.storage import attach, is_remote
 from seamline.connectors.files import private_folder
+from seamline.connectors.newest import of_keys
 from seamline.connectors.protocols import (
     Deadline,
     EngineQuery,
@@ -52,6 +60,7 @@ class DuckDBEngine:
     ) -> None:
         private_folder(pathlib.Path(spill_directory))
         self._copied_bytes_max = memory_bytes // _COPIED_PART
+        self._hidden = HiddenRowsCache()
         self._instances = Instances(
             {
                 "memory_limit": f"{memory_bytes // 1024}KiB",
@@ -85,13 +94,64 @@ class DuckDBEngine:
 
         try:
             with _named_errors(deadline):
-                sql = _prepare(instance, query, files, self._copied_bytes_max)
+                sql = self._prepare(instance, query, files)
             with _logged(sql), _named_errors(deadline):
                 reader = instance.connection.sql(sql).to_arrow_reader(BATCH_ROWS)
         except BaseException:
             close()
             raise
         return ResultStream(query.schema, batches(reader), close)
+
+    def _prepare(self, instance: Instance, query: EngineQuery, files: frozenset[str]) -> str:
+        """Locks the instance, registers the inputs, and gives the statement."""
+        if instance.files is None:
+            attach(instance.connection, query.scans)
+            instance.lock(files)
+        tails = {name: _parts(tail) for name, tail in query.tails.items()}
+        newest = self._newest(query, tails)
+        tails |= newest
+        copies = _copies(instance, query, tails, self._copied_bytes_max)
+        relations: dict[str, str] = {}
+        for scan in query.scans:
+            rows, spilled = (scan.rows, ()) if scan.tail is None else tails[scan.tail]
+            copy = copies.get(scan.tail or "")
+            if rows is not None and copy is None:
+                instance.register(scan.own_name(ROWS), _lower_case(rows))
+            is_newest = scan.tail in newest
+            hidden = self._hide(instance, scan, rows) if is_newest else None
+            if scan.deletes is not None and hidden is None:
+                instance.register(scan.own_name(DELETES), _local(scan.deletes))
+            relations[scan.scan_id] = relation_sql(
+                scan, spilled, copy, is_newest=is_newest, hidden=hidden
+            )
+        instance.learn(render.kernels(query.tree, DuckDBEngine.name))
+        return render.to_duckdb(query.tree, relations)
+
+    def _newest(
+        self, query: EngineQuery, tails: Mapping[str, tuple[pa.Table, tuple[TailFile, ...]]]
+    ) -> dict[str, tuple[pa.Table, tuple[TailFile, ...]]]:
+        """The newest rows of the tails of which only these count, where they are all in memory."""
+        found: dict[str, tuple[pa.Table, tuple[TailFile, ...]]] = {}
+        for scan in query.scans:
+            if scan.newest is not None and scan.tail is not None and scan.tail not in found:
+                rows, files = tails[scan.tail]
+                if not files:
+                    if sum(other.tail == scan.tail for other in query.scans) == 1:
+                        rows = of_keys(rows, scan.tail_predicate, scan.newest)
+                    found[scan.tail] = (self._hidden.newest(rows, scan), ())
+        return found
+
+    def _hide(
+        self, instance: Instance, scan: EngineScan, newest: pa.Table | None
+    ) -> HiddenRows | None:
+        """What the newest rows of a scan's tail hide of its files, made known to the instance."""
+        if newest is None:
+            return None
+        hidden = self._hidden.find(instance.connection, scan, newest)
+        if hidden is not None:
+            for name, bits in hidden.variables(scan):
+                instance.set_bits(name, bits)
+        return hidden
 
     def warm_up(self) -> None:
         """Makes instances ahead of the next statements, in the background."""
@@ -107,28 +167,6 @@ def _files(query: EngineQuery) -> frozenset[str]:
     spilled = [tail.files for tail in query.tails.values() if isinstance(tail, SpilledTail)]
     tails = {file.path for files in spilled for file in files}
     return frozenset(tails.union(*(data_paths(scan) for scan in query.scans)))
-
-
-def _prepare(
-    instance: Instance, query: EngineQuery, files: frozenset[str], copied_bytes_max: int
-) -> str:
-    """Registers the inputs, locks the instance, and gives the statement."""
-    tails = {name: _parts(tail) for name, tail in query.tails.items()}
-    copies = _copies(instance, query, tails, copied_bytes_max)
-    relations: dict[str, str] = {}
-    for scan in query.scans:
-        if scan.deletes is not None:
-            instance.register(scan.own_name(DELETES), _local(scan.deletes))
-        rows, spilled = (scan.rows, ()) if scan.tail is None else tails[scan.tail]
-        copy = copies.get(scan.tail or "")
-        if rows is not None and copy is None:
-            instance.register(scan.own_name(ROWS), _lower_case(rows))
-        relations[scan.scan_id] = relation_sql(scan, spilled, copy)
-    if instance.files is None:
-        attach(instance.connection, query.scans)
-        instance.lock(files)
-    instance.learn(render.kernels(query.tree, DuckDBEngine.name))
-    return render.to_duckdb(query.tree, relations)
 
 
 def _copies(
@@ -166,15 +204,27 @@ def read_scan(scan: EngineScan) -> Iterator[pa.RecordBatch]:
         SeamlineError: COLD_FILE_MISSING, COLD_FILE_INVALID.
     """
     schema = pa.schema([types.arrow_field(column) for column in scan.columns])
-    deadline = NoDeadline()
-    with _named_errors(deadline), duckdb.connect(":memory:") as connection:
+    with open_scan(scan) as (connection, relation):
+        reader = connection.sql(relation).to_arrow_reader(BATCH_ROWS)
+        yield from _batches(reader, schema, NoDeadline())
+
+
+@contextlib.contextmanager
+def open_scan(scan: EngineScan) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
+    """An instance that can read the files of one scan, and the scan's rows as a query of it.
+
+    Args:
+        scan: A scan whose files are inspected; no tail.
+
+    Raises:
+        SeamlineError: COLD_FILE_MISSING, COLD_FILE_INVALID.
+    """
+    with _named_errors(NoDeadline()), duckdb.connect(":memory:") as connection:
         connection.execute("SET TimeZone = 'UTC'")
         attach(connection, [scan])
         if scan.deletes is not None:
             connection.register(scan.own_name(DELETES), _local(scan.deletes))
-        yield from _batches(
-            connection.sql(relation_sql(scan)).to_arrow_reader(BATCH_ROWS), schema, deadline
-        )
+        yield connection, relation_sql(scan)
 
 
 def _batches(

@@ -48,6 +48,7 @@ class Instance:
         self.files: Files | None = None
         self._registered: list[str] = []
         self._copied: list[str] = []
+        self._variables: list[str] = []
         self._kernels: set[str] = set()
         self._lock = threading.Lock()
         self._in_use = True
@@ -65,6 +66,18 @@ class Instance:
         try:
             self.connection.execute(f"CREATE TEMP TABLE {quoted(name)} AS FROM {quoted(given)}")
             self._copied.append(name)
+        finally:
+            self.connection.unregister(given)
+
+    def set_bits(self, name: str, bits: bytes) -> None:
+        """Makes a variable of bits, until the statement ends."""
+        given = f"{name}_given"
+        self.connection.register(given, pa.table({"bits": pa.array([bits], pa.large_binary())}))
+        try:
+            self.connection.execute(
+                f"SET VARIABLE {quoted(name)} = (SELECT CAST(bits AS BIT) FROM {quoted(given)})"
+            )
+            self._variables.append(name)
         finally:
             self.connection.unregister(given)
 
@@ -105,6 +118,9 @@ class Instance:
         for name in self._copied:
             self.connection.execute(f"DROP TABLE {quoted(name)}")
         self._copied.clear()
+        for name in self._variables:
+            self.connection.execute(f"RESET VARIABLE {quoted(name)}")
+        self._variables.clear()
         return not self._interrupted and len(self._kernels) <= KERNELS_MAX
 
     def close(self) -> None:

@@ -9,18 +9,22 @@ the files. What is in Arrow it filters itself, but for rows looked up by a value
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import decimal
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from seamline.connectors.duckdb.storage import local_path
-from seamline.connectors.iceberg.files import POSITION, field_id
+from seamline.connectors.iceberg.files import FILE, POSITION, field_id
 from seamline.connectors.protocols import EngineScan, TailFile
 from seamline.seam.files import DataFile
 from seamline.seam.offsets import Offsets
+from seamline.seam.upserts import Newest
 from seamline.sql import columns as names
 from seamline.sql import types
 from seamline.sql.predicates import Comparison, In, Value, conjuncts
@@ -29,11 +33,93 @@ from seamline.sql.types import Array, Field, Map, Row, Type, quoted
 
 ROWS, DELETES = "rows", "deletes"
 """Suffixes of the names of a scan's tables: its rows that are in memory, its deleted rows."""
-_FILE, _NOTHING = "file", "nothing"
+_FILE, _NOTHING, _NEWEST = "file", "nothing", "newest"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HiddenRows:
+    """Which rows of a scan's files do not count.
+
+    Attributes:
+        bits: By the file's path; one a row, the first in the highest bit of the first byte.
+        counts: How many rows each file has.
+    """
+
+    bits: Mapping[str, np.ndarray]
+    counts: Mapping[str, int]
+
+    def visible(self, file: DataFile) -> int:
+        """How many rows of a file are left."""
+        return self.counts[file.path] - int(np.unpackbits(self.bits[file.path]).sum())
+
+    def parts(self, scan: EngineScan) -> Iterator[tuple[Sequence[DataFile], str]]:
+        """Files that are read together, and the variable of their bits; empty if none is hidden.
+
+        DuckDB copies a constant for every few rows that it compares with it: so none is large.
+        """
+        assert scan.cold is not None
+        number = 0
+        for files in groups(scan.cold.files):
+            shown = [file for file in files if not self.bits[file.path].any()]
+            if shown:
+                yield shown, ""
+            part: list[DataFile] = []
+            for file in (file for file in files if self.bits[file.path].any()):
+                if part and sum(map(self._rows, (*part, file))) > PART_ROWS:
+                    yield part, scan.own_name(f"hidden_{number}")
+                    part, number = [], number + 1
+                part.append(file)
+            if part:
+                yield part, scan.own_name(f"hidden_{number}")
+                number += 1
+
+    def variables(self, scan: EngineScan) -> Iterator[tuple[str, bytes]]:
+        """What a statement calls bits, and these."""
+        if scan.cold is not None and scan.columns:
+            for files, variable in self.parts(scan):
+                if variable:
+                    yield variable, self._bits(files)
+
+    def place(self, files: Sequence[DataFile]) -> str:
+        """Of a row of files that are read together, which of their bits it has."""
+        size = self._size(files)
+        if size:
+            start = f"CAST({FILE} AS INTEGER) * {8 * size}"
+        else:
+            sizes = (8 * self.bits[file.path].nbytes for file in files)
+            listed = ", ".join(map(str, itertools.accumulate(sizes, initial=0)))
+            start = f"list_extract(CAST([{listed}] AS INTEGER[]), CAST({FILE} AS INTEGER) + 1)"
+        return f"CAST({POSITION} AS INTEGER) + {start}"
+
+    def _rows(self, file: DataFile) -> int:
+        return self.counts[file.path]
+
+    def _bits(self, files: Sequence[DataFile]) -> bytes:
+        size = self._size(files)
+        return b"".join(self.bits[file.path].tobytes().ljust(size, b"\0") for file in files)
+
+    def _size(self, files: Sequence[DataFile]) -> int:
+        """How many bytes each file takes of the bits; 0 where that would waste many.
+
+        A multiplication costs less than a list.
+        """
+        sizes = [self.bits[file.path].nbytes for file in files]
+        return max(sizes) if max(sizes) * len(sizes) <= _WASTED * sum(sizes) else 0
+
+
+_WASTED = 2
+"""By so much more bits may be set than files have rows."""
+PART_ROWS = 1_000_000
+"""Of the files whose bits are in one variable."""
 
 
 def relation_sql(
-    scan: EngineScan, tail_files: Sequence[TailFile] = (), copy: str | None = None
+    scan: EngineScan,
+    tail_files: Sequence[TailFile] = (),
+    copy: str | None = None,
+    *,
+    is_newest: bool = False,
+    hidden: HiddenRows | None = None,
 ) -> str:
     """A SELECT of the scan's columns under their lower-case names.
 
@@ -44,10 +130,19 @@ def relation_sql(
         scan: The scan, its files inspected, its tables registered.
         tail_files: The part of the tail that is in files.
         copy: DuckDB's own table of the rows in memory, if it has one.
+        is_newest: Whether the tail's rows are the newest of their keys already.
+        hidden: What the tail hides of the files, and what their deletes mark, where that is known.
     """
+    if scan.newest is not None:
+        cold, hot = scan.tiers()
+        tail = relation_sql(hot, tail_files, copy)
+        newest_tail = tail if is_newest else newest_rows_sql(tail, scan.newest)
+        if hidden is not None:
+            return _visible_sql(scan, newest_tail, hidden)
+        return _newest_sql(scan, cold, scan.newest, newest_tail)
     parts = []
     if scan.cold is not None:
-        parts += [_files_sql(scan, files) for files in _groups(scan.cold.files)]
+        parts += [_files_sql(scan, files) for files in groups(scan.cold.files)]
     if scan.tail is not None or scan.rows is not None:
         parts.append(_tail_sql(scan) if copy is None else _copy_sql(scan, copy))
         parts += _tail_files_sql(scan, tail_files)
@@ -56,12 +151,98 @@ def relation_sql(
     return " UNION ALL ".join(parts)
 
 
+def _visible_sql(scan: EngineScan, tail: str, hidden: HiddenRows) -> str:
+    """The rows of the files that are not hidden, and the newest of the tail's keys."""
+    assert scan.cold is not None
+    chosen = ", ".join(quoted(column.name.lower()) for column in scan.columns) or _nothing(scan)
+    parts = [f"SELECT {chosen} FROM ({tail}) WHERE NOT {quoted(names.DELETED)}"]
+    if not scan.columns:
+        count = sum(map(hidden.visible, scan.cold.files))
+        parts.append(f"SELECT {_nothing(scan)} FROM range({count})")
+        return " UNION ALL ".join(parts)
+    for files, variable in hidden.parts(scan):
+        bits = f"getvariable({text(variable)})"
+        is_visible = f"get_bit({bits}, {hidden.place(files)}) = 0" if variable else "TRUE"
+        parts.append(_files_sql(scan, files, is_visible))
+    return " UNION ALL ".join(parts)
+
+
+def hiding_sql(scan: EngineScan, files: Sequence[DataFile], keys: str) -> str:
+    """A SELECT of the rows of files that are read together whose keys a table has.
+
+    Its columns are `file` (its number among them), `position`, and `moved`: whether the row is in
+    another partition than its key.
+    """
+    newest = scan.newest
+    assert newest is not None
+    cold, _ = scan.tiers()
+    wanted = newest.key if newest.is_settled else (*newest.key, newest.partition)
+    alone = dataclasses.replace(cold, columns=tuple(dict.fromkeys(wanted)))
+    same = " AND ".join(f"k.{quoted(n.lower())} = c.{quoted(n.lower())}" for n in newest.key_names)
+    partition = quoted(newest.partition.name.lower())
+    moved = "FALSE" if newest.is_settled else f"coalesce(k.{partition} <> c.{partition}, FALSE)"
+    rows = _files_sql(alone, files, "TRUE", f"{FILE}, {POSITION}")
+    return (
+        f"SELECT CAST(c.{FILE} AS BIGINT) AS file, c.{POSITION} AS position, {moved} AS moved "
+        f"FROM ({rows}) AS c JOIN {quoted(keys)} AS k ON {same}"
+    )
+
+
+def row_counts_sql(files: Sequence[DataFile]) -> str:
+    """A SELECT of the numbers of files that are read together, and how many rows each has."""
+    paths = ", ".join(text(local_path(file.path)) for file in files)
+    return f"SELECT {FILE}, count(*) FROM read_parquet([{paths}], {_OPTIONS}) GROUP BY {FILE}"
+
+
+def _newest_sql(scan: EngineScan, cold: EngineScan, newest: Newest, tail: str) -> str:
+    """The rows of the files whose keys the tail does not have, and the newest of the tail's keys.
+
+    An anti join is what DuckDB does fastest. Only a left join can check besides that the rows of
+    a key were all in one partition.
+    """
+    name, key = quoted(scan.own_name(_NEWEST)), [quoted(n.lower()) for n in newest.key_names]
+    chosen = [quoted(column.name.lower()) for column in scan.columns]
+    of_tail = f"SELECT {', '.join(chosen) or _nothing(scan)} FROM {name}"
+    parts = [f"{of_tail} WHERE NOT {quoted(names.DELETED)}"]
+    if cold.cold is not None and cold.cold.files:
+        files = quoted(scan.own_name("cold"))
+        same = " AND ".join(f"{name}.{column} = {files}.{column}" for column in key)
+        own = ", ".join(f"{files}.{column}" for column in chosen) or _nothing(scan)
+        source = f"SELECT {own} FROM ({relation_sql(cold)}) AS {files}"
+        if newest.is_settled:
+            parts.append(f"{source} ANTI JOIN {name} ON {same}")
+        else:
+            partition = quoted(newest.partition.name.lower())
+            parts.append(
+                f"{source} LEFT JOIN {name} ON {same} WHERE CASE WHEN {name}.{key[0]} IS NULL "
+                f"THEN TRUE WHEN {name}.{partition} <> {files}.{partition} "
+                f"THEN {_moved(newest)} ELSE FALSE END"
+            )
+    return f"WITH {name} AS MATERIALIZED ({tail}) {' UNION ALL '.join(parts)}"
+
+
+def newest_rows_sql(tail: str, newest: Newest) -> str:
+    """The newest of a tail's rows: for tails of which a part is in files."""
+    key = ", ".join(quoted(name.lower()) for name in newest.key_names)
+    partition, offset = (quoted(c.name.lower()) for c in (newest.partition, newest.offset))
+    rank = f"row_number() OVER (PARTITION BY {key} ORDER BY {offset} DESC) = 1"
+    if not newest.is_settled:
+        of_key = f"({partition}) OVER (PARTITION BY {key})"
+        rank = f"CASE WHEN min{of_key} <> max{of_key} THEN {_moved(newest)} ELSE {rank} END"
+    keyed = f"{quoted(newest.key_names[0].lower())} IS NOT NULL"  # what is of no row has no key
+    return f"SELECT * FROM ({tail}) WHERE {keyed} QUALIFY {rank}"
+
+
+def _moved(newest: Newest) -> str:
+    return f"error({text(newest.moved_key)})"
+
+
 def data_paths(scan: EngineScan) -> list[str]:
     """The files DuckDB must be allowed to open for the scan."""
     return [local_path(file.path) for file in scan.cold.files] if scan.cold is not None else []
 
 
-def _groups(files: Sequence[DataFile]) -> list[list[DataFile]]:
+def groups(files: Sequence[DataFile]) -> list[list[DataFile]]:
     """Files that one projection reads: same schema, same constants, with or without deletes."""
     groups: dict[tuple[int, tuple[tuple[int, Any], ...], bool], list[DataFile]] = {}
     for file in files:
@@ -80,17 +261,33 @@ def _constants_needed(file: DataFile) -> tuple[tuple[int, Any], ...]:
     return tuple(pair for pair in file.partition if pair[0] not in stored)
 
 
-def _files_sql(scan: EngineScan, files: Sequence[DataFile]) -> str:
+# a folder named key=value is where a file lies, never what is in it
+_OPTIONS = "can_have_nan = true, hive_partitioning = false"
+
+
+def _files_sql(
+    scan: EngineScan, files: Sequence[DataFile], condition: str = "", besides: str = ""
+) -> str:
+    """A SELECT of the rows of files that are read together.
+
+    Args:
+        scan: The scan.
+        files: The files.
+        condition: Which of their rows, by position; their deletes are in it then.
+        besides: What is selected besides the scan's columns.
+    """
     first = files[0]
     assert first.physical is not None
     stored = {field_id(field): field for field in first.physical}
     constants = dict(_constants_needed(first))
     columns = [_column_sql(column, stored, constants) for column in scan.columns]
+    columns += [besides] if besides else []
     columns = columns or [_nothing(scan)]
-    # a folder named key=value is where a file lies, never what is in it
-    options = ", can_have_nan = true, hive_partitioning = false"
-    conditions = []
-    if first.deletes and scan.deletes is not None:
+    options, conditions = f", {_OPTIONS}", []
+    if condition:
+        options += f", {POSITION} = true"
+        conditions.append(condition)
+    elif first.deletes and scan.deletes is not None:
         deletes, file = quoted(scan.own_name(DELETES)), _unused(scan.own_name(_FILE), first)
         options += f", filename = {text(file)}, {POSITION} = true"
         conditions.append(
@@ -136,11 +333,24 @@ def _from(scan: EngineScan, start: Offsets, stored: Mapping[int | None, pa.Field
 
 def _position(scan: EngineScan, stored: Mapping[int | None, pa.Field]) -> tuple[str, str] | None:
     """The columns of files that say which record a row is; None when they have none."""
-    ids = {field.name: field.field_id for field in scan.stored}
-    partition, offset = (stored.get(ids.get(name)) for name in (names.PARTITION, names.OFFSET))
-    if partition is None or offset is None:
+    if scan.places is None:
         return None
-    return quoted(partition.name), quoted(offset.name)
+    partition, offset = (
+        _leaf(path, stored) for path in (scan.places.partition, scan.places.offset)
+    )
+    return None if partition is None or offset is None else (partition, offset)
+
+
+def _leaf(path: Sequence[Field], stored: Mapping[int | None, pa.Field]) -> str | None:
+    """A field inside of a stored column, found by field ids; None where the files lack it."""
+    found = stored.get(path[0].field_id)
+    expression = "" if found is None else quoted(found.name)
+    for field in path[1:]:
+        inside = _children(found) if found is not None else []
+        found = next((child for child in inside if field_id(child) == field.field_id), None)
+        if found is not None:
+            expression = f"struct_extract({expression}, {text(found.name)})"
+    return None if found is None else expression
 
 
 def _case(partition: str, offsets: Offsets) -> str:
@@ -168,6 +378,8 @@ def _converted(expression: str, field: pa.Field, wanted: Type) -> str:
     """A stored value as the wanted type, its parts found by field id."""
     if _is_stored_as(field, wanted):
         return expression
+    if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+        expression = _exact(expression)
     match wanted:
         case Row(fields):
             by_id = {field_id(child): child for child in _children(field)}
@@ -193,6 +405,15 @@ def _converted(expression: str, field: pa.Field, wanted: Type) -> str:
         case types.TIMESTAMP if field.type.tz is not None:
             return f"({expression} AT TIME ZONE 'UTC')"
     return f"CAST({expression} AS {types.to_duckdb(wanted)})"
+
+
+def _exact(expression: str) -> str:
+    """A moment in nanoseconds, which must not need them."""
+    problem = text("NOT_SUPPORTED: a timestamp has more digits of a second than six")
+    return (
+        f"CASE WHEN epoch_ns({expression}) % 1000 <> 0 THEN error({problem}) "
+        f"ELSE make_timestamp(epoch_us({expression})) END"
+    )
 
 
 def _member(expression: str, by_id: Mapping[int | None, pa.Field], wanted: Field) -> str:
@@ -277,7 +498,7 @@ def _looked_up(scan: EngineScan) -> str:
     rows = quoted(scan.own_name(ROWS))
     found = [
         f"{rows}.{quoted(part.column.lower())} IN ({', '.join(map(literal, values))})"
-        for part in conjuncts(scan.predicate)
+        for part in conjuncts(scan.tail_predicate)
         if isinstance(part, Comparison | In)
         and of_type.get(part.column) in _LOOKED_UP
         and (values := _values(part))

@@ -25,6 +25,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from seamline.connectors.iceberg.foreign_metadata import require_lists
 from seamline.seam.boundary import SUMMARY_KEY, Boundary, encode
 
 _EMPTY_TOTALS = dict.fromkeys(
@@ -55,6 +56,7 @@ def prepare_boundary(table: PyTable, boundary: Boundary) -> BoundaryCommit:
     Raises:
         OSError: The list of the parent cannot be read, or the new one not written.
     """
+    require_lists(table)
     metadata = table.metadata
     snapshot_id = metadata.new_snapshot_id()
     parent = metadata.current_snapshot()

@@ -7,8 +7,10 @@ named errors.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +33,8 @@ from sqlalchemy.exc import IntegrityError
 from seamline.connectors.cache import Cache
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import moments, namespaces, pyiceberg_internals
+from seamline.connectors.iceberg.boundaries.registry import Logs, Providers
+from seamline.connectors.iceberg.boundaries.second_writer import replaced_rows
 from seamline.connectors.iceberg.boundary_commits import prepare_boundary
 from seamline.connectors.iceberg.catalog_config import open_catalog
 from seamline.connectors.iceberg.errors import catalog_errors, metadata_errors, storage_errors
@@ -42,19 +46,31 @@ from seamline.connectors.iceberg.metadata_properties import (
     require_no_code,
     require_own_places,
 )
+from seamline.connectors.iceberg.moments import MomentColumns
 from seamline.connectors.iceberg.places import TablePlaces
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import GuardedCatalog
 from seamline.connectors.iceberg.scan import FileTask, ScanPlanner
 from seamline.connectors.iceberg.types import table_schema
 from seamline.connectors.iceberg.views import ViewStore
-from seamline.errors import NOT_SUPPORTED, SeamlineError
-from seamline.seam.boundary import Boundary
+from seamline.connectors.protocols import HotLog
+from seamline.errors import INVALID_CONFIG, NOT_SUPPORTED, SeamlineError
+from seamline.seam.binding import PROPERTY_PREFIX
+from seamline.seam.boundary import Boundary, BoundaryProvider
+from seamline.seam.checks import outrun, require
 from seamline.seam.files import ColdPlan, ScanRequest
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.table import Snapshot, SnapshotRef, TableState
 
 STATES_CACHED_MAX = 256
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(PROPERTY_PREFIX)
+
+
+def _no_logs(cluster: str) -> HotLog:
+    raise SeamlineError(INVALID_CONFIG, f"cluster {cluster!r} cannot be asked here")
 
 
 class IcebergTable:
@@ -73,6 +89,24 @@ class IcebergTable:
         self._places = places
         self._planner = planner
         self._files = files
+
+    def with_provider(self, provider: BoundaryProvider | None) -> IcebergTable:
+        """The same table, whose boundaries another says; itself where there is none."""
+        if provider is None:
+            return self
+        state = dataclasses.replace(self._state, provider=provider)
+        return IcebergTable(state, self.iceberg, self._places, self._planner, self._files)
+
+    def with_properties(
+        self,
+        properties: Mapping[str, str],
+        provider_of: Callable[[IcebergTable], BoundaryProvider | None],
+    ) -> IcebergTable:
+        """The same table with other properties of Seamline's."""
+        kept = {k: v for k, v in self._state.properties.items() if not _is_ours(k)}
+        state = dataclasses.replace(self._state, properties={**kept, **properties}, provider=None)
+        made = IcebergTable(state, self.iceberg, self._places, self._planner, self._files)
+        return made.with_provider(provider_of(made))
 
     @property
     def state(self) -> TableState:
@@ -98,6 +132,24 @@ class IcebergTable:
         """
         with storage_errors(f"table {self._state.display_name}"):
             return self._planner.tasks(self.iceberg, self._places, snapshot_id, pruner)
+
+    def require_single_writer(self, snapshot_id: int | None) -> None:
+        """See `ColdTable.require_single_writer`."""
+        if self._state.provider is not None:
+            require(replaced_rows(self._state, snapshot_id), outrun(self._state, snapshot_id))
+        elif snapshot_id is not None:
+            with storage_errors(f"table {self._state.display_name}"):
+                self._planner.require_single_writer(
+                    self.iceberg, self._places, self._state, snapshot_id
+                )
+
+    def require_own_place(self, location: str) -> None:
+        """A file that the table names must lie where its own files may.
+
+        Raises:
+            SeamlineError: LOCATION_NOT_ALLOWED.
+        """
+        self._places.require([location])
 
     def require_own_manifests(self, snapshot_id: int | None) -> None:
         """For writers on top of a snapshot: what they take over must be the table's own.
@@ -138,6 +190,9 @@ class IcebergTable:
         """See `ColdTable.require_fit_for_spark`."""
         require_no_code(self._state.display_name, self._state.properties, JAVA_CODE)
         self.require_own_files(snapshot_id)
+        if snapshot_id is not None:
+            with storage_errors(f"table {self._state.display_name}"):
+                self._planner.require_same_specs(self.iceberg, self._places, snapshot_id)
 
     def require_own_writer(self) -> None:
         """The table must neither choose the code that writes it, nor have it written elsewhere.
@@ -151,7 +206,8 @@ class IcebergTable:
     def inspect(self, plan: ColdPlan) -> ColdPlan:
         """See `ColdTable.inspect`."""
         with storage_errors(f"table {self._state.display_name}"):
-            return self._files.inspect(self.iceberg.io, plan)
+            mapping = self.iceberg.metadata.name_mapping()
+            return self._files.inspect(self.iceberg.io, plan, mapping)
 
     def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:
         """See `ColdTable.deleted_rows`."""
@@ -164,8 +220,9 @@ class IcebergTable:
         """See `ColdTable.offsets_at`."""
         if snapshot_id is None or not ranges:
             return Offsets()
-        wanted = moments.wanted_of(first_ms, last_ms, ranges)
-        request = ScanRequest(self._state.current_schema_id, moments.COLUMNS, wanted)
+        columns = MomentColumns.of(self._state)
+        wanted = moments.wanted_of(columns, first_ms, last_ms, ranges)
+        request = ScanRequest(self._state.current_schema_id, columns.names, wanted)
         plan = self.inspect(self.plan(snapshot_id, request))
         if plan.unsupported is not None:
             raise SeamlineError(
@@ -174,7 +231,7 @@ class IcebergTable:
                 hint="Compact the table, or read a snapshot with FOR VERSION AS OF.",
             )
         with storage_errors(f"table {self._state.display_name}"):
-            return moments.first_offsets(self.iceberg, snapshot_id, wanted)
+            return moments.first_offsets(self.iceberg, self._state, columns, snapshot_id, wanted)
 
 
 def table_of_file(
@@ -198,11 +255,23 @@ def table_of_file(
 class IcebergCatalog:
     """One catalog. Safe to share between threads.
 
+    Args:
+        config: How to reach it.
+        tables: Further properties of tables, by full name: for those that may not be written to.
+        logs: The topics of a cluster, for boundary providers that ask there.
+
     What may fail with CATALOG_UNAVAILABLE may fail with CATALOG_ACCESS_DENIED, when it refuses.
     """
 
-    def __init__(self, config: CatalogConfig) -> None:
+    def __init__(
+        self,
+        config: CatalogConfig,
+        tables: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+        logs: Logs = _no_logs,
+    ) -> None:
         self.config = config
+        self._configured = {name.lower(): own for name, own in tables.items()}
+        self._providers = Providers(logs)
         self.name = config.name
         self._lock = threading.Lock()
         self._catalog: GuardedCatalog | None = None
@@ -228,6 +297,15 @@ class IcebergCatalog:
         """See `Catalog.load`."""
         with metadata_errors(self.name, identifier):
             return self._wrap(identifier, self.pyiceberg.load_table(identifier))
+
+    def as_if(self, table: IcebergTable, properties: Mapping[str, str]) -> IcebergTable:
+        """A loaded table as it would be with other properties of ours, which are not written.
+
+        Args:
+            table: The table, loaded here.
+            properties: All of Seamline's properties that it is to have.
+        """
+        return table.with_properties(properties, self._providers.of)
 
     def create(
         self,
@@ -387,9 +465,14 @@ class IcebergCatalog:
         known = self._states.get(identifier)
         if known is None or known.metadata_location != table.metadata_location:
             known = table_state((self.name, *identifier), table)
+            configured = self._configured.get(known.display_name.lower())
+            if configured is not None:
+                own = {PROPERTY_PREFIX + k.replace("_", "-"): v for k, v in configured.items()}
+                known = dataclasses.replace(known, properties={**known.properties, **own})
             self._states.put(identifier, known)
         places = self.pyiceberg.guard.check(table)
-        return IcebergTable(known, table, places, self._planner, self._files)
+        loaded = IcebergTable(known, table, places, self._planner, self._files)
+        return loaded.with_provider(self._providers.of(loaded))
 
 
 def _name_mapping(table: PyTable) -> SetPropertiesUpdate:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar
 
 from pyiceberg.exceptions import BadRequestError, ValidationError
+from pyiceberg.table import TableProperties
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
@@ -27,9 +29,18 @@ from pyiceberg.table.update.schema import UpdateSchema
 from seamline.connectors.iceberg.boundary_commits import moved_ref, new_ref, prepare_boundary
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.errors import commit_errors, storage_errors
-from seamline.errors import COMMIT_CONFLICT, INVALID_TABLE_DEFINITION, SNAPSHOT_GONE, SeamlineError
+from seamline.connectors.iceberg.schema_changes import apply_changes
+from seamline.errors import (
+    COMMIT_CONFLICT,
+    INVALID_TABLE_DEFINITION,
+    SCHEMA_INCOMPATIBLE,
+    SNAPSHOT_GONE,
+    SeamlineError,
+)
+from seamline.seam.binding import PROPERTY_PREFIX
 from seamline.seam.boundary import TAG, Boundary
 from seamline.seam.checks import require
+from seamline.seam.evolution import Change
 
 T = TypeVar("T")
 ATTEMPTS = 8
@@ -84,8 +95,20 @@ def insist_on_head(
     require(insist(once))
 
 
-def commit_boundary(table: IcebergTable, boundary: Boundary) -> int:
+def commit_boundary(
+    table: IcebergTable,
+    boundary: Boundary,
+    *,
+    properties: Mapping[str, str] = MappingProxyType({}),
+    without: Sequence[str] = (),
+) -> int:
     """Commits a snapshot without rows that carries the boundary, on top of the loaded state.
+
+    Args:
+        table: The table.
+        boundary: The boundary.
+        properties: Properties that the same commit sets.
+        without: Those that it takes away.
 
     Returns:
         Id of the new snapshot.
@@ -97,7 +120,12 @@ def commit_boundary(table: IcebergTable, boundary: Boundary) -> int:
     table.require_own_writer()
     with storage_errors(f"table {table.state.display_name}"):
         commit = prepare_boundary(table.iceberg, boundary)
-    _commit(table, commit.requirements, commit.updates)
+    updates = commit.updates
+    if properties:
+        updates = (*updates, SetPropertiesUpdate(updates=dict(properties)))
+    if without:
+        updates = (*updates, RemovePropertiesUpdate(removals=list(without)))
+    _commit(table, commit.requirements, updates)
     return commit.snapshot_id
 
 
@@ -215,16 +243,20 @@ def _gone(table: IcebergTable, snapshot_id: int) -> SeamlineError:
     )
 
 
-def set_properties(table: IcebergTable, properties: dict[str, str]) -> None:
-    """Sets table properties.
+def set_properties(
+    table: IcebergTable, properties: dict[str, str], *, without: Sequence[str] = ()
+) -> None:
+    """Sets table properties, and removes others with the same commit.
 
     Raises:
         SeamlineError: COMMIT_CONFLICT.
     """
+    removed = [name for name in without if name in table.state.properties]
+    removals = (RemovePropertiesUpdate(removals=removed),) if removed else ()
     _commit(
         table,
         (AssertTableUUID(uuid=table.iceberg.metadata.table_uuid),),
-        (SetPropertiesUpdate(updates=properties),),
+        (SetPropertiesUpdate(updates=properties), *removals),
     )
 
 
@@ -244,6 +276,9 @@ def remove_properties(table: IcebergTable, names: Sequence[str]) -> None:
 def change_schema(table: IcebergTable, change: Callable[[UpdateSchema], object]) -> None:
     """Changes the columns of a table, and its name mapping with them.
 
+    A unified table that another writer made may have no mapping: it gets one, so that records still
+    reach a column under the name it had.
+
     Args:
         table: The table.
         change: Says what is to change.
@@ -252,10 +287,30 @@ def change_schema(table: IcebergTable, change: Callable[[UpdateSchema], object])
         SeamlineError: INVALID_TABLE_DEFINITION when that cannot be, COMMIT_CONFLICT.
     """
     try:
-        with commit_errors(table.state.display_name), table.iceberg.update_schema() as update:
-            change(update)
+        with commit_errors(table.state.display_name), table.iceberg.transaction() as transaction:
+            is_unified = f"{PROPERTY_PREFIX}topic" in table.state.properties
+            if is_unified and table.iceberg.name_mapping() is None:
+                mapping = table.iceberg.schema().name_mapping.model_dump_json()
+                transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+            with transaction.update_schema() as update:
+                change(update)
     except (ValueError, ValidationError) as error:
         raise SeamlineError(INVALID_TABLE_DEFINITION, str(error)) from error
+
+
+def evolve(table: IcebergTable, changes: Sequence[Change]) -> None:
+    """Changes the columns of a table to what records of another schema need, in one commit.
+
+    Raises:
+        SeamlineError: COMMIT_CONFLICT; SCHEMA_INCOMPATIBLE when Iceberg does not let it.
+    """
+    try:
+        change_schema(table, lambda update: apply_changes(update, changes))
+    except SeamlineError as error:
+        if error.code is not INVALID_TABLE_DEFINITION:
+            raise
+        name = table.state.display_name
+        raise SeamlineError(SCHEMA_INCOMPATIBLE, f"table {name}: {error.message}") from error
 
 
 def move_head(table: IcebergTable, snapshot_id: int, to: int) -> None:

@@ -56,10 +56,18 @@ def to_iceberg(predicate: Predicate | None, fields: Mapping[str, Field]) -> Bool
         case Or(parts):
             return _combine(iceberg.Or, [to_iceberg(part, fields) for part in parts], AlwaysFalse())
     field = fields.get(predicate.column)
-    if field is None or isinstance(field.type, types.Row | types.Array | types.Map):
+    if field is None or not _has_bounds(field.type):
         return AlwaysTrue()
     found: BooleanExpression = _leaf(_typed(predicate, field), field)
     return found
+
+
+def _has_bounds(type_: types.Type) -> bool:
+    """Whether statistics of the type mean what a predicate does; some count nanoseconds."""
+    if isinstance(type_, types.Timestamp):
+        return not type_.in_nanoseconds
+    nested = isinstance(type_, types.Row | types.Array | types.Map)
+    return not nested and type_ not in {types.JSON, types.UNKNOWN}
 
 
 def _typed(predicate: Comparison | In | IsNull | StartsWith, field: Field) -> Predicate | None:

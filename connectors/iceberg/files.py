@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
+from pyiceberg.table.name_mapping import MappedField, NameMapping
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.pyiceberg_internals import vector_positions
@@ -25,6 +26,8 @@ _READERS = 8
 _FIELD_ID = b"PARQUET:field_id"
 POSITION = "file_row_number"
 """DuckDB's name for the position of a row in its file; it has no other for it."""
+FILE = "file_index"
+"""DuckDB's name for the number of a row's file among those that are read together."""
 
 
 class FileReader:
@@ -33,18 +36,49 @@ class FileReader:
     def __init__(self) -> None:
         self._by_path: Cache[str, pa.Schema] = Cache(SCHEMAS_CACHED_MAX)
         self._by_text: Cache[str, pa.Schema] = Cache(SCHEMAS_CACHED_MAX)
+        self._kept: Cache[tuple[str, str], bool] = Cache(SCHEMAS_CACHED_MAX)
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-files")
 
-    def inspect(self, io: FileIO, plan: ColdPlan) -> ColdPlan:
-        """See `ColdTable.inspect`."""
+    def inspect(self, io: FileIO, plan: ColdPlan, mapping: NameMapping | None = None) -> ColdPlan:
+        """See `ColdTable.inspect`.
+
+        Args:
+            io: Opens the files.
+            plan: The plan.
+            mapping: The table's name mapping: what the columns of files without ids are.
+        """
         if plan.unsupported is not None or not plan.files:
             return plan
-        schemas = self._pool.map(lambda file: self._schema(io, file.path), plan.files)
-        files = tuple(
-            dataclasses.replace(file, physical=schema)
-            for file, schema in zip(plan.files, schemas, strict=True)
-        )
-        return dataclasses.replace(plan, files=files, unsupported=_unsupported(files))
+        found = {file.path: self._by_path.get(file.path) for file in plan.files}
+        unread = [path for path, schema in found.items() if schema is None]
+        read = self._pool.map(lambda path: self._read(io, path), unread)
+        found.update(zip(unread, read, strict=True))
+        if mapping is not None:
+            text = mapping.model_dump_json()
+            found = {
+                path: self._identified(schema, mapping, text) for path, schema in found.items()
+            }
+        files = tuple(dataclasses.replace(file, physical=found[file.path]) for file in plan.files)
+        found_out = _unsupported(files) or self._cut_moments(io, plan.wanted, files)
+        return dataclasses.replace(plan, files=files, unsupported=found_out)
+
+    def _cut_moments(
+        self, io: FileIO, wanted: frozenset[int], files: Iterable[DataFile]
+    ) -> str | None:
+        """DuckDB drops the last three digits of instants in nanoseconds, and does not say so."""
+        for file in files:
+            assert file.physical is not None
+            for field in file.physical:
+                if field_id(field) in wanted and not self._is_kept(io, file.path, field):
+                    return f"instants in nanoseconds in the column {field.name}"
+        return None
+
+    def _is_kept(self, io: FileIO, path: str, field: pa.Field) -> bool:
+        if not _holds_fine_instants(field.type):
+            return True
+        if not pa.types.is_timestamp(field.type):
+            return False
+        return self._kept.get_or_make((path, field.name), lambda: _is_whole(io, path, field.name))
 
     def deleted_rows(self, io: FileIO, plan: ColdPlan) -> pa.Table | None:
         """See `ColdTable.deleted_rows`."""
@@ -68,13 +102,19 @@ class FileReader:
             ]
         return pa.concat_tables(tables)
 
-    def _schema(self, io: FileIO, path: str) -> pa.Schema:
-        def read() -> pa.Schema:
-            schema = _read_schema(io, path)
-            text = schema.to_string(show_field_metadata=True, show_schema_metadata=False)
-            return self._by_text.get_or_make(text, lambda: schema)
+    def _identified(self, schema: pa.Schema | None, mapping: NameMapping, text: str) -> pa.Schema:
+        """A schema with the ids of a mapping, where the file itself has none at all."""
+        assert schema is not None
+        if any(map(_field_has_some_id, schema)):
+            return schema
+        key = f"{_text_of(schema)}\n{text}"
+        return self._by_text.get_or_make(key, lambda: pa.schema(with_ids(schema, mapping.root)))
 
-        return self._by_path.get_or_make(path, read)
+    def _read(self, io: FileIO, path: str) -> pa.Schema:
+        schema = _read_schema(io, path)
+        schema = self._by_text.get_or_make(_text_of(schema), lambda: schema)
+        self._by_path.put(path, schema)
+        return schema
 
     def _read_positions(self, io: FileIO, path: str) -> pa.Table:
         with _file_errors(path), io.new_input(path).open() as stream:
@@ -116,20 +156,68 @@ def _read_schema(io: FileIO, path: str) -> pa.Schema:
         return pq.read_schema(stream)
 
 
+def _holds_fine_instants(type_: pa.DataType) -> bool:
+    if pa.types.is_timestamp(type_):
+        return type_.unit == "ns" and type_.tz is not None
+    return any(_holds_fine_instants(type_.field(i).type) for i in range(type_.num_fields))
+
+
+def _is_whole(io: FileIO, path: str, column: str) -> bool:
+    """Whether no instant of a column needs more than microseconds."""
+    with _file_errors(path), io.new_input(path).open() as stream:
+        values = pq.read_table(stream, columns=[column]).column(column)
+    try:
+        values.cast(pa.timestamp("us", values.type.tz))
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def _unsupported(files: Iterable[DataFile]) -> str | None:
     """Why DuckDB cannot read the files exactly; None when it can."""
-    for file in files:
-        assert file.physical is not None
-        if not _has_ids(file):
-            return "data files without field ids"
-        if file.deletes and POSITION in map(str.lower, file.physical.names):
-            return f"deletes from files with a column {POSITION}"
+    schemas: dict[int, pa.Schema] = {id(file.physical): file.physical for file in files}
+    if not all(_field_has_ids(field) for schema in schemas.values() for field in schema):
+        return "data files without field ids"
+    deleted_from = {id(file.physical) for file in files if file.deletes}
+    if any(POSITION in map(str.lower, schemas[one].names) for one in deleted_from):
+        return f"deletes from files with a column {POSITION}"
     return None
 
 
-def _has_ids(file: DataFile) -> bool:
-    assert file.physical is not None
-    return all(_field_has_ids(field) for field in file.physical)
+def _text_of(schema: pa.Schema) -> str:
+    return str(schema.to_string(show_field_metadata=True, show_schema_metadata=False))
+
+
+def with_ids(fields: Iterable[pa.Field], mapping: Iterable[MappedField]) -> list[pa.Field]:
+    """The fields with the ids that a name mapping gives them; what it does not know is nobody's.
+
+    What is inside a list or a map has names of its own in a mapping, whatever the file calls it.
+    """
+    known = {name: mapped for mapped in mapping for name in mapped.names}
+    return [_with_id(field, known.get(field.name, _NOBODY)) for field in fields]
+
+
+def _with_id(field: pa.Field, mapped: MappedField) -> pa.Field:
+    inside = {name: child for child in mapped.fields for name in child.names}
+    type_ = field.type
+    if pa.types.is_struct(type_):
+        type_ = pa.struct(with_ids(type_, mapped.fields))
+    elif pa.types.is_map(type_):
+        key = _with_id(type_.key_field, inside.get("key", _NOBODY))
+        type_ = pa.map_(key, _with_id(type_.item_field, inside.get("value", _NOBODY)))
+    elif pa.types.is_list(type_):
+        type_ = pa.list_(_with_id(type_.value_field, inside.get("element", _NOBODY)))
+    number = _NOBODY.field_id if mapped.field_id is None else mapped.field_id
+    return field.with_type(type_).with_metadata({_FIELD_ID: str(number)})
+
+
+_NOBODY = MappedField(**{"field-id": -2, "names": []})
+"""Of a column that is none of the table's; no column has its id."""
+
+
+def _field_has_some_id(field: pa.Field) -> bool:
+    inside = [field.type.field(i) for i in range(field.type.num_fields)]
+    return field_id(field) is not None or any(map(_field_has_some_id, inside))
 
 
 def _field_has_ids(field: pa.Field) -> bool:
@@ -138,7 +226,21 @@ def _field_has_ids(field: pa.Field) -> bool:
     inside = [field.type.field(i) for i in range(field.type.num_fields)]
     if pa.types.is_map(field.type):
         inside = [field.type.key_field, field.type.item_field]
+    if _is_variant(field.type):
+        return True
     return all(_field_has_ids(child) for child in inside)
+
+
+def _is_variant(type_: pa.DataType) -> bool:
+    """A variant is a struct to Arrow, and Iceberg gives nothing in it an id."""
+    if not pa.types.is_struct(type_):
+        return False
+    inside = {type_.field(i).name: type_.field(i) for i in range(type_.num_fields)}
+    return (
+        {"metadata"} < inside.keys() <= {"metadata", "value", "typed_value"}
+        and pa.types.is_binary(inside["metadata"].type)
+        and field_id(inside["metadata"]) is None
+    )
 
 
 @contextlib.contextmanager

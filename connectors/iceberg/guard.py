@@ -8,11 +8,13 @@ once; but on this machine a data file may become a link, which is seen each time
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator
 
 from pyiceberg.table import Table as PyTable
 
 from seamline.connectors.cache import Cache
+from seamline.connectors.iceberg.foreign_metadata import files_of
 from seamline.connectors.iceberg.places import CatalogPlaces, TablePlaces
 
 KNOWN_MAX = 100_000
@@ -70,7 +72,7 @@ def named_files(table: PyTable) -> Iterator[str]:
     metadata = table.metadata
     if table.metadata_location:
         yield table.metadata_location
-    yield from (snapshot.manifest_list for snapshot in metadata.snapshots)
+    yield from itertools.chain.from_iterable(map(files_of, metadata.snapshots))
     yield from (entry.metadata_file for entry in metadata.metadata_log)
     yield from (file.statistics_path for file in metadata.statistics)
     yield from (file.statistics_path for file in metadata.partition_statistics)

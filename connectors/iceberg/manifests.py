@@ -18,35 +18,26 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
+    DataFileContent,
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    ManifestWriterV2,
     PartitionFieldSummary,
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import TableVersion
 
+from seamline.connectors.iceberg.pyiceberg_internals import (
+    UNCOMPRESSED,
+    ManifestWriter,
+    all_entries,
+)
+
 _LATEST: Literal[3] = 3
 _FIRST_ROW_ID = 15
 _FIELDS = tuple(field.name for field in MANIFEST_LIST_FILE_SCHEMAS[_LATEST].fields)
-_UNCOMPRESSED: Any = "null"
-
-
-class _ManifestWriter(ManifestWriterV2):
-    """Writes manifests of version 2 or 3."""
-
-    def __init__(
-        self, spec: PartitionSpec, schema: Schema, io: FileIO, path: str, version: TableVersion
-    ) -> None:
-        super().__init__(spec, schema, io.new_output(path), 0, _UNCOMPRESSED)
-        self._version = version
-
-    @property
-    def version(self) -> TableVersion:
-        return self._version
 
 
 def write_manifest(
@@ -57,7 +48,7 @@ def write_manifest(
     schema: Schema,
     version: TableVersion,
 ) -> ManifestFile:
-    """Writes a manifest of added files of one partition spec.
+    """Writes a manifest of added files of one partition spec: of data, or of deletes.
 
     Returns:
         Its entry in manifest lists, with sequence number, snapshot and row ids still open.
@@ -65,7 +56,9 @@ def write_manifest(
     Raises:
         OSError: when it cannot be written.
     """
-    with _ManifestWriter(spec, schema, io, path, version) as writer:
+    is_data = all(file.content == DataFileContent.DATA for file in files)
+    content = ManifestContent.DATA if is_data else ManifestContent.DELETES
+    with ManifestWriter(spec, schema, io, path, version, content) as writer:
         for file in files:
             writer.add_entry(
                 ManifestEntry.from_args(
@@ -95,6 +88,43 @@ def read_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
         read_enums={517: ManifestContent},
     ) as reader:
         return tuple(reader)
+
+
+def list_entry(io: FileIO, path: str, snapshot_id: int) -> ManifestFile:
+    """What a list of version 1 would say of a manifest that a snapshot names without one.
+
+    Raises:
+        OSError: when it cannot be read.
+    """
+    counts = dict.fromkeys(ManifestEntryStatus, 0)
+    rows = dict.fromkeys(ManifestEntryStatus, 0)
+    for entry in all_entries(io, path):
+        counts[entry.status] += 1
+        rows[entry.status] += entry.data_file.record_count
+    source = io.new_input(path)
+    with AvroFile[Any](source) as reader:
+        spec_id = int(reader.header.meta.get("partition-spec-id", "0"))
+    added, existing, deleted = (
+        ManifestEntryStatus.ADDED,
+        ManifestEntryStatus.EXISTING,
+        ManifestEntryStatus.DELETED,
+    )
+    return ManifestFile.from_args(
+        _table_format_version=_LATEST,
+        manifest_path=path,
+        manifest_length=len(source),
+        partition_spec_id=spec_id,
+        content=ManifestContent.DATA,
+        sequence_number=0,
+        min_sequence_number=0,
+        added_snapshot_id=snapshot_id,
+        added_files_count=counts[added],
+        existing_files_count=counts[existing],
+        deleted_files_count=counts[deleted],
+        added_rows_count=rows[added],
+        existing_rows_count=rows[existing],
+        deleted_rows_count=rows[deleted],
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -175,7 +205,7 @@ def write_list(io: FileIO, path: str, manifests: ManifestList) -> None:
         "parent-snapshot-id": str(manifests.parent_id),
         "sequence-number": str(manifests.sequence_number),
         "format-version": str(manifests.version),
-        "avro.codec": _UNCOMPRESSED,
+        "avro.codec": UNCOMPRESSED,
     }
     if manifests.first_row_id is not None:
         meta["first-row-id"] = str(manifests.first_row_id)

@@ -5,54 +5,99 @@ Answers for rows that have left the log what the log answers for those that it s
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Sequence
 
 from pyiceberg.table import Table as PyTable
 
 from seamline.connectors.iceberg.expressions import to_iceberg
+from seamline.errors import OFFSETS_NOT_STORED, SeamlineError
+from seamline.seam.binding import TopicBinding
+from seamline.seam.encoding import Encoding
 from seamline.seam.offsets import OffsetRange, Offsets
-from seamline.sql import columns as names
+from seamline.seam.records import fields_to
+from seamline.seam.table import TableState
 from seamline.sql.predicates import And, Comparison, Or, Predicate, conjunction
+from seamline.sql.types import TIMESTAMP_TZ
 
-COLUMNS = (names.PARTITION, names.OFFSET, names.TIMESTAMP)
-"""What a look-up reads."""
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MomentColumns:
+    """The columns that a look-up reads, by name."""
+
+    partition: str
+    offset: str
+    timestamp: str
+
+    @classmethod
+    def of(cls, state: TableState) -> MomentColumns:
+        """Those of a table.
+
+        Raises:
+            SeamlineError: OFFSETS_NOT_STORED where it has none that can be looked up.
+        """
+        binding = TopicBinding.from_properties(state.properties)
+        encoding = binding.encoding if binding is not None else Encoding()
+        found = []
+        for part in ("partition", "offset", "timestamp"):
+            path = fields_to(part, encoding, state.schema.columns)
+            is_known = part != "timestamp" or (path is not None and path[0].type == TIMESTAMP_TZ)
+            if path is None or len(path) > 1 or not is_known:
+                raise SeamlineError(
+                    OFFSETS_NOT_STORED,
+                    f"a past moment cannot be looked up in {state.display_name}: no column of its "
+                    f"own holds the {part} of each record",
+                    hint="Read a snapshot with FOR VERSION AS OF.",
+                )
+            found.append(path[0].name)
+        return cls(*found)
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """All of them."""
+        return self.partition, self.offset, self.timestamp
+
 
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 
-def wanted_of(first_ms: int, last_ms: int, ranges: Sequence[OffsetRange]) -> Predicate:
+def wanted_of(
+    columns: MomentColumns, first_ms: int, last_ms: int, ranges: Sequence[OffsetRange]
+) -> Predicate:
     """What is true of the rows of the ranges whose record time lies between two moments."""
     first, last = (_EPOCH + datetime.timedelta(milliseconds=ms) for ms in (first_ms, last_ms))
     return conjunction(
-        Comparison(names.TIMESTAMP, ">=", first),
-        Comparison(names.TIMESTAMP, "<=", last),
-        Or(tuple(_lies_in(r) for r in ranges)),
+        Comparison(columns.timestamp, ">=", first),
+        Comparison(columns.timestamp, "<=", last),
+        Or(tuple(_lies_in(columns, r) for r in ranges)),
     )
 
 
-def first_offsets(table: PyTable, snapshot_id: int, wanted: Predicate) -> Offsets:
+def first_offsets(
+    table: PyTable, state: TableState, columns: MomentColumns, snapshot_id: int, wanted: Predicate
+) -> Offsets:
     """Per partition the first offset of the rows of a snapshot for which the predicate is true."""
     rows = table.scan(
-        row_filter=to_iceberg(wanted, {f.name: f for f in names.METADATA_FIELDS}),
-        selected_fields=(names.PARTITION, names.OFFSET),
+        row_filter=to_iceberg(wanted, {f.name: f for f in state.schema.columns}),
+        selected_fields=(columns.partition, columns.offset),
         snapshot_id=snapshot_id,
     ).to_arrow()
-    first = rows.group_by(names.PARTITION).aggregate([(names.OFFSET, "min")])
+    first = rows.group_by(columns.partition).aggregate([(columns.offset, "min")])
     return Offsets(
         zip(
-            first[names.PARTITION].to_pylist(),
-            first[f"{names.OFFSET}_min"].to_pylist(),
+            first[columns.partition].to_pylist(),
+            first[f"{columns.offset}_min"].to_pylist(),
             strict=True,
         )
     )
 
 
-def _lies_in(wanted: OffsetRange) -> And:
+def _lies_in(columns: MomentColumns, wanted: OffsetRange) -> And:
     return And(
         (
-            Comparison(names.PARTITION, "=", wanted.partition),
-            Comparison(names.OFFSET, ">=", wanted.start),
-            Comparison(names.OFFSET, "<", wanted.end_exclusive),
+            Comparison(columns.partition, "=", wanted.partition),
+            Comparison(columns.offset, ">=", wanted.start),
+            Comparison(columns.offset, "<", wanted.end_exclusive),
         )
     )

@@ -7,11 +7,12 @@ another form: a uuid is a text there and 16 bytes here, and `fixed(n)` is bytes 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 
+from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.sql import types
+from seamline.sql.slices import list_like, map_like
 from seamline.sql.types import Array, Field, Map, Row, Type, Varbinary
 
 _UUID_BYTES = 16
@@ -23,13 +24,32 @@ def as_stored(rows: pa.Table, columns: Sequence[Field]) -> pa.Table:
     Args:
         rows: Decoded rows, or rows that already are so.
         columns: The fields of their columns, and perhaps more.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED for columns that only others can write.
     """
     by_name = {column.name: column for column in columns}
     wanted = [by_name[name] for name in rows.column_names]
+    for column in wanted:
+        _require_writable(column)
     if not any(_differs(column.type) for column in wanted):
         return rows
     arrays = [_converted(rows.column(column.name), column.type) for column in wanted]
     return pa.Table.from_arrays(arrays, schema=pa.schema([_field(column) for column in wanted]))
+
+
+def _require_writable(column: Field) -> None:
+    what = "variant" if types.holds_variant(column.type) else ""
+    if types.holds_nanoseconds(column.type):
+        what = "nanoseconds"
+    if types.contains(column.type, types.UNKNOWN):
+        what = "unknown"
+    if what:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"records cannot be written as Iceberg's files: the column {column.name} is stored "
+            f"as {what}",
+        )
 
 
 def _differs(type_: Type) -> bool:
@@ -81,17 +101,11 @@ def _array(array: pa.Array, type_: Type) -> pa.Array:
             return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
         case Array(element):
             items = _array(array.values, element)
-            return pa.ListArray.from_arrays(array.offsets, items, type=wanted, mask=_mask(array))
+            return list_like(array, items, wanted)
         case Map(key, value):
             keys, items = _array(array.keys, key), _array(array.items, value)
-            return pa.MapArray.from_arrays(
-                array.offsets, keys, items, type=wanted, mask=_mask(array)
-            )
+            return map_like(array, keys, items, wanted)
     return array.cast(wanted)
-
-
-def _mask(array: pa.Array) -> Any:
-    return array.is_null() if array.null_count else None
 
 
 def _uuid_bytes(array: pa.Array) -> pa.Array:

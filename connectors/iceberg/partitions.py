@@ -7,7 +7,17 @@ from typing import Any
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table as PyTable
-from pyiceberg.types import DateType, IcebergType, TimestampType, TimestamptzType, TimeType
+from pyiceberg.types import (
+    DateType,
+    IcebergType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+)
+
+from seamline.errors import NOT_SUPPORTED, SeamlineError
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -41,6 +51,13 @@ def _constant(value: Any, type_: IcebergType | None) -> Any:
             return _EPOCH.replace(tzinfo=None) + datetime.timedelta(microseconds=value)
         case TimestamptzType():
             return _EPOCH + datetime.timedelta(microseconds=value)
+        case TimestampNanoType() | TimestamptzNanoType():
+            if value % 1000:
+                raise SeamlineError(
+                    NOT_SUPPORTED, "a partition has more digits of a second than six"
+                )
+            moment = _EPOCH + datetime.timedelta(microseconds=value // 1000)
+            return moment if isinstance(type_, TimestamptzNanoType) else moment.replace(tzinfo=None)
         case TimeType():
             return (_EPOCH + datetime.timedelta(microseconds=value)).time()
     return value

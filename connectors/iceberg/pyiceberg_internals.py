@@ -9,40 +9,58 @@ metadata where no table may lie.
 from __future__ import annotations
 
 import functools
+import json
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
+from pydantic import ValidationError as PydanticError
+from pydantic import model_validator
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
 from pyiceberg.catalog import Catalog as PyCatalog
+from pyiceberg.catalog import rest
 from pyiceberg.catalog.rest import Capability, Endpoints, IdentifierKind, RestCatalog, TableResponse
 from pyiceberg.catalog.rest.response import _handle_non_200_response
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchViewError
+from pyiceberg.conversions import from_json, to_json
+from pyiceberg.exceptions import CommitFailedException, NoSuchViewError, ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
     DataFile,
     DataFileContent,
     FileFormat,
+    ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
+    ManifestWriterV2,
     _inherit_from_manifest,
 )
-from pyiceberg.schema import visit_with_partner
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.serializers import Compressor
 from pyiceberg.table import ManifestGroupPlanner, StagedTable, Transaction
 from pyiceberg.table import Table as PyTable
 from pyiceberg.table.deletion_vector import DeletionVector, _extract_vector_payload
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV3
 from pyiceberg.table.update import TableUpdate
-from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Properties
+from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Properties, TableVersion
+from pyiceberg.types import (
+    IcebergType,
+    IntegerType,
+    ListType,
+    NestedField,
+    StructType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+)
 from requests import HTTPError, Session
 
 from seamline.connectors.cache import Cache
+from seamline.connectors.iceberg import foreign_metadata
 from seamline.connectors.iceberg.guard import CatalogGuard
 from seamline.connectors.iceberg.metadata_properties import (
     PYTHON_CODE,
@@ -81,6 +99,7 @@ class GuardedCatalog(PyCatalog):
         self, current_table: PyTable | None, *arguments: Any, **named: Any
     ) -> StagedTable:
         if current_table is not None:
+            foreign_metadata.require_lists(current_table)
             places, properties = self.guard.check(current_table), current_table.metadata.properties
             require_no_code(places.table, properties, PYTHON_CODE)
             require_own_places(places, properties)
@@ -141,6 +160,7 @@ class PatientRestCatalog(GuardedCatalog, RestCatalog):
     ) -> PyTable:
         table = super()._response_to_table(identifier_tuple, _without_properties(table_response))
         table.metadata = table_response.metadata
+        setattr(table, _VENDED, table_response.storage_credentials)
         return table
 
     def _response_to_staged_table(
@@ -156,6 +176,20 @@ class PatientRestCatalog(GuardedCatalog, RestCatalog):
         request = functools.partial(session.request, timeout=REST_TIMEOUT_S)
         session.request = request  # type: ignore[method-assign]
         return session
+
+
+_VENDED = "seamline_vended"
+"""Name of an attribute of tables: what the catalog has handed out for the table's files."""
+
+
+def vended_credentials(table: PyTable) -> list[tuple[str, dict[str, str]]]:
+    """What a REST catalog has handed out with a table: prefixes, and properties for each.
+
+    What it has put among the table's settings is for the table's own location.
+    """
+    location = f"{table.metadata.location.rstrip('/')}/"
+    of_prefixes = [(one.prefix, dict(one.config)) for one in getattr(table, _VENDED, ())]
+    return of_prefixes or [(location, dict(table.config))]
 
 
 def _without_properties(response: TableResponse) -> TableResponse:
@@ -231,6 +265,51 @@ def put_view(
         _handle_non_200_response(error, {404: NoSuchViewError, 409: CommitFailedException})
 
 
+# --- Metadata ------------------------------------------------------------------------------------
+
+
+def _understand_others() -> None:
+    """Has all of PyIceberg take metadata that it does not know by itself."""
+    known: Any = IcebergType.handle_primitive_type
+    types: Any = IcebergType
+    defaults: Any = (from_json, to_json)
+    parse = TableMetadataUtil.parse_raw
+
+    def type_of(value: Any, handler: Any) -> Any:
+        found = foreign_metadata.type_of(value) if isinstance(value, str) else None
+        return known(value, handler) if found is None else found
+
+    def parsed(data: str) -> TableMetadata:
+        if '"manifests"' not in data:
+            return parse(data)
+        return _metadata_of(json.loads(data))
+
+    def _metadata_of(body: Any) -> TableMetadata:
+        try:
+            return TableMetadataUtil.parse_obj(foreign_metadata.completed(body))
+        except PydanticError as error:
+            raise ValidationError(error) from error
+
+    for fine in (TimestampNanoType, TimestamptzNanoType):
+        for conversion, own in zip(defaults, foreign_metadata.MOMENTS, strict=True):
+            conversion.register(fine)(own)
+    types.handle_primitive_type = type_of
+    TableMetadataUtil.parse_raw = staticmethod(parsed)  # type: ignore[method-assign]
+    rest.TableResponse = _AnyTableResponse  # type: ignore[misc]
+
+
+class _AnyTableResponse(TableResponse):
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, body: Any) -> Any:
+        if not isinstance(body, dict) or "metadata" not in body:
+            return body
+        return {**body, "metadata": foreign_metadata.completed(body["metadata"])}
+
+
+_understand_others()
+
+
 # --- Scans ---------------------------------------------------------------------------------------
 
 
@@ -266,7 +345,7 @@ def live_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...
     """
     return tuple(
         _inherit_from_manifest(entry, manifest)
-        for entry in _entries(io, manifest.manifest_path)
+        for entry in all_entries(io, manifest.manifest_path)
         if entry.status != ManifestEntryStatus.DELETED
     )
 
@@ -282,12 +361,17 @@ def paths_in(io: FileIO, path: str, *, deleted: bool) -> Iterator[str]:
     Raises:
         OSError: when it cannot be read.
     """
-    for entry in _entries(io, path):
+    for entry in all_entries(io, path):
         if deleted or entry.status != ManifestEntryStatus.DELETED:
             yield entry.data_file.file_path
 
 
-def _entries(io: FileIO, path: str) -> Iterator[ManifestEntry]:
+def all_entries(io: FileIO, path: str) -> Iterator[ManifestEntry]:
+    """The entries of a manifest, with the fields of version 3.
+
+    Raises:
+        OSError: when it cannot be read.
+    """
     with _EntryReader(
         io.new_input(path),
         MANIFEST_ENTRY_SCHEMAS[3],
@@ -332,3 +416,56 @@ def vector_positions(blob: bytes) -> list[int]:
     """The positions of rows in a deletion vector, a blob of a Puffin file."""
     bitmaps = DeletionVector._deserialize_bitmap(_extract_vector_payload(blob))
     return [(key << 32) + low for key, bitmap in enumerate(bitmaps) for low in bitmap]
+
+
+# --- Manifests -----------------------------------------------------------------------------------
+
+UNCOMPRESSED: Any = "null"
+_EQUALITY_IDS = 135
+"""Iceberg's id of the field."""
+
+
+class ManifestWriter(ManifestWriterV2):
+    """Writes manifests of version 2 or 3, of data or of deletes."""
+
+    def __init__(
+        self,
+        spec: PartitionSpec,
+        schema: Schema,
+        io: FileIO,
+        path: str,
+        version: TableVersion,
+        content: ManifestContent = ManifestContent.DATA,
+    ) -> None:
+        self._content = content
+        super().__init__(spec, schema, io.new_output(path), 0, UNCOMPRESSED)
+        self._version = version
+
+    def content(self) -> ManifestContent:
+        """What its files hold."""
+        return self._content
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": self._content.name.lower()}
+
+    def _with_partition(self, format_version: TableVersion) -> Schema:
+        """Ids of fields are integers; PyIceberg would write those of equality deletes as longs."""
+        schema = super()._with_partition(format_version)
+        return Schema(*(_with_integer_ids(field) for field in schema.fields))
+
+    @property
+    def version(self) -> TableVersion:
+        """Version of the format."""
+        return self._version
+
+
+def _with_integer_ids(field: NestedField) -> NestedField:
+    match field.field_type:
+        case ListType(element_id=element_id) if field.field_id == _EQUALITY_IDS:
+            type_: IcebergType = ListType(element_id, IntegerType(), element_required=True)
+        case StructType(fields=fields):
+            type_ = StructType(*map(_with_integer_ids, fields))
+        case _:
+            return field
+    return field.model_copy(update={"field_type": type_})

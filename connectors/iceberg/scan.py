@@ -16,27 +16,35 @@ import functools
 from collections.abc import Iterable, Sequence
 
 from pyiceberg.expressions import BooleanExpression
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile as PyDataFile
 from pyiceberg.manifest import FileFormat, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table as PyTable
+from pyiceberg.table.snapshots import Snapshot
 
 from seamline.connectors.cache import Cache
+from seamline.connectors.iceberg.boundaries.second_writer import second_writer
 from seamline.connectors.iceberg.deletes import DeleteIndex
 from seamline.connectors.iceberg.errors import manifest_errors
 from seamline.connectors.iceberg.expressions import to_iceberg
+from seamline.connectors.iceberg.foreign_metadata import ListingSnapshot, files_of
 from seamline.connectors.iceberg.guard import Checks
-from seamline.connectors.iceberg.manifests import read_list
+from seamline.connectors.iceberg.manifests import list_entry, read_list
 from seamline.connectors.iceberg.partitions import identity_values
 from seamline.connectors.iceberg.places import TablePlaces
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import live_entries, paths_in
 from seamline.connectors.iceberg.row_ids import inherit_row_ids
 from seamline.errors import (
+    NOT_SUPPORTED,
     SNAPSHOT_GONE,
     SeamlineError,
 )
+from seamline.seam.checks import require
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
 from seamline.seam.table import TableState
+from seamline.sql import types
+from seamline.sql.types import Field
 
 ENTRIES_CACHED_MAX = 200_000
 LISTS_CACHED_MAX = 512
@@ -49,6 +57,7 @@ class ScanPlanner:
     def __init__(self) -> None:
         self._entries: Cache[str, tuple[ManifestEntry, ...]] = Cache(ENTRIES_CACHED_MAX, weight=len)
         self._lists: Cache[str, tuple[ManifestFile, ...]] = Cache(LISTS_CACHED_MAX)
+        self._filled_by_us: Cache[tuple[str, int], bool] = Cache(LISTS_CACHED_MAX)
         self._checks = Checks()
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-manifests")
 
@@ -67,12 +76,15 @@ class ScanPlanner:
         entries, index = self._entries_and_deletes(table, places, snapshot_id, pruner)
         manifests = self.manifests(table, places, snapshot_id)
         data = [m for m in manifests if m.content == ManifestContent.DATA]
+        schema = state.schemas[request.schema_id]
+        columns = [column for column in schema.columns if column.name in request.columns]
         return ColdPlan(
             snapshot_id=snapshot_id,
             files=tuple(_data_file(table, entry, index) for entry in entries),
             total_files=sum(_count(m.added_files_count, m.existing_files_count) for m in data),
             total_rows=sum(_count(m.added_rows_count, m.existing_rows_count) for m in data),
-            unsupported=_unsupported(entries, index),
+            unsupported=_unsupported(entries, index) or _odd_column(columns),
+            wanted=frozenset(column.field_id for column in columns),
         )
 
     def tasks(
@@ -115,6 +127,50 @@ class ScanPlanner:
 
         collections.deque(self._pool.map(look, paths), maxlen=0)
 
+    def require_same_specs(self, table: PyTable, places: TablePlaces, snapshot_id: int) -> None:
+        """Iceberg in Java takes manifests without a list to be of the first partition spec.
+
+        Raises:
+            SeamlineError: NOT_SUPPORTED; SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID,
+                LOCATION_NOT_ALLOWED.
+        """
+        if not isinstance(table.metadata.snapshot_by_id(snapshot_id), ListingSnapshot):
+            return
+        if any(m.partition_spec_id for m in self.manifests(table, places, snapshot_id)):
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"Spark misreads snapshot {snapshot_id} of {'.'.join(table.name())}: it has no "
+                "manifest list, and several ways to partition",
+            )
+
+    def require_single_writer(
+        self, table: PyTable, places: TablePlaces, state: TableState, snapshot_id: int
+    ) -> None:
+        """Nobody else may add records of the topic to a table that Seamline fills.
+
+        Raises:
+            SeamlineError: SECOND_WRITER; COLD_FILE_MISSING, COLD_FILE_INVALID,
+                LOCATION_NOT_ALLOWED.
+        """
+        key = (state.uuid, snapshot_id)
+        if self._filled_by_us.get(key):
+            return
+        require(second_writer(state, snapshot_id, lambda s: self._added(table, places, s)))
+        self._filled_by_us.put(key, True)
+
+    def _added(self, table: PyTable, places: TablePlaces, snapshot_id: int) -> list[PyDataFile]:
+        manifests = [
+            manifest
+            for manifest in self.manifests(table, places, snapshot_id)
+            if manifest.content == ManifestContent.DATA
+            and manifest.added_snapshot_id == snapshot_id
+        ]
+        return [
+            entry.data_file
+            for entries in self._read_all(table, places, manifests)
+            for entry in entries
+        ]
+
     def _entries_and_deletes(
         self, table: PyTable, places: TablePlaces, snapshot_id: int, pruner: Pruner
     ) -> tuple[list[ManifestEntry], DeleteIndex]:
@@ -150,9 +206,9 @@ class ScanPlanner:
                 SNAPSHOT_GONE, f"snapshot {snapshot_id} of {'.'.join(table.name())} is not kept"
             )
         # by path, since a copied table has the snapshot ids of its original
-        path = snapshot.manifest_list
+        path = "\n".join(files_of(snapshot))
         with manifest_errors("manifest list", path):
-            found = self._lists.get_or_make(path, lambda: read_list(table.io, path))
+            found = self._lists.get_or_make(path, lambda: _list_of(table.io, snapshot))
         self._checks.require(places, path, lambda: (manifest.manifest_path for manifest in found))
         return found
 
@@ -171,6 +227,13 @@ class ScanPlanner:
         live = (path, False)
         self._checks.require(places, live, lambda: (e.data_file.file_path for e in found))
         return found
+
+
+def _list_of(io: FileIO, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+    paths = files_of(snapshot)
+    if isinstance(snapshot, ListingSnapshot):
+        return tuple(list_entry(io, path, snapshot.snapshot_id) for path in paths)
+    return read_list(io, *paths)
 
 
 def _live_entries(table: PyTable, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
@@ -228,6 +291,11 @@ def _unsupported(entries: Sequence[ManifestEntry], index: DeleteIndex) -> str | 
         if any(symbol in file.file_path for symbol in "*?["):
             return "a data file whose path holds a wildcard"
     return None
+
+
+def _odd_column(columns: Iterable[Field]) -> str | None:
+    names = [column.name for column in columns if types.holds_variant(column.type)]
+    return f"the column {names[0]} of type variant" if names else None
 
 
 def _count(*numbers: int | None) -> int:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pyiceberg import types as iceberg
 from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 
+from seamline.connectors.iceberg.foreign_metadata import VariantType
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.seam.table import TableSchema
 from seamline.sql import types
@@ -30,6 +32,13 @@ _SIMPLE: Mapping[type[iceberg.IcebergType], Type] = {
     iceberg.TimestampType: types.TIMESTAMP,
     iceberg.TimestamptzType: types.TIMESTAMP_TZ,
 }
+_READ_ONLY: Mapping[type[iceberg.IcebergType], Type] = {
+    iceberg.TimestampNanoType: dataclasses.replace(types.TIMESTAMP, in_nanoseconds=True),
+    iceberg.TimestamptzNanoType: dataclasses.replace(types.TIMESTAMP_TZ, in_nanoseconds=True),
+    iceberg.UnknownType: types.UNKNOWN,
+    VariantType: types.VARIANT,
+}
+"""Types of tables that others have made."""
 _TO_ICEBERG: Mapping[Type, iceberg.IcebergType] = {
     **{ours: theirs() for theirs, ours in _SIMPLE.items()},
     types.TINYINT: iceberg.IntegerType(),
@@ -84,7 +93,7 @@ def from_iceberg(type_: iceberg.IcebergType, names: Mapping[int, list[str]]) -> 
         case iceberg.FixedType():
             return types.Varbinary(len(type_))
         case iceberg.StructType():
-            return types.Row(tuple(_field(field, names) for field in type_.fields))
+            return _row(tuple(_field(field, names) for field in type_.fields))
         case iceberg.ListType():
             return types.Array(
                 from_iceberg(type_.element_type, names), type_.element_id, type_.element_required
@@ -98,11 +107,24 @@ def from_iceberg(type_: iceberg.IcebergType, names: Mapping[int, list[str]]) -> 
                 type_.value_required,
             )
         case _:
-            return _SIMPLE.get(type(type_)) or types.Unsupported(str(type_))
+            known = _SIMPLE.get(type(type_)) or _READ_ONLY.get(type(type_))
+            return known or types.Unsupported(str(type_))
 
 
-def to_schema(columns: tuple[Field, ...]) -> Schema:
+def _row(fields: tuple[Field, ...]) -> Type:
+    """A row, unless DuckDB would take one of its fields for another."""
+    row = types.Row(fields)
+    if len({field.name.lower() for field in fields}) < len(fields):
+        return types.Unsupported(f"{row}, whose fields differ only in case")
+    return row
+
+
+def to_schema(columns: tuple[Field, ...], key: Collection[str] = ()) -> Schema:
     """An Iceberg schema for new columns, with ids given in order: columns first, then inside them.
+
+    Args:
+        columns: The columns.
+        key: Names of those that identify a row.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION for a type that Iceberg or its writer cannot hold.
@@ -117,7 +139,7 @@ def to_schema(columns: tuple[Field, ...]) -> Schema:
         )
         for position, column in enumerate(columns, start=1)
     ]
-    return Schema(*fields)
+    return Schema(*fields, identifier_field_ids=[f.field_id for f in fields if f.name in key])
 
 
 def storable(type_: Type) -> Type:

@@ -113,19 +113,26 @@ class VirtualSnapshot:
         return cls(**{**body, "seam": Seam.from_json(body["seam"])})
 
 
-def summary(base: Json, seam: Seam, *, files: int, rows: int, size_bytes: int) -> dict[str, str]:
+def summary(
+    base: Json, seam: Seam, *, files: int, rows: int, size_bytes: int, deletes: int = 0
+) -> dict[str, str]:
     """The summary of a virtual snapshot that adds so much to the cold one."""
     cold = cold_snapshot(base, seam.snapshot_id).get("summary", {})
-    added = {"data-files": files, "records": rows, "files-size": size_bytes}
-    body = {"operation": "append", END_KEY: json.dumps(seam.end.to_json(), separators=(",", ":"))}
+    added = {
+        "data-files": files,
+        "records": rows,
+        "files-size": size_bytes,
+        "delete-files": 1 if deletes else 0,
+        "equality-deletes": deletes,
+        "position-deletes": 0,
+    }
+    operation = "overwrite" if deletes else "append"
+    body = {"operation": operation, END_KEY: json.dumps(seam.end.to_json(), separators=(",", ":"))}
     for name, number in added.items():
         if number:
             body[f"added-{name}"] = str(number)
         if f"total-{name}" in cold:
             body[f"total-{name}"] = str(int(cold[f"total-{name}"]) + number)
-    for name in ("delete-files", "position-deletes", "equality-deletes"):
-        if f"total-{name}" in cold:
-            body[f"total-{name}"] = cold[f"total-{name}"]
     return body
 
 

@@ -6,13 +6,13 @@ import uuid
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
-from pyiceberg.exceptions import NotInstalledError
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Transaction
 from pyiceberg.table.sorting import SortOrder
-from pyiceberg.types import UUIDType
+from pyiceberg.transforms import TruncateTransform
+from pyiceberg.types import BinaryType, UUIDType
 
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.iceberg.errors import catalog_errors, commit_errors, storage_errors
@@ -91,14 +91,16 @@ def _append(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> None
         transaction.append(pa.RecordBatchReader.from_batches(wanted, converted))
         return
     rows = pa.Table.from_batches(list(converted), wanted)  # PyIceberg partitions it as a whole
-    try:
-        transaction.append(rows)
-    except NotInstalledError as error:  # what computes any other transform is an extra
-        raise SeamlineError(
-            NOT_SUPPORTED,
-            "rows are not written here to a table that is partitioned by more than its columns",
-            hint="Write to it with Spark, or partition by columns as they are.",
-        ) from error
+    for field in metadata.spec().fields:
+        source = schema.find_type(field.source_id)
+        if isinstance(field.transform, TruncateTransform) and isinstance(source, BinaryType):
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"rows are not written here to a table that is partitioned by {field.transform} of "
+                f"the binary column {schema.find_column_name(field.source_id)}",
+                hint="Partition by bucket(n, column), or make and write it with Spark.",
+            )
+    transaction.append(rows)
 
 
 def _converted(batch: pa.RecordBatch, schema: Schema, wanted: pa.Schema) -> pa.RecordBatch:

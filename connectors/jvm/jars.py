@@ -12,7 +12,7 @@ import hashlib
 import os
 import pathlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from seamline.connectors.files import exclusive, named_write_errors
 from seamline.connectors.jvm import ivy
@@ -70,6 +70,30 @@ SPARK = JarSet(
 )
 """What Spark's wheel lacks; everything these depend on is in the wheel."""
 
+KAFKA_CONNECT = JarSet(
+    "kafka-connect",
+    (
+        "org.apache.kafka:connect-runtime:4.1.2",
+        "org.apache.kafka:connect-json:4.1.2",
+        "org.apache.kafka:connect-transforms:4.1.2",
+        "org.apache.iceberg:iceberg-kafka-connect:1.11.0",
+        "org.apache.iceberg:iceberg-parquet:1.11.0",
+        "org.apache.iceberg:iceberg-orc:1.11.0",
+        "org.xerial:sqlite-jdbc:3.50.3.0",
+        "org.slf4j:slf4j-simple:2.0.17",
+    ),
+    transitive=True,
+)
+"""A worker of Kafka Connect with Iceberg's sink, whose tables the demo adopts."""
+
+
+STORES = {
+    "s3": JarSet("s3", ("org.apache.iceberg:iceberg-aws-bundle:1.11.0",), transitive=False),
+    "gs": JarSet("gs", ("org.apache.iceberg:iceberg-gcp-bundle:1.11.0",), transitive=False),
+    "abfs": JarSet("abfs", ("org.apache.iceberg:iceberg-azure-bundle:1.11.0",), transitive=False),
+}
+"""What Iceberg needs in Spark to reach an object store, by the store's scheme."""
+
 
 def cache_directory(environment: Mapping[str, str]) -> pathlib.Path:
     """Where this user's jars are kept."""
@@ -91,14 +115,40 @@ def kafka_jars(report: Report) -> pathlib.Path:
     return fetch(KAFKA, cache_directory(os.environ), report)
 
 
-def spark_jars(report: Report) -> tuple[pathlib.Path, ...]:
-    """The jars that Spark needs besides its own.
+def connect_jars(report: Report) -> pathlib.Path:
+    """The directory with the jars of Kafka Connect and Iceberg's sink.
 
     Raises:
         SeamlineError: See `fetch`.
     """
-    directory = fetch(SPARK, cache_directory(os.environ), report)
-    return tuple(directory / name for name in SPARK.file_names)
+    return fetch(KAFKA_CONNECT, cache_directory(os.environ), report)
+
+
+def spark_jars(report: Report, stores: Iterable[str] = ()) -> tuple[pathlib.Path, ...]:
+    """The jars that Spark needs besides its own.
+
+    Args:
+        report: Takes progress.
+        stores: Schemes of the object stores it reads and writes.
+
+    Raises:
+        SeamlineError: See `fetch`.
+    """
+    cache = cache_directory(os.environ)
+    return tuple(
+        fetch(wanted, cache, report) / name
+        for wanted in _wanted(stores)
+        for name in wanted.file_names
+    )
+
+
+def spark_packages(stores: Iterable[str] = ()) -> tuple[str, ...]:
+    """The Maven coordinates of the same."""
+    return tuple(one for wanted in _wanted(stores) for one in wanted.coordinates)
+
+
+def _wanted(stores: Iterable[str]) -> list[JarSet]:
+    return [SPARK, *(STORES[store] for store in sorted(set(stores)) if store in STORES)]
 
 
 def fetch(jars: JarSet, cache: pathlib.Path, report: Report) -> pathlib.Path:

@@ -24,10 +24,11 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import ConfigResource, OffsetSpec
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.kafka.cluster import Cluster, named_error, passes
+from seamline.connectors.kafka.formats.schemas import Schemas, registry
 from seamline.connectors.kafka.messages import raw_batch
 from seamline.connectors.kafka.positions import assign
 from seamline.connectors.kafka.requests import (
@@ -65,6 +66,11 @@ class KafkaLog:
         self._cluster = cluster
         self._partitions: Cache[str, tuple[int, ...]] = Cache(_TOPICS_CACHED_MAX)
         self._cluster_ids: Cache[str, str] = Cache(_TOPICS_CACHED_MAX)
+
+    @property
+    def schemas(self) -> Schemas:
+        """Where the schemas of its records are registered."""
+        return registry(self._cluster.config.schema_registry)
 
     def topics(self, deadline: Deadline) -> list[str]:
         """See `HotLog.topics`: those that are not Kafka's own."""
@@ -222,6 +228,14 @@ class KafkaLog:
             request_timeout=seconds(deadline),
         )
         return futures
+
+    def is_compacted(self, topic: str, deadline: Deadline) -> bool:
+        """See `TellsCompaction.is_compacted`."""
+        asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        with self._cluster.asking() as admin:
+            (future,) = admin.describe_configs([asked], request_timeout=seconds(deadline)).values()
+            found = result(future, f"the settings of topic {topic}", deadline)
+        return "compact" in (found["cleanup.policy"].value or "")
 
     def _describe(self, topics: Sequence[str], deadline: Deadline) -> dict[str, Any]:
         """The topics as the brokers agree on them."""

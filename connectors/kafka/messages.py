@@ -6,11 +6,18 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
-from confluent_kafka import Message
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    TIMESTAMP_NOT_AVAILABLE,
+    Message,
+)
 
 from seamline.connectors.protocols import NOT_TEXT, Headers, RawBatch
 
 _time_of = itemgetter(1)
+_TIME_TYPES = {TIMESTAMP_NOT_AVAILABLE: -1, TIMESTAMP_CREATE_TIME: 0, TIMESTAMP_LOG_APPEND_TIME: 1}
+"""Kafka's own numbers of what the client has others for."""
 
 
 def raw_batch(partitions: Any, offsets: Sequence[int], messages: Sequence[Message]) -> RawBatch:
@@ -21,13 +28,15 @@ def raw_batch(partitions: Any, offsets: Sequence[int], messages: Sequence[Messag
         offsets: The offset of each.
         messages: The messages.
     """
+    times = list(map(Message.timestamp, messages))
     return RawBatch(
         partitions=partitions,
         offsets=offsets,
-        timestamps_ms=list(map(_time_of, map(Message.timestamp, messages))),
+        timestamps_ms=list(map(_time_of, times)),
         keys=list(map(Message.key, messages)),
         values=list(map(Message.value, messages)),
         headers=_headers(messages),
+        timestamp_types=[_TIME_TYPES[kind] for kind, _ in times],
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import pyarrow as pa
 
 from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols import Deadline, HotLog, TailFile
 from seamline.errors import TAIL_TOO_LARGE, SeamlineError
 from seamline.seam.offsets import OffsetRange
@@ -44,6 +45,7 @@ class Tail:
         skipped: Bad records left out under the policy `skip`.
         files: Files that hold further rows, with all columns.
         origin: Where it came from.
+        log: Whose records all of them are, as a follower has them; None where some are of the log.
         release: Frees what it keeps alive; rows and files must not be used afterwards.
     """
 
@@ -53,6 +55,7 @@ class Tail:
     skipped: int
     files: tuple[TailFile, ...] = ()
     origin: TailOrigin = TailOrigin()
+    log: object | None = None
     release: Callable[[], None] = lambda: None
 
 
@@ -83,9 +86,10 @@ def read_tail(
         epochs: See `HotLog.read`.
 
     Raises:
-        SeamlineError: BAD_RECORD, LOG_TRIMMED, LOG_TRUNCATED, TAIL_TOO_LARGE, KAFKA_UNAVAILABLE.
+        SeamlineError: BAD_RECORD, LOG_TRIMMED, LOG_TRUNCATED, TAIL_TOO_LARGE, KAFKA_UNAVAILABLE,
+            SCHEMA_REGISTRY_UNAVAILABLE.
     """
-    decoder = Decoder(spec)
+    decoder = Decoder(spec, schemas_of(log))
     kept = kept_columns(spec, wanted)
     batches = []
     records = size = skipped = 0

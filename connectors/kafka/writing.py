@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterable
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from seamline.connectors.kafka.cluster import Cluster, named_error
-from seamline.connectors.protocols import Deadline
+from seamline.connectors.protocols import Deadline, NewRecord
 from seamline.errors import SeamlineError
 
-Record = tuple[bytes | None, bytes | None]
-"""Key and value."""
 PARTITIONERS = {"murmur2": "murmur2_random", "crc32": "consistent_random"}
 """What librdkafka calls the functions that spread keys over partitions."""
 _WAIT_S = 10.0
@@ -22,7 +20,7 @@ _POLL_S = 0.05
 def write(
     cluster: Cluster,
     topic: str,
-    batches: Iterable[list[Record]],
+    batches: Iterable[list[NewRecord]],
     partitioner: str | None,
     deadline: Deadline,
 ) -> dict[int, int]:
@@ -74,12 +72,14 @@ class _Transaction:
         self._producer.begin_transaction()
         self._is_open = True
 
-    def add(self, records: list[Record]) -> None:
+    def add(self, records: list[NewRecord]) -> None:
         """Adds records to it."""
-        for key, value in records:
+        for key, value, headers in records:
             while True:
                 try:
-                    self._producer.produce(self._topic, value, key, on_delivery=self._note)
+                    self._producer.produce(
+                        self._topic, value, key, headers=list(headers), on_delivery=self._note
+                    )
                     break
                 except BufferError:
                     self._deadline.check()

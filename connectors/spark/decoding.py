@@ -9,12 +9,17 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.schemas import registry
 from seamline.connectors.protocols import RawBatch
 from seamline.seam.records import DecoderSpec
+
+if TYPE_CHECKING:
+    from seamline.connectors.config import SchemaRegistryConfig
 
 
 class Decoding:
@@ -23,15 +28,22 @@ class Decoding:
     Args:
         spec: How records are decoded.
         batch_id: Value of `_kafka_batch`, when the rows are being tiered.
+        schema_registry: Where the schemas of records are registered, if they are.
     """
 
-    def __init__(self, spec: DecoderSpec, batch_id: int | None) -> None:
+    def __init__(
+        self,
+        spec: DecoderSpec,
+        batch_id: int | None,
+        schema_registry: SchemaRegistryConfig | None,
+    ) -> None:
         self._spec = spec
         self._batch_id = batch_id
+        self._schema_registry = schema_registry
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of each batch."""
-        decoder = Decoder(self._spec)
+        decoder = Decoder(self._spec, registry(self._schema_registry))
         for batch in batches:
             if batch.num_rows:
                 yield plain(decoder.decode(raw_batch(batch), self._batch_id).rows)
@@ -46,6 +58,7 @@ def raw_batch(batch: pa.RecordBatch) -> RawBatch:
         keys=batch.column("key"),
         values=batch.column("value").to_pylist(),
         headers=_headers(batch.column("headers")),
+        timestamp_types=batch.column("timestampType").to_pylist(),
     )
 
 

@@ -43,6 +43,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql import render
+from seamline.sql.slices import whole
 
 _LOG = logging.getLogger("seamline.spark")
 _RETRIES = 6
@@ -165,7 +166,7 @@ def _local(session: Any, table: pa.Table) -> Any:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         return session.createDataFrame([], from_arrow_schema(schema))
-    return session.createDataFrame(pa.Table.from_arrays(table.columns, schema=schema))
+    return session.createDataFrame(whole(pa.Table.from_arrays(table.columns, schema=schema)))
 
 
 def _lower_case(frame: Any) -> Any:

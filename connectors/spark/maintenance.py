@@ -16,7 +16,12 @@ from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.spark.errors import named_error
 from seamline.connectors.spark.settings import quoted_name
 from seamline.errors import BOUNDARY_MISSING, SeamlineError
+from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import TAG, renewed
+from seamline.seam.table import TableState
+
+_DELETE_FILES = 2
+"""The version of the format whose position deletes are files of their own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,8 +74,7 @@ def maintain(
     found = catalog.load(identifier)
     found.require_own_writer()
     found.require_own_history()  # what is merged is read, and what expires is removed
-    before = found.state
-    result = Maintained()
+    before, result = found.state, Maintained()
     table = f"table => '{name}'"
     if compact:
         report("merging small files")
@@ -80,6 +84,10 @@ def maintain(
             files_rewritten=row["rewritten_data_files_count"],
             files_added=row["added_data_files_count"],
         )
+        if _has_delete_files(before):
+            report("merging files of deletes")
+            merging = "rewrite_position_delete_files"
+            commits.insist(lambda: _call(spark, catalog, merging, table), report)
     if rewrite_manifests:
         report("merging manifests")
         row = commits.insist(lambda: _call(spark, catalog, "rewrite_manifests", table), report)
@@ -107,7 +115,7 @@ def protect_boundary(catalog: IcebergCatalog, identifier: tuple[str, ...]) -> No
     """Makes the head of a unified table carry its boundary, and tags it; ignores a plain table.
 
     Raises:
-        SeamlineError: COMMIT_CONFLICT when another commit was faster.
+        SeamlineError: COMMIT_CONFLICT when another commit was faster, SECOND_WRITER.
     """
     table = catalog.load(identifier)
     try:
@@ -117,12 +125,19 @@ def protect_boundary(catalog: IcebergCatalog, identifier: tuple[str, ...]) -> No
             return
         raise
     carrier = table.state.current_snapshot_id
+    table.require_single_writer(carrier)  # which nobody could tell once its snapshots are gone
     if boundary is not None:
         carrier = commits.commit_boundary(table, boundary)
         table = catalog.load(identifier)
     known = table.state.refs.get(TAG)
     if carrier is not None and (known is None or known.snapshot_id != carrier):
         commits.tag_boundary(table, carrier)
+
+
+def _has_delete_files(state: TableState) -> bool:
+    """Whether batches leave files of position deletes; in version 3 they leave vectors."""
+    binding = TopicBinding.from_properties(state.properties)
+    return binding is not None and binding.is_upsert and state.format_version == _DELETE_FILES
 
 
 def _call(spark: Any, catalog: IcebergCatalog, procedure: str, arguments: str) -> dict[str, Any]:

@@ -7,12 +7,13 @@ what its own schema means.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.protocols import EngineScan
 from seamline.connectors.spark.settings import quoted_name
 from seamline.seam.offsets import Offsets
+from seamline.seam.upserts import Newest
 from seamline.sql import columns as names
 from seamline.sql import types
 from seamline.sql.types import Array, Field, Map, Row, Type
@@ -25,6 +26,8 @@ def relation_sql(scan: EngineScan, rows_view: str | None) -> str:
         scan: The scan.
         rows_view: Name of the view that holds the decoded tail, or rows of the gateway's own.
     """
+    if scan.newest is not None:
+        return _newest_sql(scan, scan.newest, rows_view)
     parts = []
     if scan.cold is not None and scan.snapshot_id is not None:
         parts.append(_cold_sql(scan))
@@ -35,29 +38,106 @@ def relation_sql(scan: EngineScan, rows_view: str | None) -> str:
     return " UNION ALL ".join(parts)
 
 
+def _newest_sql(scan: EngineScan, newest: Newest, rows_view: str | None) -> str:
+    """The rows of the snapshot whose keys the tail does not have, and the newest of the tail's.
+
+    Where the rows of a key may be in several partitions, an outer join checks that they are not.
+    """
+    cold, hot = scan.tiers()
+    tail, files = _quote(scan.own_name("newest")), _quote(scan.own_name("cold"))
+    found = f"({newest_rows_sql(relation_sql(hot, rows_view), newest)}) AS {tail}"
+    chosen = [_quote(column.name.lower()) for column in scan.columns]
+    own = ", ".join(f"{tail}.{column}" for column in chosen) or _nothing(scan)
+    parts = [f"SELECT {own} FROM {found} WHERE NOT {tail}.{_quote(names.DELETED)}"]
+    if cold.cold is not None and cold.cold.files:
+        key = [_quote(name.lower()) for name in newest.key_names]
+        same = " AND ".join(f"{tail}.{column} = {files}.{column}" for column in key)
+        own = ", ".join(f"{files}.{column}" for column in chosen) or _nothing(scan)
+        source = f"SELECT {own} FROM ({relation_sql(cold, None)}) AS {files}"
+        if newest.is_settled:
+            parts.append(f"{source} LEFT ANTI JOIN {found} ON {same}")
+        else:
+            partition = _quote(newest.partition.name.lower())
+            parts.append(
+                f"{source} LEFT JOIN {found} ON {same} WHERE CASE WHEN {tail}.{key[0]} IS NULL "
+                f"THEN TRUE WHEN {tail}.{partition} <> {files}.{partition} "
+                f"THEN {moved_key_sql(newest)} ELSE FALSE END"
+            )
+    return " UNION ALL ".join(parts)
+
+
+def newest_rows_sql(rows: str, newest: Newest) -> str:
+    """A SELECT of the newest of decoded rows with the same key, deletes included.
+
+    Args:
+        rows: A SELECT of the rows.
+        newest: What tells which that is.
+    """
+    key = ", ".join(_quote(name) for name in newest.key_names)
+    partition, offset = _quote(newest.partition.name), _quote(newest.offset.name)
+    rank = f"row_number() OVER (PARTITION BY {key} ORDER BY {offset} DESC) = 1"
+    if not newest.is_settled:
+        of_key = f"({partition}) OVER (PARTITION BY {key})"
+        rank = f"CASE WHEN min{of_key} <> max{of_key} THEN {moved_key_sql(newest)} ELSE {rank} END"
+    keyed = f"{_quote(newest.key_names[0])} IS NOT NULL"  # what is of no row has no key
+    ranked = f"SELECT *, {rank} AS `{_IS_NEWEST}` FROM ({rows}) WHERE {keyed}"
+    return f"SELECT * FROM ({ranked}) WHERE `{_IS_NEWEST}`"
+
+
+_IS_NEWEST = "_kafka_is_newest"
+"""No column of a table: its names begin otherwise."""
+
+
+def moved_key_sql(newest: Newest) -> str:
+    """A condition that fails: a key has records in several partitions."""
+    return f"CAST(raise_error({_text(newest.moved_key)}) AS BOOLEAN)"
+
+
 def _cold_sql(scan: EngineScan) -> str:
     stored = {field.field_id: field for field in scan.stored}
     wanted = ", ".join(_column_sql(column, stored) for column in scan.columns) or _nothing(scan)
     conditions = []
     if scan.cold_end is not None:
-        conditions.append(_below(scan.cold_end))
+        conditions.append(_below(_position(scan), scan.cold_end))
     if scan.cold_start is not None:
-        conditions.append(_from(scan.cold_start))
+        conditions.append(_from(_position(scan), scan.cold_start))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"SELECT {wanted} FROM {quoted_name(scan.table)} VERSION AS OF {scan.snapshot_id}{where}"
 
 
-_PARTITION, _OFFSET = f"`{names.PARTITION}`", f"`{names.OFFSET}`"
+def _position(scan: EngineScan) -> tuple[str, str]:
+    """The columns that say which record a row is, under the names the snapshot has them."""
+    if scan.places is None:
+        return "NULL", "NULL"
+    partition, offset = (
+        _leaf(path, scan.stored) for path in (scan.places.partition, scan.places.offset)
+    )
+    return partition, offset
 
 
-def _below(end: Offsets) -> str:
-    cases = " ".join(f"WHEN {p} THEN {offset}L" for p, offset in end.items()) or "WHEN -1 THEN 0L"
-    return f"({_PARTITION} IS NULL OR coalesce({_OFFSET} < CASE {_PARTITION} {cases} END, FALSE))"
+def _leaf(path: Sequence[Field], stored: Sequence[Field]) -> str:
+    """A field inside of a stored column, found by field ids; null where the snapshot lacks it."""
+    parts: list[str] = []
+    inside = stored
+    for wanted in path:
+        found = next((field for field in inside if field.field_id == wanted.field_id), None)
+        if found is None:
+            return "NULL"
+        parts.append(_quote(found.name))
+        inside = found.type.fields if isinstance(found.type, Row) else ()
+    return ".".join(parts)
 
 
-def _from(start: Offsets) -> str:
+def _below(position: tuple[str, str], end: Offsets) -> str:
+    partition, offset = position
+    cases = " ".join(f"WHEN {p} THEN {end}L" for p, end in end.items()) or "WHEN -1 THEN 0L"
+    return f"({partition} IS NULL OR coalesce({offset} < CASE {partition} {cases} END, FALSE))"
+
+
+def _from(position: tuple[str, str], start: Offsets) -> str:
     """In comparisons that Iceberg can prune files by."""
-    partitions = [f"{_PARTITION} = {p} AND {_OFFSET} >= {offset}L" for p, offset in start.items()]
+    partition, offset = position
+    partitions = [f"{partition} = {p} AND {offset} >= {o}L" for p, o in start.items()]
     return f"({' OR '.join(partitions) or 'FALSE'})"
 
 
@@ -93,6 +173,8 @@ def _converted(expression: str, stored: Type, wanted: Type) -> str:
     if same_layout(stored, wanted):
         return expression
     match stored, wanted:
+        case types.Json(is_variant=True), _:
+            return f"to_json({expression})"
         case Row(have), Row(want):
             by_id = {field.field_id: field for field in have}
             members = []
@@ -130,6 +212,8 @@ def same_layout(stored: Type, wanted: Type) -> bool:
             return same_layout(one, other)
         case Map(key, value), Map(other_key, other_value):
             return same_layout(key, other_key) and same_layout(value, other_value)
+        case types.Json(is_variant=True), _:
+            return False
     return stored == wanted
 
 
@@ -170,4 +254,5 @@ def _quote(name: str) -> str:
 
 
 def _text(value: str) -> str:
+    """A string literal."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

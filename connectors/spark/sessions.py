@@ -15,7 +15,7 @@ import contextlib
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from seamline.connectors import supervision
@@ -35,6 +35,8 @@ _AGE_MAX_S = 600.0
 """After so long a session is not used again: its catalogs have secrets that may have changed."""
 _KERNELS_MAX = 100
 """One that has learned more is not used again: statements may make kernels of their own."""
+_IMPORTING = threading.Lock()
+"""PySpark's modules import each other: a second thread would be given half of one."""
 
 
 class Session:
@@ -149,10 +151,11 @@ def connect(url: str, attempts: int = PATIENT) -> Any:
         attempts: How often a call is tried again on a server that is gone, its release included;
             from the sixth on, a second apart.
     """
-    from pyspark.logger import PySparkLogger
-    from pyspark.sql.connect.client.core import DefaultChannelBuilder
-    from pyspark.sql.connect.client.retries import DefaultPolicy
-    from pyspark.sql.connect.session import SparkSession
+    with _IMPORTING:
+        from pyspark.logger import PySparkLogger
+        from pyspark.sql.connect.client.core import DefaultChannelBuilder
+        from pyspark.sql.connect.client.retries import DefaultPolicy
+        from pyspark.sql.connect.session import SparkSession
 
     for name in _LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
@@ -166,6 +169,7 @@ def connect(url: str, attempts: int = PATIENT) -> Any:
 
     session = SparkSession(connection=Channel(url))
     client: Any = session.client
+    client.seamline_url = url
     client.set_retry_policies(
         [
             DefaultPolicy(
@@ -204,6 +208,21 @@ def open_session(url: str, attempts: int = PATIENT) -> Any:
         session.client.close()
         raise
     return session
+
+
+@contextlib.contextmanager
+def session_apart(session: Any) -> Iterator[Any]:
+    """A session with settings and names of its own, with the server, or in the JVM, of another."""
+    from pyspark.sql import SparkSession
+
+    if isinstance(session, SparkSession):
+        yield session.newSession()
+        return
+    apart = open_session(session.client.seamline_url)
+    try:
+        yield apart
+    finally:
+        let_go(apart)
 
 
 def let_go(session: Any, *, is_interrupted: bool = False) -> None:

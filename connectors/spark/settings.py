@@ -12,7 +12,8 @@ import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 
-from seamline.connectors.config import CatalogConfig
+from seamline.connectors.config import CatalogConfig, region_of
+from seamline.connectors.jvm import jars
 from seamline.errors import INVALID_CONFIG, SeamlineError
 
 SESSION: Mapping[str, str] = {
@@ -140,8 +141,12 @@ def catalog_conf(catalog: CatalogConfig) -> dict[str, str]:
     if catalog.type == "sql":
         own["uri"] = jdbc_uri(catalog.uri)
         own["jdbc.schema-version"] = "V1"
-    if "s3.region" in catalog.properties:
-        own["client.region"] = catalog.properties["s3.region"]
+    if catalog.stores & jars.STORES.keys():
+        # else Spark takes Hadoop's, which knows none of these properties, and often no such store
+        own["io-impl"] = "org.apache.iceberg.io.ResolvingFileIO"
+    region = region_of(catalog.properties)
+    if region is not None:
+        own["client.region"] = region
     own.update({k: v for k, v in catalog.properties.items() if k.startswith(_SAME_IN_SPARK)})
     own.update(catalog.spark)
     prefix = f"spark.sql.catalog.{catalog.name}"

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from seamline.connectors.config import ClusterConfig
+from seamline.connectors.config import ClusterConfig, SchemaRegistryConfig
 from seamline.connectors.continuity import checked
 from seamline.connectors.duckdb.engine import read_scan
 from seamline.connectors.iceberg.catalog import IcebergTable, table_of_file
@@ -33,15 +33,17 @@ from seamline.errors import (
     GATEWAY_UNAVAILABLE,
     INVALID_ARGUMENT,
     NOT_A_UNIFIED_TABLE,
+    OFFSETS_NOT_STORED,
     SeamlineError,
 )
+from seamline.seam import encoding
+from seamline.seam.binding import TopicBinding
 from seamline.seam.checks import LogRead
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
 from seamline.seam.offsets import OffsetRange, Offsets
-from seamline.seam.records import DecoderSpec
+from seamline.seam.records import DecoderSpec, Places
 from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
-from seamline.sql import columns as names
 from seamline.sql.predicates import And, Comparison, Or, Predicate
 from seamline.sql.types import Field
 
@@ -64,6 +66,8 @@ class Options:
         kafka: librdkafka properties of the executors (`kafka.…`); the brokers' addresses come from
             the gateway unless they are among them.
         storage: PyIceberg properties of the storage (`iceberg.…`).
+        registry: How executors reach the schema registry, as in the gateway's configuration
+            (`registry.…`); its address comes from the gateway unless it is among them.
     """
 
     url: str
@@ -72,6 +76,7 @@ class Options:
     token: str
     kafka: Mapping[str, str]
     storage: Mapping[str, str]
+    registry: Mapping[str, str]
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Options:
@@ -91,6 +96,7 @@ class Options:
             given.get("token", ""),
             _with_prefix(options, "kafka."),
             _with_prefix(options, "iceberg."),
+            _with_prefix(options, "registry."),
         )
 
 
@@ -108,6 +114,7 @@ class Table:
         bootstrap_servers: Where its topic's cluster is; None when there is no topic.
         options: The options of the read.
         data_locations: Where its files may lie in addition to its own location.
+        schema_registry_url: Where the schemas of its topic's records are registered.
     """
 
     seam: Seam
@@ -115,6 +122,7 @@ class Table:
     bootstrap_servers: str | None
     options: Options
     data_locations: Sequence[str] = ()
+    schema_registry_url: str = ""
 
     @classmethod
     def place(cls, options: Options) -> Table:
@@ -149,12 +157,18 @@ class Table:
                 hint="CREATE TABLE … WITH (topic = '…') makes the table that is read here.",
             )
         located = body["metadata_location"], body["bootstrap_servers"]
-        return cls(seam, *located, options, body["data_locations"])
+        registry = body.get("schema_registry_url", "")
+        return cls(seam, *located, options, body["data_locations"], registry)
 
     @property
     def columns(self) -> tuple[Field, ...]:
         """The columns, metadata columns included."""
         return self.state.schemas[self.seam.schema_id].columns
+
+    @property
+    def places(self) -> Places | None:
+        """The columns that say which record a row is, if there are any."""
+        return Places.of(encoding.parse(self.seam.format), self.columns)
 
     @property
     def state(self) -> TableState:
@@ -187,8 +201,13 @@ class Table:
             name="source",
             bootstrap_servers=self.bootstrap_servers,
             properties=self.options.kafka,
+            schema_registry=self._schema_registry(),
         )
-        spec = DecoderSpec(seam.topic, seam.format, seam.on_error, self.columns)
+        state = self.state
+        binding = TopicBinding.from_properties(state.properties)
+        assert binding is not None
+        columns = state.schemas[seam.schema_id].columns
+        spec = DecoderSpec.of(binding, columns, seam.format, seam.on_error)
         return [
             HotSplit(
                 cluster,
@@ -200,18 +219,31 @@ class Table:
             for part in _parts(wanted)
         ]
 
+    def _schema_registry(self) -> SchemaRegistryConfig:
+        return SchemaRegistryConfig(**{"url": self.schema_registry_url, **self.options.registry})
+
     def cold_splits(self, window: Mapping[int, tuple[int, int]] | None) -> list[ColdSplit]:
         """The files of the snapshot, in parts of a bounded size.
 
         Args:
             window: Per partition the offsets wanted, rows of no partition excluded; None for all.
+
+        Raises:
+            SeamlineError: OFFSETS_NOT_STORED, COLD_FILE_INVALID, ….
         """
         seam = self.seam
         if seam.snapshot_id is None or (window is not None and not window):
             return []
         table = self._cold()
         columns = self.columns
-        predicate = None if window is None else _lies_in(window)
+        places = self.places
+        if window is not None and places is None:
+            raise SeamlineError(
+                OFFSETS_NOT_STORED, f"no column of {self.options.table} holds its records' offsets"
+            )
+        predicate = None
+        if window is not None and places is not None and places.names is not None:
+            predicate = _lies_in(window, *places.names)
         request = ScanRequest(seam.schema_id, tuple(c.name for c in columns), predicate)
         plan = table.inspect(table.plan(seam.snapshot_id, request))
         if plan.unsupported is not None:
@@ -229,6 +261,7 @@ class Table:
             table.state.schema_of(seam.snapshot_id).columns,
             cold_end=seam.cold_end,
             file_access=table.file_access,
+            places=places,
         )
         return [
             ColdSplit(
@@ -250,14 +283,16 @@ def _gateway_error(error: urllib.error.HTTPError) -> SeamlineError:
         return SeamlineError(GATEWAY_UNAVAILABLE, f"{error.url}: HTTP {error.code}")
 
 
-def _lies_in(window: Mapping[int, tuple[int, int]]) -> Predicate:
+def _lies_in(
+    window: Mapping[int, tuple[int, int]], partition_name: str, offset_name: str
+) -> Predicate:
     return Or(
         tuple(
             And(
                 (
-                    Comparison(names.PARTITION, "=", partition),
-                    Comparison(names.OFFSET, ">=", start),
-                    Comparison(names.OFFSET, "<", end),
+                    Comparison(partition_name, "=", partition),
+                    Comparison(offset_name, ">=", start),
+                    Comparison(offset_name, "<", end),
                 )
             )
             for partition, (start, end) in window.items()
@@ -298,7 +333,7 @@ class ColdSplit(InputPartition):
     def read(self) -> Iterator[pa.RecordBatch]:
         """The rows."""
         for batch in read_scan(self.scan):
-            kept = batch if self.window is None else _within(batch, self.window)
+            kept = batch if self.window is None else _within(batch, self.window, self.scan.places)
             if kept.num_rows:
                 yield plain(kept)
 
@@ -323,7 +358,8 @@ class HotSplit(InputPartition):
         """The rows, once the log has been found to be the same one still."""
         cluster = Cluster(self.cluster)
         try:
-            log, decoder, deadline = KafkaLog(cluster), Decoder(self.spec), NoDeadline()
+            log, deadline = KafkaLog(cluster), NoDeadline()
+            decoder = Decoder(self.spec, log.schemas)
             read = self.log_read
             epochs = {r.partition: self.epoch for r in read.ranges if self.epoch is not None}
             records = log.read(read.topic, read.ranges, read.isolation, deadline, epochs=epochs)
@@ -334,8 +370,11 @@ class HotSplit(InputPartition):
             cluster.close()
 
 
-def _within(batch: pa.RecordBatch, window: Mapping[int, tuple[int, int]]) -> pa.RecordBatch:
-    partition, offset = batch.column(names.PARTITION), batch.column(names.OFFSET)
+def _within(
+    batch: pa.RecordBatch, window: Mapping[int, tuple[int, int]], places: Places | None
+) -> pa.RecordBatch:
+    assert places is not None
+    partition, offset = (_inside(batch, path) for path in (places.partition, places.offset))
     mask = pa.repeat(pa.scalar(False), batch.num_rows)
     for number, (start, end) in window.items():
         here = pa.compute.and_(
@@ -344,3 +383,11 @@ def _within(batch: pa.RecordBatch, window: Mapping[int, tuple[int, int]]) -> pa.
         )
         mask = pa.compute.or_(mask, pa.compute.fill_null(here, fill_value=False))
     return batch.filter(mask)
+
+
+def _inside(batch: pa.RecordBatch, path: Sequence[Field]) -> pa.Array:
+    """A column, or a field inside of it."""
+    found = batch.column(path[0].name)
+    for field in path[1:]:
+        found = pa.compute.struct_field(found, field.name)
+    return found

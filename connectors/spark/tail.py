@@ -23,7 +23,10 @@ from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
 from seamline.sql.types import Field, to_spark
 
-RECORD = ("partition", "offset", "timestamp", "key", "value", "to_json(headers) AS headers")
+RECORD = (
+    *("partition", "offset", "timestamp", "timestampType", "key", "value"),
+    "to_json(headers) AS headers",
+)
 """What is sent to workers of each record.
 
 No nested column: Spark measures a batch after each of its rows, and walks over all earlier rows to
@@ -78,7 +81,8 @@ def decoded_tail(
     for key, value in cluster.java_properties.items():
         reader = reader.option(_SECURITY_PREFIX + key, value)
     records = reader.load().selectExpr(*RECORD)
-    return records.mapInArrow(Decoding(spec, batch_id), schema)
+    registry = cluster.schema_registry if cluster.schema_registry.url else None
+    return records.mapInArrow(Decoding(spec, batch_id, registry), schema)
 
 
 def has_odd_time(error: BaseException) -> bool:
@@ -116,9 +120,10 @@ def _reading(
         from seamline.connectors.kafka.log import KafkaLog
 
         numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-        decoder, deadline = Decoder(spec), NoDeadline()
+        deadline = NoDeadline()
         with contextlib.closing(Cluster(cluster)) as own:
             log = KafkaLog(own)
+            decoder = Decoder(spec, log.schemas)
             for number in numbers:
                 for raw in log.read(spec.topic, [parts[number]], isolation, deadline):
                     yield plain(decoder.decode(raw, batch_id).rows)

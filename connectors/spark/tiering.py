@@ -7,7 +7,8 @@ compaction and deletes pass.
 
 Where a foreign file may already hold such rows (it has greater ids, or no statistics of them), an
 overwrite would remove them. The batch is then written to a branch, and `main` is moved to it only
-if it is still where the batch started: any other commit makes it start again.
+if it is still where the batch started: any other commit makes it start again. So is every batch of
+an upsert table, which changes rows that are there.
 """
 
 from __future__ import annotations
@@ -23,24 +24,29 @@ from seamline.connectors.config import ClusterConfig
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.protocols import Deadline, HotLog
+from seamline.connectors.kafka.formats.schemas import schemas_of
+from seamline.connectors.protocols import Deadline, HotLog, RawBatch
 from seamline.connectors.spark.errors import named_error
-from seamline.connectors.spark.sessions import functions_for
+from seamline.connectors.spark.merging import merge
+from seamline.connectors.spark.sessions import functions_for, session_apart
 from seamline.connectors.spark.settings import quoted_name
 from seamline.connectors.spark.tail import decoded_tail, has_odd_time
 from seamline.errors import (
     COMMIT_CONFLICT,
     NOT_SUPPORTED,
+    SCHEMA_NOT_EVOLVED,
     SNAPSHOT_GONE,
     SPARK_FAILED,
     SeamlineError,
 )
 from seamline.seam.binding import TopicBinding
-from seamline.seam.boundary import SUMMARY_KEY, TAG, Boundary, check_columns, encode
+from seamline.seam.boundary import SUMMARY_KEY, TAG, Boundary, check_columns, decode, encode
+from seamline.seam.evolution import Change
 from seamline.seam.files import ScanRequest
 from seamline.seam.records import DecoderSpec
-from seamline.seam.table import TableState
+from seamline.seam.table import Snapshot, TableState
 from seamline.seam.tiering import Batch
+from seamline.seam.upserts import Newest
 from seamline.sql import columns
 from seamline.sql.predicates import Comparison
 
@@ -97,9 +103,14 @@ class SparkTierTable:
             check_columns(state)
         return state
 
+    def require_single_writer(self, snapshot_id: int | None) -> None:
+        """See `TierTable.require_single_writer`."""
+        (self._last or self._table()).require_single_writer(snapshot_id)
+
     def has_rows(self, batch: Batch, deadline: Deadline) -> bool:
         """See `TierTable.has_rows`: reads until the first record that gives a row."""
-        decoder = Decoder(self._spec(self._last or self._table(), batch))
+        spec = self._spec(self._last or self._table(), batch)
+        decoder = Decoder(spec, schemas_of(self._log))
         topic, isolation = batch.binding.topic, batch.boundary.isolation
         for raw in self._log.read(
             topic,
@@ -121,13 +132,36 @@ class SparkTierTable:
         with self._named_errors(batch):
             _whatever_times(lambda any_time: self._commit_rows(batch, any_time))
 
+    def evolve(self, batch: Batch, deadline: Deadline) -> tuple[Change, ...]:
+        """See `TierTable.evolve`: reads the batch once more, until nothing is to be changed."""
+        table = self._table()
+        made: list[Change] = []
+        if table.state.current_schema_id != batch.schema_id:
+            return ()
+        spec, schemas = self._spec(table, batch), schemas_of(self._log)
+        decoder = Decoder(spec, schemas)
+        topic, isolation = batch.binding.topic, batch.boundary.isolation
+        for raw in self._log.read(topic, batch.ranges, isolation, deadline):
+            while needed := _needed(decoder, raw):
+                commits.evolve(table, needed)
+                made += needed
+                table = self._table()
+                decoder = Decoder(
+                    DecoderSpec.of(batch.binding, table.state.schema.columns).tiering(table.state),
+                    schemas,
+                )
+        return tuple(made)
+
     def _commit_rows(self, batch: Batch, any_time: bool) -> None:
         table = self._table()
         spec = self._spec(table, batch)
-        rows = self._decoded(batch, spec, any_time, batch.batch_id)
         # the boundary counts what the policy `skip` leaves out, and is written with the rows
         skipped = self._count_skipped(batch, spec, any_time) if spec.on_error == "skip" else 0
         boundary = dataclasses.replace(batch.boundary, skipped=batch.boundary.skipped + skipped)
+        if spec.primary_key:
+            self._merge_aside(spec, batch, boundary, any_time)
+            return
+        rows = self._decoded(self._spark, batch, spec, any_time, batch.batch_id)
         if _may_hold_batch(table, batch):
             self._write_aside(rows, batch, boundary)
             return
@@ -145,12 +179,37 @@ class SparkTierTable:
         It is an overwrite of nothing: an append could be cherry-picked into the table once more.
         """
         functions = functions_for(self._spark)
+        with self._branch(batch) as branch:
+            self._writer(rows, boundary, f"branch_{branch}").overwrite(functions.lit(False))
+
+    def _merge_aside(
+        self, spec: DecoderSpec, batch: Batch, boundary: Boundary, any_time: bool
+    ) -> None:
+        """Merges the newest record of each key into a branch, and moves `main` there."""
+        newest = Newest.of(batch.binding, spec)
+        assert newest is not None
+        with self._branch(batch) as branch, session_apart(self._spark) as session:
+            rows = self._decoded(session, batch, spec, any_time, batch.batch_id)
+            table = (self._catalog.name, *self._identifier, f"branch_{branch}")
+            merge(session, rows, table, newest, spec, {SUMMARY_KEY: encode(boundary)})
+            landed = decode(self._head_of(branch))
+            if landed is None or landed.next != boundary.next:
+                raise SeamlineError(
+                    NOT_SUPPORTED,
+                    "this Spark's Iceberg does not write what a session says into a snapshot's "
+                    "summary, which upsert tables are tiered with",
+                    hint="Iceberg 1.11 does.",
+                )
+
+    @contextlib.contextmanager
+    def _branch(self, batch: Batch) -> Iterator[str]:
+        """A branch from the batch's own snapshot; `main` is moved to it if it still is there."""
         branch = f"seamline_batch_{uuid.uuid4().hex}"
         commits.insist(
             lambda: commits.create_branch(self._table(), branch, batch.snapshot_id, _BRANCH_MS)
         )
         try:
-            self._writer(rows, boundary, f"branch_{branch}").overwrite(functions.lit(False))
+            yield branch
             commits.insist_on_head(
                 self._table,
                 batch.snapshot_id,
@@ -160,6 +219,10 @@ class SparkTierTable:
             with contextlib.suppress(SeamlineError):
                 commits.insist(lambda: commits.remove_refs(self._table(), [branch]))
             raise
+
+    def _head_of(self, branch: str) -> Snapshot:
+        state = self._table().state
+        return state.snapshots[state.refs[branch].snapshot_id]
 
     def _writer(self, rows: Any, boundary: Boundary, *branch: str) -> Any:
         name = quoted_name((self._catalog.name, *self._identifier, *branch))
@@ -209,13 +272,18 @@ class SparkTierTable:
 
     def _spec(self, table: IcebergTable, batch: Batch) -> DecoderSpec:
         schema = table.state.schemas[batch.schema_id]
-        return DecoderSpec.of(batch.binding, schema.columns)
+        return DecoderSpec.of(batch.binding, schema.columns).tiering(table.state)
 
     def _decoded(
-        self, batch: Batch, spec: DecoderSpec, any_time: bool, batch_id: int | None = None
+        self,
+        session: Any,
+        batch: Batch,
+        spec: DecoderSpec,
+        any_time: bool,
+        batch_id: int | None = None,
     ) -> Any:
         return decoded_tail(
-            self._spark,
+            session,
             cluster=self._cluster,
             ranges=batch.ranges,
             isolation=batch.boundary.isolation,
@@ -227,7 +295,8 @@ class SparkTierTable:
 
     def _count_skipped(self, batch: Batch, spec: DecoderSpec, any_time: bool) -> int:
         """Bad records in the batch, counted by the decoder that leaves them out."""
-        rows = self._decoded(batch, dataclasses.replace(spec, on_error="null"), any_time)
+        lenient = dataclasses.replace(spec, on_error="null")
+        rows = self._decoded(self._spark, batch, lenient, any_time)
         return int(rows.filter(f"`{columns.ERROR}` IS NOT NULL").count())
 
     @contextlib.contextmanager
@@ -246,6 +315,17 @@ class SparkTierTable:
                     COMMIT_CONFLICT, f"the schema of table {name} changed while a batch was written"
                 ) from error
             raise named from error
+
+
+def _needed(decoder: Decoder, raw: RawBatch) -> tuple[Change, ...]:
+    """What columns must become before records can be written."""
+    try:
+        decoder.decode_all(raw)
+    except SeamlineError as error:
+        if error.code is not SCHEMA_NOT_EVOLVED or decoder.watch is None:
+            raise
+        return decoder.watch.needed
+    return ()
 
 
 def _whatever_times(work: Callable[[bool], _Result]) -> _Result:

@@ -14,15 +14,21 @@ from seamline.gateway.config.files import local_state_directory
 @click.command()
 @click.option("--records", type=click.IntRange(min=1000), default=1_000_000, show_default=True)
 @click.option("--keep", is_flag=True, help="Leave everything running at the end.")
+@click.option("--adopt", is_flag=True, help="Let a sink of Kafka Connect fill the tables.")
 @click.option(
     "--state", type=click.Path(path_type=pathlib.Path), help="Folder it is kept in; emptied first."
 )
-def demo(records: int, keep: bool, state: pathlib.Path | None) -> None:
+def demo(records: int, keep: bool, adopt: bool, state: pathlib.Path | None) -> None:
     """Produces bids, tiers them, queries them from both tiers, and checks every answer."""
-    from seamline.gateway.dev.demo.scenario import Demo
+    from seamline.gateway.dev.demo.scenario import Demo, Filling, Tiering
 
-    directory = state or local_state_directory(os.environ) / "demo"
-    if Demo(directory.resolve(), records, click.echo).run(keep=keep):
+    directory = state or local_state_directory(os.environ) / ("demo-adopt" if adopt else "demo")
+    filling: Filling = Tiering()
+    if adopt:
+        from seamline.gateway.dev.demo.foreign import ForeignSink
+
+        filling = ForeignSink()
+    if Demo(directory.resolve(), records, click.echo, filling).run(keep=keep):
         click.echo("\nall exact")
         return
     click.echo("\nNOT exact", err=True)

@@ -7,9 +7,10 @@ one of them, does not wait for the libraries of all.
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import click
 
@@ -113,3 +114,22 @@ def look_at(wanted: Sequence[TableName], connections: Connections) -> None:
             failures.append(error)
     if len(failures) == len(wanted):
         raise failures[0]
+
+
+@overload
+def text_of(value: None) -> None: ...
+
+
+@overload
+def text_of(value: str) -> str: ...
+
+
+def text_of(value: str | None) -> str | None:
+    """The value itself, or what the file after @ holds."""
+    if value is None or not value.startswith("@"):
+        return value
+    try:
+        return pathlib.Path(value[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        cause = getattr(error, "strerror", None) or "it is not text"
+        raise SeamlineError(INVALID_ARGUMENT, f"{value[1:]} cannot be read: {cause}") from error

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import datetime
 import json
-import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from seamline.connectors import supervision
-from seamline.errors import INVALID_ARGUMENT, NOT_A_UNIFIED_TABLE, SeamlineError
+from seamline.errors import NOT_A_UNIFIED_TABLE, SeamlineError
+from seamline.gateway.cli import adopting
 from seamline.gateway.cli.options import (
     Duration,
     config_options,
     load_config,
     look_at,
     table_of,
+    text_of,
 )
 from seamline.gateway.connections import Connections
 from seamline.gateway.query.deadline import no_deadline
 from seamline.gateway.query.names import TableName
-from seamline.seam.binding import POLICIES, TopicBinding
+from seamline.seam.binding import EVOLUTIONS, POLICIES, PROPERTY_PREFIX, TopicBinding
 
 if TYPE_CHECKING:
     from seamline.gateway.commands.listings import Waiting
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 @click.group()
 def table() -> None:
     """Create and look after unified tables."""
+
+
+for _command in adopting.COMMANDS:
+    table.add_command(_command)
 
 
 def _open(
@@ -53,7 +58,24 @@ def _open(
 @click.option("--isolation", default="read_committed", show_default=True)
 @click.option("--key", help="Column that the record key repeats.")
 @click.option("--key-format", default="string", show_default=True)
+@click.option(
+    "--columns-from",
+    multiple=True,
+    help="Where columns come from, such as 'id = key, trace = header.trace-id'.",
+)
+@click.option("--value-schema", help="Schema of all values, or @FILE; else the registry's.")
+@click.option("--key-schema", help="Schema of all keys, or @FILE; else the registry's.")
+@click.option("--spelling", "spellings", multiple=True, help="A way to write values to be taken.")
+@click.option("--csv-separator", help="What stands between the fields of CSV; else a comma.")
+@click.option("--csv-quote", help="What its fields are quoted with; else double quotes.")
+@click.option(
+    "--evolution",
+    type=click.Choice(EVOLUTIONS),
+    help="Whether columns follow newer schemas; auto with --infer, else manual.",
+)
 @click.option("--key-partitioner", help="The word that keys are spread by murmur2 or crc32.")
+@click.option("--primary-key", multiple=True, help="Column of an upsert table's key.")
+@click.option("--envelope", default="", help="debezium, maxwell or canal.")
 @click.option("--partition-by", multiple=True, help="Partitioning, such as 'day(ts)'.")
 @click.option("--sort-by", multiple=True, help="Sort column, such as 'ts DESC'.")
 @click.option(
@@ -81,14 +103,21 @@ def create(
         name=resolved,
         topic=topic,
         cluster=options["cluster"] or connections.config.default_cluster,
-        columns=None if columns is None else tables.parse_fields(_text(columns)),
+        columns=tables.parse_fields(text_of(columns)) if columns else None,
         format=options["format_"],
         mode=options["mode"],
         on_error=options["on_error"],
         isolation=options["isolation"],
         key=options["key"],
         key_format=options["key_format"],
+        columns_from=options["columns_from"],
+        value_schema=text_of(options["value_schema"]),
+        key_schema=text_of(options["key_schema"]),
+        spellings=options["spellings"],
+        **{name: options[name] for name in ("csv_separator", "csv_quote", "evolution")},
         key_partitioner=options["key_partitioner"],
+        primary_key=options["primary_key"],
+        envelope=options["envelope"],
         partitioning=options["partition_by"],
         sorted_by=options["sort_by"],
         start=options["start"],
@@ -98,7 +127,7 @@ def create(
     inferred = created.inferred
     if inferred is not None:
         bad = f", {inferred.bad} of them not objects" if inferred.bad else ""
-        click.echo(f"inferred from {inferred.records} records{bad}:", err=True)
+        click.echo(f"inferred from {inferred.source}{bad}:", err=True)
         click.echo(_columns_text(inferred.columns), err=True)
     click.echo(f"created {created.table.state.display_name} over topic {topic}")
     for note in created.notes:
@@ -156,22 +185,40 @@ def describe(name: str, config_file: str | None, settings: tuple[str, ...], as_j
 @table.command()
 @click.argument("name")
 @click.option("--on-error", type=click.Choice(POLICIES), help="What bad records become.")
+@click.option("--evolution", type=click.Choice(EVOLUTIONS), help="Whether columns follow schemas.")
 @config_options
 def alter(
-    name: str, on_error: str | None, config_file: str | None, settings: tuple[str, ...]
+    name: str,
+    on_error: str | None,
+    evolution: str | None,
+    config_file: str | None,
+    settings: tuple[str, ...],
 ) -> None:
-    """Changes a setting of the unified table NAME."""
-    if on_error is None:
-        raise click.UsageError("nothing to change: give --on-error")
+    """Changes settings of the unified table NAME."""
+    wanted = {"on_error": on_error, "evolution": evolution}
+    given = {setting: value for setting, value in wanted.items() if value is not None}
+    if not given:
+        raise click.UsageError("nothing to change: give --on-error or --evolution")
     from seamline.connectors.iceberg import commits
+    from seamline.gateway.commands import evolution as evolving
+    from seamline.gateway.commands import upserts
 
     connections, resolved = _open(config_file, settings, name)
     assert resolved is not None
     found = connections.catalog(resolved.catalog).load(resolved.path)
-    if TopicBinding.from_properties(found.state.properties) is None:
+    binding = TopicBinding.from_properties(found.state.properties)
+    if binding is None:
         raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {resolved.display} has no topic")
-    commits.set_properties(found, {"seamline.on-error": on_error})
-    click.echo(f"{resolved.display}: on_error is {on_error}")
+    evolving.check_altered(binding, evolution)
+    for setting, value in given.items():
+        if binding.is_upsert:
+            upserts.check_altered(setting, value)
+    commits.set_properties(
+        found,
+        {PROPERTY_PREFIX + setting.replace("_", "-"): value for setting, value in given.items()},
+    )
+    for setting, value in given.items():
+        click.echo(f"{resolved.display}: {setting} is {value}")
     connections.close()
 
 
@@ -278,17 +325,6 @@ def _line(entry: Waiting) -> str:
     if error is not None:
         parts.append(f"{error.code.name}: {error.message}")
     return "  ".join(parts)
-
-
-def _text(value: str) -> str:
-    """The value itself, or what the file after @ holds."""
-    if not value.startswith("@"):
-        return value
-    try:
-        return pathlib.Path(value[1:]).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        cause = getattr(error, "strerror", None) or "it is not text"
-        raise SeamlineError(INVALID_ARGUMENT, f"{value[1:]} cannot be read: {cause}") from error
 
 
 def _columns_text(fields: tuple[Field, ...]) -> str:

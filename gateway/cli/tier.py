@@ -128,6 +128,8 @@ def show_step(progress: Progress, step: Step | SeamlineError, seconds: float) ->
             f"({rate:,.0f}/s), lag {step.lag:,}",
             err=True,
         )
+    elif step.outcome is Outcome.EVOLVED:
+        click.echo(f"{progress.table}: {'; '.join(map(str, step.changes))}", err=True)
     elif step.outcome is Outcome.PROGRESS:
         click.echo(
             f"{progress.table}: {step.offsets:,} offsets without rows, lag {step.lag:,}", err=True

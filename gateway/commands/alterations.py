@@ -22,13 +22,14 @@ from seamline.errors import (
     TABLE_NOT_FOUND,
     SeamlineError,
 )
-from seamline.gateway.commands import tables
+from seamline.gateway.access.rules import Privilege
+from seamline.gateway.commands import evolution, tables, upserts
 from seamline.gateway.commands.rows import Rows, done
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.names import Session, TableName
-from seamline.seam.binding import POLICIES, PROPERTY_PREFIX, TopicBinding
+from seamline.seam.binding import EVOLUTIONS, POLICIES, PROPERTY_PREFIX, TopicBinding
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns
 from seamline.sql.near import did_you_mean
@@ -42,8 +43,10 @@ from seamline.sql.statements import (
 )
 from seamline.sql.types import Field
 
-_PROPERTIES = {"on_error": POLICIES}
+_PROPERTIES = {"on_error": POLICIES, "evolution": EVOLUTIONS}
 """The properties of a unified table that may change, and what each may be."""
+_PARTITIONS = "key_partitions"
+"""The owner of an upsert table may give their word anew that each key is in one partition."""
 
 
 def alter(connections: Connections, statement: AlterTable, session: Session) -> Rows:
@@ -64,6 +67,12 @@ def alter(connections: Connections, statement: AlterTable, session: Session) -> 
                 f"table {name.display} has no topic, and is not altered here",
                 hint="A plain Iceberg table is altered with the tool that made it.",
             )
+        if table.state.provider is not None:
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"table {name.display} is filled by another writer, and is not altered here",
+                hint="Its columns are its writer's. `seamline table adopt` changes how it is read.",
+            )
         match statement.change:
             case AddColumn():
                 _add(table, binding, statement.change)
@@ -72,7 +81,7 @@ def alter(connections: Connections, statement: AlterTable, session: Session) -> 
             case RenameColumn():
                 _rename(table, binding, statement.change)
             case SetProperties():
-                _set(table, statement.change)
+                _set(table, binding, statement.change)
 
     try:
         commits.insist(work)
@@ -125,6 +134,7 @@ def _own(connections: Connections, parts: tuple[str, ...], session: Session) -> 
     name = names.resolve(parts, session, connections)
     if not name.is_own_table:
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be changed")
+    connections.rights.require(Privilege.OWNERSHIP, name)
     return name
 
 
@@ -169,8 +179,14 @@ def _rename(table: IcebergTable, binding: TopicBinding, change: RenameColumn) ->
     commits.change_schema(table, lambda update: update.rename_column((column.name,), change.to))
 
 
-def _set(table: IcebergTable, change: SetProperties) -> None:
+def _set(table: IcebergTable, binding: TopicBinding, change: SetProperties) -> None:
     for name, value in change.properties:
+        if binding.is_upsert:
+            upserts.check_altered(name, value)
+            if name == _PARTITIONS and str(value).isdecimal():
+                continue
+        if name == "evolution":
+            evolution.check_altered(binding, value)
         known = _PROPERTIES.get(name)
         if known is None:
             raise SeamlineError(
@@ -185,9 +201,12 @@ def _set(table: IcebergTable, change: SetProperties) -> None:
                 hint=f"It is: {', '.join(known)}.",
             )
     properties = {
-        PROPERTY_PREFIX + name.replace("_", "-"): value for name, value in change.properties
+        PROPERTY_PREFIX + name.replace("_", "-"): str(value) for name, value in change.properties
     }
-    commits.set_properties(table, properties)
+    # older records lie where the partitioner has put them among fewer partitions
+    is_spread_anew = _PARTITIONS in dict(change.properties)
+    without = (PROPERTY_PREFIX + "key-partitioner",) if is_spread_anew else ()
+    commits.set_properties(table, properties, without=without)
 
 
 def _found(table: IcebergTable, name: str) -> Field | None:
@@ -223,6 +242,10 @@ def _require_free(
         reason = "it says where a record is in the topic"
     elif binding.key is not None and binding.key.lower() == column.name.lower():
         reason = "the record key repeats it"
+    elif binding.encoding.names(column.name):
+        reason = "columns_from says where it comes from"
+    elif column.name in binding.primary_key:
+        reason = "it is of the primary key"
     elif by_layout and column.field_id in laid_out:
         reason = f"the table is {laid_out[column.field_id]} by it"
     if reason is not None:
@@ -241,4 +264,4 @@ def _check(
     fields = changed(own)
     tables.check_columns(fields)
     whole = (*fields, *columns.METADATA_FIELDS)
-    Decoder(DecoderSpec(binding.topic, binding.format, binding.on_error, whole))
+    Decoder(DecoderSpec.of(binding, whole))

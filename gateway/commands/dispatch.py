@@ -15,7 +15,8 @@ from seamline.errors import (
     TABLE_NOT_FOUND,
     SeamlineError,
 )
-from seamline.gateway.commands import alterations, sessions, tables, views, writes
+from seamline.gateway.access.rules import Privilege
+from seamline.gateway.commands import adopting, alterations, sessions, tables, views, writes
 from seamline.gateway.commands.rows import Rows, done
 from seamline.gateway.commands.shows import Shows
 from seamline.gateway.connections import Connections
@@ -32,6 +33,7 @@ from seamline.sql.statements import (
     CreateView,
     DropTable,
     DropView,
+    SetProperties,
     SetSession,
     Show,
     Statement,
@@ -94,7 +96,7 @@ class Commands:
             case Show():
                 return self._shows.run(statement, session, deadline)
             case SetSession():
-                return sessions.set_property(statement)
+                return sessions.set_property(statement, self._connections.rights)
             case Use():
                 return sessions.use(statement, session, self._connections)
             case DropView():
@@ -103,6 +105,8 @@ class Commands:
                 return views.comment(self._connections, statement.name, session, statement.text)
             case Comment():
                 return alterations.comment(self._connections, statement, session)
+            case AlterTable(change=SetProperties() as change) if "topic" in dict(change.properties):
+                return self._adopt(statement.name, dict(change.properties), session, deadline)
             case AlterTable():
                 return alterations.alter(self._connections, statement, session)
             case CreateTable():
@@ -114,10 +118,17 @@ class Commands:
     # --- CREATE and DROP -------------------------------------------------------------------------
 
     def _create(self, statement: CreateTable, session: Session, deadline: Deadline) -> Rows:
-        name = names.resolve(statement.name, session, self._connections)
+        name = names.resolve(statement.name, session, self._connections, is_new=True)
         if not name.is_own_table:
             raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be created")
+        self._connections.rights.require_new(name)
         properties = dict(statement.properties)
+        if properties.get("adopt") is True:
+            if statement.columns:
+                raise SeamlineError(
+                    INVALID_TABLE_DEFINITION, "the columns of a table that is adopted are its own"
+                )
+            return self._adopt(statement.name, properties, session, deadline)
         if "topic" not in properties:
             return self._create_plain(statement, session)
         definition = tables.TableDefinition(
@@ -125,6 +136,7 @@ class Commands:
             columns=tables.fields_of(statement.columns) or None,
             **{"cluster": self._connections.config.default_cluster, **_properties(properties)},
         )
+        self._connections.rights.require_topic(definition.cluster, definition.topic)
         try:
             created = tables.create(self._connections, definition, deadline)
         except SeamlineError as error:
@@ -134,6 +146,26 @@ class Commands:
                 raise
             return done()
         notes = [(note,) for note in created.notes]
+        return Rows((Output("note", types.VARCHAR),), notes) if notes else done()
+
+    def _adopt(
+        self,
+        written: tuple[str, ...],
+        properties: Mapping[str, Any],
+        session: Session,
+        deadline: Deadline,
+    ) -> Rows:
+        """Binds a table that another writer fills to its topic; its notes are the answer."""
+        name = names.resolve(written, session, self._connections)
+        if not name.is_own_table:
+            raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be adopted")
+        rights, cluster = self._connections.rights, self._connections.config.default_cluster
+        rights.require(Privilege.OWNERSHIP, name)
+        wanted = adopting.of_statement(name, properties, cluster)
+        rights.require_topic(wanted.cluster, wanted.topic)
+        findings = adopting.examine(self._connections, wanted, deadline)
+        adopting.adopt(self._connections, findings, force=wanted.force)
+        notes = [(note,) for note in findings.notes]
         return Rows((Output("note", types.VARCHAR),), notes) if notes else done()
 
     def _create_plain(self, statement: CreateTable, session: Session) -> Rows:
@@ -154,15 +186,16 @@ class Commands:
         return done()
 
     def _drop(self, statement: DropTable, session: Session) -> Rows:
-        name = names.resolve(statement.name, session, self._connections)
+        name = names.resolve(statement.name, session, self._connections, is_new=True)
         if not name.is_own_table:
             raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be dropped")
         try:
+            self._connections.rights.require(Privilege.OWNERSHIP, name)
             tables.drop(self._connections, name)
         except SeamlineError as error:
             if error.code is not TABLE_NOT_FOUND or not statement.if_exists:
                 raise
-        return done()
+        return dataclasses.replace(done(), dropped=name.full)
 
 
 def _strings(name: str, value: Any) -> tuple[str, ...]:
@@ -193,7 +226,16 @@ _PROPERTIES: Mapping[str, Callable[[str, Any], Any]] = {
     "isolation": _text,
     "key": _text,
     "key_format": _text,
+    "columns_from": _strings,
+    "value_schema": _text,
+    "key_schema": _text,
+    "spellings": _strings,
+    "csv_separator": _text,
+    "csv_quote": _text,
+    "evolution": _text,
     "key_partitioner": _text,
+    "primary_key": _strings,
+    "envelope": _text,
     "start": _text,
     "partitioning": _strings,
     "sorted_by": _strings,

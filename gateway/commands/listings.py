@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from seamline.connectors.protocols import Deadline, View, views_of
 from seamline.connectors.supervision import named
-from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
+from seamline.errors import KAFKA_UNAVAILABLE, SCHEMA_NOT_FOUND, SeamlineError
 from seamline.gateway.connections import Sources
 from seamline.gateway.query import names
 from seamline.gateway.query.names import CLUSTER_SCHEMA, INFORMATION_SCHEMA, TableName
@@ -79,19 +79,23 @@ class Waiting:
 
 def catalogs(sources: Sources) -> list[str]:
     """Catalogs, and clusters, which are named like catalogs."""
-    return sorted([*sources.config.catalogs, *sources.config.clusters])
+    known = [*sources.config.catalogs, *sources.config.clusters]
+    return sorted(name for name in known if sources.rights.sees_catalog(name))
 
 
 def schemas(sources: Sources, source: str) -> list[str]:
     """Schemas of a catalog or a cluster.
 
     Raises:
-        SeamlineError: CATALOG_UNAVAILABLE.
+        SeamlineError: CATALOG_NOT_FOUND, CATALOG_UNAVAILABLE.
     """
+    sources.rights.check_catalog(source)
     if source in sources.config.clusters:
-        return [CLUSTER_SCHEMA, INFORMATION_SCHEMA]
-    own = [names.schema_text(namespace) for namespace in sources.catalog(source).namespaces()]
-    return sorted([*own, INFORMATION_SCHEMA])
+        own = [CLUSTER_SCHEMA]
+    else:
+        own = [names.schema_text(namespace) for namespace in sources.catalog(source).namespaces()]
+    seen = [schema for schema in own if sources.rights.sees_schema(source, schema)]
+    return sorted([*seen, INFORMATION_SCHEMA])
 
 
 def tables(sources: Sources, source: str, schema: str, deadline: Deadline) -> list[TableName]:
@@ -100,11 +104,15 @@ def tables(sources: Sources, source: str, schema: str, deadline: Deadline) -> li
     Raises:
         SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE, KAFKA_UNAVAILABLE.
     """
+    if not sources.rights.sees_schema(source, schema):
+        raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {source}.{schema} does not exist")
     if source in sources.config.clusters:
         topics = sources.log(source).topics(deadline)
-        return [TableName("", source, (topic,)) for topic in topics]
-    found = sources.catalog(source).tables(names.namespace_of(schema))
-    return [TableName(source, "", identifier) for identifier in found]
+        found = [TableName("", source, (topic,)) for topic in topics]
+    else:
+        tables = sources.catalog(source).tables(names.namespace_of(schema))
+        found = [TableName(source, "", identifier) for identifier in tables]
+    return [name for name in found if sources.rights.table(name).sees]
 
 
 def views(sources: Sources, source: str, schema: str) -> list[TableName]:
@@ -115,7 +123,8 @@ def views(sources: Sources, source: str, schema: str) -> list[TableName]:
     """
     store = views_of(sources.catalog(source)) if source in sources.config.catalogs else None
     found = store.names(names.namespace_of(schema)) if store is not None else []
-    return [TableName(source, "", identifier) for identifier in found]
+    seen = [TableName(source, "", identifier) for identifier in found]
+    return [name for name in seen if sources.rights.table(name).sees]
 
 
 def all_tables(sources: Sources, source: str, deadline: Deadline) -> Iterator[Listed]:
@@ -163,7 +172,8 @@ def _listed(sources: Sources, source: str, schema: str, name: TableName) -> List
     if state is None:
         return Listed(source, schema, name, error=error)
     bound, error = _tried(lambda: TopicBinding.from_properties(state.properties))
-    return Listed(source, schema, name, state.schema.columns, bound, state, error)
+    own = sources.rights.table(name).columns(state.schema.columns)
+    return Listed(source, schema, name, own, bound, state, error)
 
 
 def _listed_view(sources: Sources, source: str, schema: str, name: TableName) -> Listed:

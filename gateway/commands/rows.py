@@ -21,11 +21,13 @@ class Rows:
         output: Its columns.
         rows: Its rows.
         changes: What the client's session is from now on, as `Statement.changes` has it.
+        dropped: Full name of the table that it dropped: what the session has read of it is past.
     """
 
     output: tuple[Output, ...]
     rows: list[tuple[Any, ...]]
     changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    dropped: tuple[str, ...] | None = None
 
 
 def done(changes: Mapping[str, Any] | None = None) -> Rows:

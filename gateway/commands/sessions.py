@@ -7,6 +7,7 @@ The answer carries the change, and the client sends it along with its next state
 from __future__ import annotations
 
 from seamline.errors import SCHEMA_NOT_FOUND, SeamlineError
+from seamline.gateway.access.rights import Rights
 from seamline.gateway.commands import listings
 from seamline.gateway.commands.rows import Rows, done, matching, table
 from seamline.gateway.connections import Sources
@@ -18,13 +19,14 @@ from seamline.sql.near import did_you_mean
 from seamline.sql.statements import SetSession, Show, Use
 
 
-def set_property(statement: SetSession) -> Rows:
+def set_property(statement: SetSession, rights: Rights) -> Rows:
     """SET SESSION, or RESET SESSION.
 
     Raises:
-        SeamlineError: INVALID_SESSION_PROPERTY.
+        SeamlineError: INVALID_SESSION_PROPERTY, PERMISSION_DENIED.
     """
     name = session_properties.property_of(statement.name).name
+    rights.require_property(name)
     if statement.value is not None:
         session_properties.value_of(name, statement.value)
     return done({"properties": {name: statement.value}})

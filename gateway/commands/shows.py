@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from seamline.connectors.protocols import Deadline
 from seamline.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
-from seamline.gateway.commands import listings, stats, system, views
+from seamline.gateway.commands import adopting, listings, stats, system, views
 from seamline.gateway.commands.rows import Rows, matching, table
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.loaded import LoadedTables
-from seamline.gateway.query.names import Session
+from seamline.gateway.query.names import Session, TableName
 from seamline.gateway.query.views import find as find_view
 from seamline.seam.binding import TopicBinding
 from seamline.seam.log import READ_COMMITTED
@@ -90,7 +88,8 @@ class Shows:
             return tuple(Field(*column) for column in system.information_columns(name).items())
         if not name.cluster:
             try:
-                return self._state(parts, session).schema.columns
+                own = self._state(name).schema.columns
+                return self._connections.rights.table(name).columns(own)
             except SeamlineError as error:
                 found = None
                 if error.code in (TABLE_NOT_FOUND, SCHEMA_NOT_FOUND):
@@ -103,30 +102,33 @@ class Shows:
         return columns.TOPIC_FIELDS
 
     def _create_text(self, statement: Show, session: Session) -> Rows:
-        state = self._state(statement.name, session)
+        name = names.resolve(statement.name, session, self._connections)
+        state = self._state(name)
+        shown = self._connections.rights.table(name).columns(state.schema.columns)
         iceberg = self._connections.catalog(state.name[0]).load(state.name[1:]).iceberg
         docs = {field.name: field.doc for field in iceberg.schema().fields if field.doc}
         binding = TopicBinding.from_properties(state.properties)
+        if state.provider is not None and binding is not None:
+            text = adopting.create_text(state, binding)
+            return table({"Create Table": types.VARCHAR}, [(text,)])
         own = [
             f"   {types.quote(field.name)} {field.type}{' NOT NULL' if field.required else ''}"
             + _comment(" COMMENT ", docs.get(field.name))
-            for field in state.schema.columns
+            for field in shown
             if binding is None or not field.name.startswith("_kafka_")
         ]
         text = f"CREATE TABLE {state.display_name} (\n" + ",\n".join(own) + "\n)"
         text += _comment("\nCOMMENT ", state.properties.get("comment"))
         if binding is not None:
             pairs = [
-                f"   {field.name} = '{value}'"
-                for field in dataclasses.fields(binding)
-                if (value := getattr(binding, field.name)) is not None
-                and field.name != "key_partitions"
+                f"   {name} = {_property(value)}"
+                for name, value in binding.settings().items()
+                if name != "key_partitions"
             ]
             text += "\nWITH (\n" + ",\n".join(pairs) + "\n)"
         return table({"Create Table": types.VARCHAR}, [(text,)])
 
-    def _state(self, parts: tuple[str, ...], session: Session) -> TableState:
-        name = names.resolve(parts, session, self._connections)
+    def _state(self, name: TableName) -> TableState:
         if not name.is_own_table:
             raise SeamlineError(TABLE_NOT_FOUND, f"{name.display} is not a table of a catalog")
         (found,) = self._loaded.now([name]).values()
@@ -157,3 +159,9 @@ def _functions(statement: Show) -> Rows:
 
 def _comment(start: str, text: str | None) -> str:
     return start + "'" + text.replace("'", "''") + "'" if text else ""
+
+
+def _property(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"ARRAY[{', '.join(map(_property, value))}]"
+    return "'" + str(value).replace("'", "''") + "'"

@@ -40,6 +40,7 @@ def show(connections: Connections, name: TableName, deadline: Deadline) -> Rows:
     """
     if name.is_system or name.cluster or name.variant not in {"", "cold"}:
         raise SeamlineError(TABLE_NOT_FOUND, f"{name.display} is not a table of a catalog")
+    connections.rights.require_whole(name)
     resolved = LoadedTables(connections).now([name])[name].state
     found = connections.catalog(name.catalog).load(resolved.name[1:])
     cold_rows, bounds = column_bounds(found)

@@ -11,20 +11,20 @@ import dataclasses
 import datetime
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.iceberg import layout
 from seamline.connectors.iceberg.catalog import IcebergTable
-from seamline.connectors.iceberg.types import to_schema
+from seamline.connectors.iceberg.types import storable, to_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.kafka.formats.fit import misfits
-from seamline.connectors.kafka.formats.infer import Inferred, infer_json
+from seamline.connectors.kafka.formats.infer import Inferred
+from seamline.connectors.kafka.formats.known import FORMATS
+from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols import Deadline, HotLog
 from seamline.errors import (
     CATALOG_ACCESS_DENIED,
     CATALOG_UNAVAILABLE,
-    INFERENCE_FAILED,
     INVALID_TABLE_DEFINITION,
     NOT_A_UNIFIED_TABLE,
     SCHEMA_NOT_FOUND,
@@ -33,27 +33,27 @@ from seamline.errors import (
     TOPIC_NOT_FOUND,
     SeamlineError,
 )
+from seamline.gateway.commands import evolution, inferring, upserts
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import views
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.names import TableName
 from seamline.planners.rules.prune_tail_by_key import PARTITIONERS
-from seamline.seam.binding import MODES, TopicBinding
+from seamline.seam.binding import EVOLUTIONS, MANUAL, MODES, TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of
+from seamline.seam.encoding import ColumnSource, Encoding, parse_sources, spelt_as
 from seamline.seam.log import ISOLATIONS, READ_COMMITTED, LogBounds
-from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.offsets import Offsets
 from seamline.seam.records import DecoderSpec
 from seamline.seam.table import TableState
 from seamline.sql import columns, parse, types
 from seamline.sql.types import Field
 
-SAMPLE_RECORDS = 1000
 TOPIC_S_MAX = 3.0
 """How long to ask again for an unknown topic: brokers learn late of one that was just made."""
 _TOPIC_AGAIN_S = 0.05
 MADE_HERE = "seamline.made-by-statement"
 """The property of plain tables that CREATE TABLE … AS has made, and DROP TABLE may drop."""
-KEY_FORMATS = ("string", "json", "int32", "int64", "bytes")
 _TABLE_PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
@@ -73,11 +73,22 @@ class TableDefinition:
         cluster: Name of the cluster in the configuration.
         columns: The columns of the records; None means that they are inferred.
         format: How values are encoded.
-        mode: `append`.
+        mode: `append`, `upsert` or `changelog`.
+        primary_key: The columns that are the key of an upsert table.
+        envelope: What the changes of a change log are wrapped in.
         on_error: What a bad record becomes.
         isolation: What the log is read under.
         key: Column that the record key repeats.
-        key_format: How it is written as key bytes.
+        key_format: How keys are encoded.
+        columns_from: Entries `column = source` of columns that come from other parts of a record
+            than the value's field of their name.
+        value_schema: The schema of all values, where they name none of a registry.
+        key_schema: The same for keys.
+        spellings: Ways to write values that are taken besides.
+        csv_separator: What stands between the fields of CSV.
+        csv_quote: What its fields are quoted with.
+        evolution: Whether tiering changes the columns when records have a newer schema; None for
+            the default: it does where the schema says which columns there are.
         key_partitioner: The owner's word on how keys are spread over partitions.
         partitioning: Partition transforms.
         sorted_by: Sort columns.
@@ -97,7 +108,16 @@ class TableDefinition:
     isolation: str = READ_COMMITTED
     key: str | None = None
     key_format: str = "string"
+    columns_from: tuple[str, ...] = ()
+    value_schema: str | None = None
+    key_schema: str | None = None
+    spellings: tuple[str, ...] = ()
+    csv_separator: str | None = None
+    csv_quote: str | None = None
+    evolution: str | None = None
     key_partitioner: str | None = None
+    primary_key: tuple[str, ...] = ()
+    envelope: str = ""
     partitioning: tuple[str, ...] = ()
     sorted_by: tuple[str, ...] = ()
     start: str = "earliest"
@@ -144,31 +164,29 @@ def create(connections: Connections, definition: TableDefinition, deadline: Dead
         SeamlineError: TABLE_EXISTS, TOPIC_NOT_FOUND, INVALID_TABLE_DEFINITION, INFERENCE_FAILED, …
     """
     _check_words(definition)
+    encoding = Encoding(
+        definition.format, definition.key_format, parse_sources(definition.columns_from)
+    )
     require_free(connections, definition.name)
     log = connections.log(definition.cluster)
     bounds = _bounds(log, definition, deadline)
-    values = _sample(log, definition, bounds, deadline)
+    seen, schemas = inferring.sample(log, definition.topic, bounds, deadline), schemas_of(log)
     inferred = None
     fields = definition.columns
     if fields is None:
-        inferred = infer_json(values)
+        inferred = inferring.inferred(definition, encoding, seen, schemas)
         fields = inferred.columns
+    definition = evolution.settled(definition, inferred)
     _check_columns(definition, fields)
+    if definition.primary_key or definition.envelope or definition.mode != "append":
+        definition, fields = upserts.defined(definition, fields)
     all_columns = (*fields, *columns.METADATA_FIELDS)
-    Decoder(DecoderSpec(definition.topic, definition.format, definition.on_error, all_columns))
-    schema = to_schema(all_columns)
-    binding = TopicBinding(
-        cluster=definition.cluster,
-        topic=definition.topic,
-        format=definition.format,
-        mode=definition.mode,
-        on_error=definition.on_error,
-        isolation=definition.isolation,
-        key=definition.key,
-        key_format=definition.key_format,
-        key_partitioner=definition.key_partitioner,
-        key_partitions=len(bounds.end) if definition.key_partitioner else None,
-    )
+    binding = _binding(definition, spelt_as(encoding.sources, all_columns), bounds)
+    stored = tuple(dataclasses.replace(f, type=storable(f.type)) for f in all_columns)
+    spec = DecoderSpec.of(binding, stored)
+    Decoder(spec, schemas)
+    notes = tuple(inferring.notes(definition, spec, seen, inferred, schemas))
+    schema = to_schema(all_columns, definition.primary_key)
     start = _start_offsets(connections, definition, bounds, deadline)
     table = connections.catalog(definition.name.catalog).create(
         definition.name.path,
@@ -177,6 +195,7 @@ def create(connections: Connections, definition: TableDefinition, deadline: Dead
         order=layout.sort_order(schema, definition.sorted_by),
         properties={
             **_TABLE_PROPERTIES,
+            **(upserts.TABLE_PROPERTIES if binding.is_upsert else {}),
             "format-version": str(definition.format_version),
             **definition.properties,
             **binding.to_properties(),
@@ -191,48 +210,34 @@ def create(connections: Connections, definition: TableDefinition, deadline: Dead
             next=start,
         ),
     )
-    return Created(table, inferred, tuple(_notes(definition, fields, values, inferred)))
+    return Created(table, inferred, notes)
 
 
-def _sample(
-    log: HotLog, definition: TableDefinition, bounds: LogBounds, deadline: Deadline
-) -> list[bytes | None]:
-    """The newest records of a topic of JSON.
-
-    Raises:
-        SeamlineError: INFERENCE_FAILED for another format, when columns are to be inferred.
-    """
-    if definition.format != "json" and definition.columns is None:
-        raise SeamlineError(
-            INFERENCE_FAILED,
-            f"columns of format {definition.format} cannot be inferred",
-            hint="State the columns with --schema.",
-        )
-    if definition.format != "json":
-        return []
-    share = max(1, SAMPLE_RECORDS // max(1, len(bounds.end)))
-    ranges = [
-        OffsetRange(partition, max(bounds.start.get(partition, 0), end - share), end)
-        for partition, end in bounds.end.items()
-    ]
-    values: list[bytes | None] = []
-    for batch in log.read(definition.topic, ranges, definition.isolation, deadline):
-        values.extend(batch.values)
-    return values
-
-
-def _notes(
-    definition: TableDefinition,
-    fields: Sequence[Field],
-    values: Sequence[bytes | None],
-    inferred: Inferred | None,
-) -> Iterator[str]:
-    for name in inferred.unknown if inferred is not None else ():
-        yield (
-            f"{name}: null in every sampled record, and so varchar, which holds no number and no "
-            "object. State the columns if it will be another."
-        )
-    yield from misfits(fields, values, definition.on_error)
+def _binding(
+    definition: TableDefinition, sources: Sequence[ColumnSource], bounds: LogBounds
+) -> TopicBinding:
+    depends_on_partitions = definition.key_partitioner or definition.primary_key
+    return TopicBinding(
+        cluster=definition.cluster,
+        topic=definition.topic,
+        format=definition.format,
+        mode=definition.mode,
+        on_error=definition.on_error,
+        isolation=definition.isolation,
+        key=definition.key,
+        key_format=definition.key_format,
+        columns_from=tuple(map(str, sources)),
+        value_schema=definition.value_schema,
+        key_schema=definition.key_schema,
+        spellings=definition.spellings,
+        csv_separator=definition.csv_separator,
+        csv_quote=definition.csv_quote,
+        evolution=definition.evolution,
+        key_partitioner=definition.key_partitioner,
+        key_partitions=len(bounds.end) if depends_on_partitions else None,
+        primary_key=definition.primary_key,
+        envelope=definition.envelope,
+    )
 
 
 def _bounds(log: HotLog, definition: TableDefinition, deadline: Deadline) -> LogBounds:
@@ -282,8 +287,10 @@ def _check_words(definition: TableDefinition) -> None:
     for name, value, known in (
         ("mode", definition.mode, MODES),
         ("isolation", definition.isolation, ISOLATIONS),
-        ("key_format", definition.key_format, KEY_FORMATS),
+        ("format", definition.format, FORMATS),
+        ("key_format", definition.key_format, FORMATS),
         ("key_partitioner", definition.key_partitioner, (None, *PARTITIONERS)),
+        ("evolution", definition.evolution, (None, *EVOLUTIONS)),
         ("format_version", definition.format_version, (2, 3)),
     ):
         if value not in known:
@@ -413,7 +420,17 @@ def require_unified(connections: Connections, name: TableName) -> TableState:
             f"table {name.display} has no topic, and is not dropped here",
             hint="A plain Iceberg table is dropped with the tool that made it, in its catalog.",
         )
+    _require_not_adopted(table.state)
     return table.state
+
+
+def _require_not_adopted(state: TableState) -> None:
+    if state.provider is not None:
+        raise SeamlineError(
+            NOT_A_UNIFIED_TABLE,
+            f"table {state.display_name} is filled by another writer, and is not dropped here",
+            hint="`seamline table unadopt` lets go of it; drop it with the tool that made it.",
+        )
 
 
 def describe(state: TableState, bounds: LogBounds | None) -> dict[str, Any]:
@@ -429,16 +446,19 @@ def describe(state: TableState, bounds: LogBounds | None) -> dict[str, Any]:
                 "name": field.name,
                 "type": str(field.type),
                 "required": field.required,
-                "hidden": field.name in columns.METADATA_NAMES,
+                "hidden": state.provider is None and field.name in columns.METADATA_NAMES,
             }
             for field in state.schema.columns
         ],
         "snapshots": len(state.snapshots),
     }
     if binding is not None:
-        body["topic"] = {k: v for k, v in dataclasses.asdict(binding).items() if v is not None}
+        body["topic"] = binding.settings()
+        body["evolution"] = binding.evolution or MANUAL
         boundary = boundary_of(state, state.current_snapshot_id)
         body["boundary"] = boundary.next.to_json()
+        body["boundary_provider"] = boundary.provider or "seamline"
+        body["boundary_trust"] = boundary.trust
         if bounds is not None:
             body["end"] = bounds.end.to_json()
             body["lag"] = sum(

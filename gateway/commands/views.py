@@ -14,6 +14,7 @@ from seamline.errors import (
     VIEW_NOT_FOUND,
     SeamlineError,
 )
+from seamline.gateway.access.rules import Privilege
 from seamline.gateway.commands import tables
 from seamline.gateway.commands.rows import Rows, done, table
 from seamline.gateway.connections import Connections
@@ -40,7 +41,8 @@ def create(
     Raises:
         SeamlineError: TABLE_EXISTS, INVALID_VIEW, NOT_SUPPORTED, CATALOG_UNAVAILABLE, …
     """
-    name = _own(connections, statement.name, session)
+    name = _own(connections, statement.name, session, is_new=True)
+    connections.rights.require_new(name)
     found = views.find(connections, name)
     if found is not None and not statement.replace:
         raise SeamlineError(
@@ -71,6 +73,7 @@ def drop(connections: Connections, statement: DropView, session: Session) -> Row
     name = _own(connections, statement.name, session)
     found = views.find(connections, name)
     if found is not None:
+        connections.rights.require(Privilege.OWNERSHIP, name)
         connections.catalog(name.catalog).view_store.drop(found[0])
     elif not statement.if_exists:
         raise _missing(connections, name)
@@ -100,6 +103,7 @@ def comment(
         SeamlineError: VIEW_NOT_FOUND, INVALID_VIEW, CATALOG_UNAVAILABLE.
     """
     name, view = require(connections, parts, session)
+    connections.rights.require(Privilege.OWNERSHIP, name)
     changed = dataclasses.replace(view, comment=text)
     connections.catalog(name.catalog).view_store.put(name.path, changed)
     return done()
@@ -120,8 +124,10 @@ def require(
     return TableName(name.catalog, "", found[0]), found[1]
 
 
-def _own(connections: Connections, parts: tuple[str, ...], session: Session) -> TableName:
-    name = names.resolve(parts, session, connections)
+def _own(
+    connections: Connections, parts: tuple[str, ...], session: Session, *, is_new: bool = False
+) -> TableName:
+    name = names.resolve(parts, session, connections, is_new=is_new)
     if not name.is_own_table:
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be a view")
     return name

@@ -16,7 +16,7 @@ import pyarrow as pa
 from seamline.connectors.iceberg import layout, writing
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.types import storable, to_schema
-from seamline.connectors.kafka.formats.writing import RecordWriter
+from seamline.connectors.kafka.formats.writing import RecordWriter, is_written
 from seamline.connectors.kafka.writing import write
 from seamline.connectors.protocols import Deadline
 from seamline.errors import (
@@ -27,7 +27,8 @@ from seamline.errors import (
     TYPE_MISMATCH,
     SeamlineError,
 )
-from seamline.gateway.commands import alterations, tables
+from seamline.gateway.access.rules import Privilege
+from seamline.gateway.commands import alterations, tables, upserts
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.names import Session, TableName
@@ -89,9 +90,10 @@ def new_table(connections: Connections, asked: CreateTable, session: Session) ->
     Raises:
         SeamlineError: TABLE_EXISTS, INVALID_TABLE_DEFINITION, CATALOG_UNAVAILABLE, …
     """
-    name = names.resolve(asked.name, session, connections)
+    name = names.resolve(asked.name, session, connections, is_new=True)
     if not name.is_own_table:
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be created")
+    connections.rights.require_new(name)
     properties = dict(asked.properties)
     for given in properties:
         if given not in _PROPERTIES:
@@ -188,10 +190,16 @@ def target(connections: Connections, statement: Insert, session: Session) -> Tar
     name = names.resolve(statement.name, session, connections)
     if not name.is_own_table:
         raise SeamlineError(STATEMENT_NOT_ALLOWED, f"{name.display} cannot be written to")
+    connections.rights.require(Privilege.INSERT, name)
     table = alterations.load(connections, name)
     binding = TopicBinding.from_properties(table.state.properties)
-    hidden = columns.METADATA_NAMES if binding is not None else frozenset()
-    fields = tuple(f for f in table.state.schema.columns if f.name not in hidden)
+    fields = table.state.schema.columns
+    if binding is not None:
+        if binding.is_upsert:
+            upserts.check_writable(binding)
+        encoding = binding.encoding
+        own = (f for f in fields if f.name not in columns.METADATA_NAMES)
+        fields = tuple(field for field in own if is_written(field, encoding))
     known = {field.name.lower(): field for field in fields}
     given: list[Field] = []
     for column in statement.columns:

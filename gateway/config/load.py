@@ -8,6 +8,7 @@ config show` prints each value and where it came from.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import os
 import pathlib
@@ -107,7 +108,8 @@ def describe(loaded: Loaded) -> Iterator[tuple[str, str, str]]:
     """(path, value, source) of every value, secrets hidden."""
     for path, name, value in _leaves(loaded.config.model_dump()):
         shown = masked(str(value))
-        if isinstance(value, str) and value and (path in loaded.secrets or is_secret(name)):
+        is_text = isinstance(value, str | datetime.datetime)
+        if is_text and value and (path in loaded.secrets or is_secret(name)):
             shown = HIDDEN
         yield path, shown, loaded.sources.get(path, "default")
 
@@ -185,12 +187,18 @@ def _path_of_variable(name: str) -> str | None:
 
 
 def _keys(path: str) -> list[str]:
-    """The keys of a dotted path; the name of a property may contain dots."""
+    """The keys of a dotted path; the name of a property may contain dots, and that of a table."""
     keys = path.split(".")
     for depth in range(1, len(keys)):
-        if _declared(keys[:depth]).get("additionalProperties") == {"type": "string"}:
+        inner = _declared(keys[:depth]).get("additionalProperties", {})
+        if inner == _TEXTS["additionalProperties"]:
             return [*keys[:depth], ".".join(keys[depth:])]
+        if inner == _TEXTS and len(keys) > depth + 1:  # a table's name, and one property of it
+            return [*keys[:depth], ".".join(keys[depth:-1]), keys[-1]]
     return keys
+
+
+_TEXTS: Mapping[str, Any] = {"additionalProperties": {"type": "string"}, "type": "object"}
 
 
 @functools.cache

@@ -6,11 +6,13 @@ Every value can be written as a string, as variables and flags are: sizes as 256
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import (
+    AwareDatetime,
     BeforeValidator,
     Field,
     NonNegativeInt,
@@ -18,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from seamline.connectors.config import CatalogConfig, ClusterConfig, Settings, Text, refused
+from seamline.connectors.config import CatalogConfig, ClusterConfig, Settings, Text, listed, refused
 
 # --- Numbers -------------------------------------------------------------------------------------
 
@@ -73,6 +75,14 @@ class AccessToken(Settings):
     """The principal."""
     sha256: Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")]
     """Hexadecimal SHA-256 of the token."""
+    groups: Annotated[tuple[Text, ...], BeforeValidator(listed)] = ()
+    """Groups of the principal, which access rules may name."""
+    expires: AwareDatetime | None = None
+    """The moment from which it is not taken any more, with its zone."""
+
+    def has_expired(self) -> bool:
+        """Whether it is not taken any more."""
+        return self.expires is not None and datetime.datetime.now(datetime.UTC) >= self.expires
 
 
 class AuthConfig(Settings):
@@ -80,6 +90,8 @@ class AuthConfig(Settings):
 
     tokens: tuple[AccessToken, ...] = ()
     """The bearer tokens it takes."""
+    rules: Text | None = None
+    """File of access rules, watched for changes; without it, every principal may do everything."""
 
 
 class LimitsConfig(Settings):
@@ -91,6 +103,14 @@ class LimitsConfig(Settings):
     """Statements that run at once; more wait."""
     statements_queued_max: NonNegativeInt = 256
     """Statements that may wait; more are refused."""
+    principal_running_max: Threads = 12
+    """Statements of one principal that run at once, where there are several."""
+    principal_queued_max: NonNegativeInt = 64
+    """Statements of one principal that may wait, where there are several."""
+    principal_results_max: PositiveInt = 256
+    """Statements of one principal that are kept after they have ended; the oldest are released."""
+    results_bytes: Bytes = 32 << 30
+    """Size of all results that are kept; the oldest are released."""
     memory_bytes: Bytes = 512 << 20
     """Memory of one statement in DuckDB before it spills."""
     spill_bytes: Bytes = 10 << 30
@@ -140,9 +160,9 @@ class SparkConfig(Settings):
 class TokensConfig(Settings):
     """Tokens that repeat a read."""
 
-    secret: Text | None = None
-    """Signs them; gateways that share a secret accept each other's. Without it, one is kept under
-    `state_directory`."""
+    secret: Annotated[str, Field(min_length=16)] | None = None
+    """Signs them, of at least 16 characters; gateways that share a secret accept each other's.
+    Without it, one is kept under `state_directory`."""
     age_seconds_max: PositiveSeconds = 7 * 24 * 3600
     """Older ones are refused."""
 
@@ -151,8 +171,9 @@ class IcebergConfig(Settings):
     """The Iceberg REST catalog, through which any engine reads the live tables."""
 
     location: Text | None = None
-    """Where the files of tails are put, as the engines reach it; by default under
-    `state_directory`, which is right only where the engines share this machine's disk and user."""
+    """Where the files of tails are put, as the engines reach it; by default in a folder `_seamline`
+    of the warehouse where that is in object storage, else under `state_directory`, which is right
+    only where the engines share this machine's disk and user."""
     hold_seconds: Seconds = 5
     """How long a statement that asks for a table again gets the same seam."""
     lease_seconds: PositiveSeconds = 3600
@@ -181,6 +202,9 @@ class Config(Settings):
     """Iceberg catalogs, by the name they have in SQL."""
     clusters: Annotated[Mapping[str, ClusterConfig], BeforeValidator(_named), Field(min_length=1)]
     """Kafka clusters, by the name tables and SQL call them."""
+    tables: Mapping[str, Mapping[str, str]] = {}
+    """Properties of tables by their full names, such as `lake.sales.orders`: what `seamline table
+    adopt` writes into a table, for those that may not be written to."""
     default_catalog: str = Field(default_factory=lambda found: next(iter(found["catalogs"])))
     """Catalog of names that leave it out; the first one, unless another is named."""
     default_cluster: str = Field(default_factory=lambda found: next(iter(found["clusters"])))
@@ -205,12 +229,26 @@ class Config(Settings):
     iceberg: IcebergConfig = IcebergConfig()
     """Its Iceberg catalog of live tables."""
 
+    def shared(self) -> LimitsConfig:
+        """The limits as they hold: alone on a gateway, somebody has all of it."""
+        if self.auth.tokens:
+            return self.limits
+        return self.limits.model_copy(
+            update={
+                "principal_running_max": self.limits.statements_running_max,
+                "principal_queued_max": self.limits.statements_queued_max,
+            }
+        )
+
     @model_validator(mode="after")
     def _names_agree(self) -> Self:
         for kind, known in (("catalog", self.catalogs), ("cluster", self.clusters)):
             name = getattr(self, f"default_{kind}")
             if name not in known:
                 raise refused(f"is not under {kind}s", f"default_{kind}", value=name)
+        for name in self.tables:
+            if name.partition(".")[0] not in self.catalogs or name.count(".") < 2:
+                raise refused("is no full name: catalog.schema.table", "tables", name)
         catalogs = {name.lower() for name in self.catalogs}
         for name in self.clusters:
             if name.lower() in catalogs:

@@ -22,9 +22,10 @@ from seamline.errors import (
     ErrorCode,
     SeamlineError,
 )
+from seamline.gateway.access import authentication
 from seamline.gateway.config.model import Config
-from seamline.gateway.http import access, statements, tail
 from seamline.gateway.http import seams as seam_routes
+from seamline.gateway.http import statements, tail
 from seamline.gateway.http.turns import PROBES, Turns
 from seamline.gateway.iceberg_rest import routes as iceberg
 from seamline.gateway.iceberg_rest.catalog import IcebergRest
@@ -36,6 +37,7 @@ from seamline.version import VERSION
 _LOG = logging.getLogger("seamline.http")
 _WAITS_MAX = 500
 """Requests that wait for statements at once; the other connections are for other requests."""
+_COME_AGAIN = frozenset({429, 503})
 _STATUS_CODES: dict[int, ErrorCode] = {
     404: NOT_FOUND,
     405: METHOD_NOT_ALLOWED,
@@ -80,10 +82,12 @@ def _add_access(app: flask.Flask, config: Config, rest: IcebergRest) -> None:
     @app.before_request
     def authenticate() -> None:
         path = flask.request.path
+        if not config.auth.tokens:
+            authentication.check_site(flask.request.headers.get("Sec-Fetch-Site"))
         if iceberg.serves(path):
             flask.g.caller = iceberg.authenticate(rest)
         elif path not in PROBES:
-            flask.g.principal = access.principal(
+            flask.g.principal = authentication.principal(
                 config, flask.request.headers.get("Authorization"), flask.request.host
             )
 
@@ -142,4 +146,6 @@ def _error(error: SeamlineError) -> flask.Response:
         return error_response(error)
     answer = flask.jsonify({"error": error.to_json()})
     answer.status_code = error.code.http_status
+    if error.code.retriable and answer.status_code in _COME_AGAIN:
+        answer.headers["Retry-After"] = "1"
     return answer

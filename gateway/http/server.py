@@ -30,8 +30,8 @@ from gunicorn.workers.gthread import ThreadWorker
 from seamline.connectors import supervision
 from seamline.connectors.files import exclusive, make_folder, named_write_errors
 from seamline.errors import INVALID_CONFIG, PORT_TAKEN, STATE_DIRECTORY_TAKEN, SeamlineError
+from seamline.gateway.access import authentication
 from seamline.gateway.config.model import Config
-from seamline.gateway.http import access
 
 if TYPE_CHECKING:
     import flask
@@ -208,7 +208,7 @@ def serve(config: Config, ready: Callable[[str], None]) -> None:
     Raises:
         SeamlineError: INVALID_CONFIG, PORT_TAKEN, STATE_DIRECTORY_TAKEN, DISK_FULL.
     """
-    access.check_listening(config)
+    authentication.check_listening(config)
     _check_port(config.http.host, config.http.port)
     with _own_state(pathlib.Path(config.state_directory)):
         GatewayServer(config, ready).run()

@@ -1,7 +1,7 @@
 """Our own REST API: statements and their chunks.
 
     POST   /api/v1/statements                     submit, wait a little, answer with the manifest
-    GET    /api/v1/statements                     the caller's statements
+    GET    /api/v1/statements                     the statements that the caller may see
     GET    /api/v1/statements/{id}                the manifest; ?wait= seconds
     GET    /api/v1/statements/{id}/chunks/{n}     a chunk; ?format=ARROW_STREAM|JSON_ARRAY|CSV
     POST   /api/v1/statements/{id}/cancel         ask it to end
@@ -23,6 +23,7 @@ from typing import Any
 import flask
 
 from seamline.errors import INVALID_REQUEST, SeamlineError
+from seamline.gateway.access.rules import Action
 from seamline.gateway.http.turns import Turns
 from seamline.gateway.http.values import json_rows
 from seamline.gateway.query.service import Service
@@ -83,7 +84,7 @@ def blueprint(service: Service, turns: Turns) -> flask.Blueprint:
 
     @routes.get("/<statement_id>")
     def status(statement_id: str) -> flask.Response:
-        statement = service.statement(statement_id, flask.g.principal)
+        statement = service.statement(statement_id, flask.g.principal, Action.VIEW)
         _await(statement, turns, _wait(flask.request.args.get("wait", 0)))
         return flask.jsonify(manifest(statement))
 
@@ -99,7 +100,7 @@ def blueprint(service: Service, turns: Turns) -> flask.Blueprint:
 
     @routes.post("/<statement_id>/cancel")
     def cancel(statement_id: str) -> flask.Response:
-        statement = service.statement(statement_id, flask.g.principal)
+        statement = service.statement(statement_id, flask.g.principal, Action.KILL)
         _cancel(statement, turns)
         return flask.jsonify(manifest(statement))
 

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from seamline.connectors.cache import Cache
+from seamline.connectors.iceberg.pyiceberg_internals import vended_credentials
 from seamline.connectors.protocols import Deadline
 from seamline.errors import SeamlineError
+from seamline.gateway.access.rights import OPERATOR, Principal, Rights
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
+from seamline.gateway.iceberg_rest import storage_access
 from seamline.gateway.iceberg_rest.metadata import ServedMetadata
 from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
 from seamline.gateway.iceberg_rest.sessions import SessionTokens, TableSession, new_session_id
@@ -42,11 +45,13 @@ class Caller:
         principal: Who it is.
         session: The session that the request came with.
         knows_sessions: Whether the client says that it sends sessions along.
+        rights: What they may do.
     """
 
     principal: str
     session: TableSession | None = None
     knows_sessions: bool = False
+    rights: Rights = OPERATOR
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class LoadRequest:
         planned: Whether its scans will be planned here.
         only_referenced: Whether to leave out snapshots that no branch or tag names.
         known: The tag of what the client already has.
+        delegated: Whether the client asks for credentials of the storage.
     """
 
     name: TableName
@@ -68,6 +74,7 @@ class LoadRequest:
     planned: bool
     only_referenced: bool
     known: str | None = None
+    delegated: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,11 +85,13 @@ class LoadResponse:
         metadata: The metadata.
         session_id: The session; part of the answer's tag.
         config: Settings for the client.
+        credentials: Those of the storage, by prefix, for a client that asks for them.
     """
 
     metadata: ServedMetadata
     session_id: str
     config: Mapping[str, str]
+    credentials: Sequence[Mapping[str, Any]] = ()
 
     @property
     def etag(self) -> str:
@@ -100,6 +109,7 @@ class IcebergRest:
         catalog: Loads tables.
         plans: Plans scans of them.
         sessions: Reads the tokens of sessions.
+        rights_of: What somebody may do.
     """
 
     config: Config
@@ -107,6 +117,7 @@ class IcebergRest:
     catalog: ServedCatalog
     plans: ScanPlans
     sessions: SessionTokens
+    rights_of: Callable[[Principal], Rights]
 
     def deadline(self) -> contextlib.closing[StatementDeadline]:
         """The deadline of a request that is answered at once; closed at the end of a `with`."""
@@ -140,7 +151,22 @@ class ServedCatalog:
             request.caller.principal, request.name.full, self._session_id(request, metadata)
         )
         self._keep(request, table, session)
-        return LoadResponse(metadata, session.session_id, self._config(request, session))
+        catalog = self.tables.catalog_config(request.name)
+        config = {
+            **storage_access.addresses(catalog, table.cold.state.location),
+            **self._config(request, session),
+        }
+        credentials = self.credentials(table) if request.delegated else []
+        for one in credentials:  # some clients look for them here
+            config |= one["config"]
+        return LoadResponse(metadata, session.session_id, config, credentials)
+
+    def credentials(self, table: ServedTable) -> list[dict[str, Any]]:
+        """The keys of the storage that a reader of a table is given."""
+        catalog = self.tables.catalog_config(table.name)
+        if catalog.reader_properties:
+            return storage_access.credentials(catalog, self.tables.locations(table))
+        return storage_access.passed_on(catalog, vended_credentials(table.cold.iceberg))
 
     def current(self, name: TableName, caller: Caller, deadline: Deadline) -> ServedTable:
         """The table for a scan that does not say which snapshot it reads.

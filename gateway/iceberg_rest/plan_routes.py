@@ -78,7 +78,7 @@ def add_routes(routes: flask.Blueprint, rest: IcebergRest) -> None:
         name = table_name(prefix, namespace, table)
         plan_id, _, number = str(body().get("plan-task", "")).rpartition(".")
         found = rest.plans.find(plan_id, flask.g.caller.principal, name.full)
-        if found.canceled or not found.done or not number.isdigit():
+        if found.canceled or not found.done or not (number.isascii() and number.isdecimal()):
             raise SeamlineError(PLAN_NOT_FOUND, f"there is no page {number} of plan {plan_id}")
         return flask.jsonify(_tasks(found.result.result(), found.page(int(number))))
 

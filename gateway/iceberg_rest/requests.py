@@ -21,15 +21,17 @@ _SEPARATOR = "\x1f"
 
 
 def table_name(prefix: str, namespace: str, table: str) -> TableName:
-    """The table that a path names.
+    """The table that a path names, of which the caller may see everything.
 
     Raises:
-        SeamlineError: UNAUTHENTICATED when the request's session is another table's.
+        SeamlineError: UNAUTHENTICATED when the request's session is another table's;
+            CATALOG_NOT_FOUND, TABLE_NOT_FOUND, PERMISSION_DENIED.
     """
     name = TableName(prefix, "", (*namespace_path(namespace), table))
     session = flask.g.caller.session
     if session is not None and session.table != name.full:
         raise SeamlineError(UNAUTHENTICATED, f"the session is not one of table {name.display}")
+    flask.g.caller.rights.require_whole(name)
     return name
 
 

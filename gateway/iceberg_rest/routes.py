@@ -21,16 +21,20 @@ from seamline.errors import (
     INVALID_REQUEST,
     NOT_FOUND,
     NOT_SUPPORTED,
+    SCHEMA_NOT_FOUND,
     STORAGE_UNAVAILABLE,
     TABLE_NOT_FOUND,
     UNAUTHENTICATED,
     VIEW_NOT_FOUND,
     SeamlineError,
 )
-from seamline.gateway.http import access
+from seamline.gateway.access import authentication
+from seamline.gateway.access.rights import Rights
 from seamline.gateway.iceberg_rest import plan_routes as iceberg_plans
+from seamline.gateway.iceberg_rest import storage_access
 from seamline.gateway.iceberg_rest.catalog import Caller, IcebergRest, LoadRequest, LoadResponse
 from seamline.gateway.iceberg_rest.requests import body, missing, namespace_path, table_name
+from seamline.gateway.query import names
 from seamline.gateway.query.names import TableName
 
 _UNREADABLE = frozenset({COLD_FILE_INVALID, NOT_SUPPORTED, STORAGE_UNAVAILABLE})
@@ -47,7 +51,10 @@ ENDPOINTS = (
     f"GET {_NAMESPACE}/tables",
     f"GET {_TABLE}",
     f"HEAD {_TABLE}",
+    f"GET {_TABLE}/credentials",
     f"POST {_TABLE}/metrics",
+    # refused: Spark then removes the files it has written, and keeps them if it need not ask
+    f"POST {_TABLE}",
 )
 VIEW_ENDPOINTS = (
     f"GET {_NAMESPACE}/views",
@@ -80,11 +87,10 @@ def authenticate(rest: IcebergRest) -> Caller:
     if session is not None and "/tables/" not in flask.request.path:
         raise SeamlineError(UNAUTHENTICATED, "a table's session is good for that table only")
     if session is None or not config.auth.tokens:
-        principal = access.principal(config, header, flask.request.host)
-        return Caller(principal, session, knows_sessions)
-    if session.principal not in {token.name for token in config.auth.tokens}:
-        raise SeamlineError(UNAUTHENTICATED, f"{session.principal} has no access any more")
-    return Caller(session.principal, session, knows_sessions)
+        known = authentication.principal(config, header, flask.request.host)
+        return Caller(known.name, session, knows_sessions, rest.rights_of(known))
+    known_again = authentication.by_name(config, session.principal)
+    return Caller(session.principal, session, knows_sessions, rest.rights_of(known_again))
 
 
 def blueprint(rest: IcebergRest, root: str) -> flask.Blueprint:
@@ -119,13 +125,14 @@ def _add_namespaces(routes: flask.Blueprint, rest: IcebergRest) -> None:
     @routes.get("/<prefix>/namespaces")
     def namespaces(prefix: str) -> flask.Response:
         parent = namespace_path(flask.request.args.get("parent", ""))
-        found = rest.connections.catalog(prefix).child_namespaces(parent)
-        return _json(_page("namespaces", [list(namespace) for namespace in found]))
+        found = catalog_of(rest, prefix).child_namespaces(parent)
+        seen = [list(path) for path in found if _sees_below(prefix, path)]
+        return _json(_page("namespaces", seen))
 
     @routes.get("/<prefix>/namespaces/<namespace>")
     def namespace(prefix: str, namespace: str) -> flask.Response:
-        path = namespace_path(namespace)
-        properties = rest.connections.catalog(prefix).namespace_properties(path)
+        path = _namespace(prefix, namespace)
+        properties = catalog_of(rest, prefix).namespace_properties(path)
         if flask.request.method == "HEAD":
             return flask.Response(status=204)
         return _json({"namespace": list(path), "properties": properties})
@@ -134,8 +141,8 @@ def _add_namespaces(routes: flask.Blueprint, rest: IcebergRest) -> None:
 def _add_tables(routes: flask.Blueprint, rest: IcebergRest, *, planned: bool) -> None:
     @routes.get("/<prefix>/namespaces/<namespace>/tables")
     def tables(prefix: str, namespace: str) -> flask.Response:
-        found = rest.connections.catalog(prefix).tables(namespace_path(namespace))
-        return _json(_page("identifiers", [_identifier(name) for name in found]))
+        found = catalog_of(rest, prefix).tables(_namespace(prefix, namespace))
+        return _json(_page("identifiers", [_identifier(name) for name in _seen(prefix, found)]))
 
     @routes.get("/<prefix>/namespaces/<namespace>/tables/<table>")
     def load(prefix: str, namespace: str, table: str) -> flask.Response:
@@ -145,11 +152,18 @@ def _add_tables(routes: flask.Blueprint, rest: IcebergRest, *, planned: bool) ->
                 return _exists(rest, name)
             return _load(rest, name, planned=planned)
 
+    @routes.get("/<prefix>/namespaces/<namespace>/tables/<table>/credentials")
+    def credentials(prefix: str, namespace: str, table: str) -> flask.Response:
+        name = table_name(prefix, namespace, table)
+        with missing(TABLE_NOT_FOUND):
+            found = rest.catalog.credentials(rest.catalog.tables.load(name))
+        return _json({"storage-credentials": found})
+
     @routes.post("/<prefix>/namespaces/<namespace>/tables/<table>/metrics")
     def metrics(prefix: str, namespace: str, table: str) -> flask.Response:
         with missing(TABLE_NOT_FOUND):
             path = table_name(prefix, namespace, table).path
-            rest.connections.catalog(prefix).load(path)
+            catalog_of(rest, prefix).load(path)
         body()
         return flask.Response(status=204)
 
@@ -157,13 +171,15 @@ def _add_tables(routes: flask.Blueprint, rest: IcebergRest, *, planned: bool) ->
 def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
     @routes.get("/<prefix>/namespaces/<namespace>/views")
     def views(prefix: str, namespace: str) -> flask.Response:
-        found = _with_views(rest, prefix).views(namespace_path(namespace))
-        return _json(_page("identifiers", [_identifier(name) for name in found]))
+        found = _with_views(rest, prefix).views(_namespace(prefix, namespace))
+        return _json(_page("identifiers", [_identifier(name) for name in _seen(prefix, found)]))
 
     @routes.get("/<prefix>/namespaces/<namespace>/views/<view>")
     def view(prefix: str, namespace: str, view: str) -> flask.Response:
         with missing(VIEW_NOT_FOUND):
-            text = _with_views(rest, prefix).view((*namespace_path(namespace), view))
+            path = (*namespace_path(namespace), view)
+            flask.g.caller.rights.check_visible(TableName(prefix, "", path))
+            text = _with_views(rest, prefix).view(path)
         if flask.request.method == "HEAD":
             return flask.Response(status=204)
         return flask.Response(text, mimetype="application/json")
@@ -173,7 +189,7 @@ def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
 
 
 def _config(rest: IcebergRest, name: str, *, planned: bool) -> dict[str, Any]:
-    catalog = rest.connections.catalog(name)
+    catalog = catalog_of(rest, name)
     endpoints = [
         *ENDPOINTS,
         *(VIEW_ENDPOINTS if catalog.has_views else ()),
@@ -211,6 +227,7 @@ def _load(rest: IcebergRest, name: TableName, *, planned: bool) -> flask.Respons
         planned=planned,
         only_referenced=mode == "refs",
         known=known,
+        delegated=_asks_for_credentials(),
     )
     with rest.deadline() as deadline:
         loaded = rest.catalog.load(request, deadline)
@@ -222,14 +239,21 @@ def _load(rest: IcebergRest, name: TableName, *, planned: bool) -> flask.Respons
     return answer
 
 
+def _asks_for_credentials() -> bool:
+    header = flask.request.headers.get(storage_access.DELEGATION_HEADER)
+    return storage_access.asks_for_credentials(header)
+
+
 def _load_result(loaded: LoadResponse) -> bytes:
     """The answer to a load, around metadata that is JSON already."""
     location = json.dumps(loaded.metadata.location).encode()
-    config = json.dumps(dict(loaded.config)).encode()
-    return b'{"metadata-location":%b,"metadata":%b,"config":%b}' % (
+    rest: dict[str, Any] = {"config": dict(loaded.config)}
+    if loaded.credentials:
+        rest["storage-credentials"] = list(loaded.credentials)
+    return b'{"metadata-location":%b,"metadata":%b,%b' % (
         location,
         loaded.metadata.text,
-        config,
+        json.dumps(rest).encode()[1:],
     )
 
 
@@ -243,7 +267,7 @@ def _page(field: str, found: Sequence[Any]) -> dict[str, Any]:
     token = flask.request.args.get("pageToken")
     if token is None or not size or size < 1:
         return {field: list(found)}
-    start = int(token) if token.isdigit() else 0
+    start = int(token) if token.isascii() and token.isdecimal() else 0
     more = str(start + size) if start + size < len(found) else None
     return {field: list(found[start : start + size]), "next-page-token": more}
 
@@ -252,8 +276,40 @@ def _identifier(name: Sequence[str]) -> dict[str, Any]:
     return {"namespace": list(name[:-1]), "name": name[-1]}
 
 
+def catalog_of(rest: IcebergRest, name: str) -> IcebergCatalog:
+    """A catalog that the caller may see.
+
+    Raises:
+        SeamlineError: CATALOG_NOT_FOUND.
+    """
+    flask.g.caller.rights.check_catalog(name)
+    return rest.connections.catalog(name)
+
+
+def _namespace(prefix: str, text: str) -> tuple[str, ...]:
+    """A namespace that the caller may see.
+
+    Raises:
+        SeamlineError: SCHEMA_NOT_FOUND.
+    """
+    path = namespace_path(text)
+    if not _sees_below(prefix, path):
+        raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {prefix}.{text} does not exist")
+    return path
+
+
+def _sees_below(prefix: str, path: Sequence[str]) -> bool:
+    rights: Rights = flask.g.caller.rights
+    return rights.sees_schema(prefix, names.schema_text(path))
+
+
+def _seen(prefix: str, found: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    rights: Rights = flask.g.caller.rights
+    return [path for path in found if rights.table(TableName(prefix, "", path)).sees]
+
+
 def _with_views(rest: IcebergRest, prefix: str) -> IcebergCatalog:
-    catalog = rest.connections.catalog(prefix)
+    catalog = catalog_of(rest, prefix)
     if not catalog.has_views:
         raise SeamlineError(NOT_SUPPORTED, f"catalog {prefix} has no views")
     return catalog

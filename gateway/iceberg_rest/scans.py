@@ -226,7 +226,7 @@ class _TailPlan:
 
     def _columns(self) -> list[str]:
         """The columns that are written: those the engine reads or filters by."""
-        known = [column.name for column in self._tail.decoder.columns]
+        known = [column.name for column in self._tail.decoder.stored]
         if self._select is None:
             return known
         wanted = {*self._select, *_referenced(self._expression)}

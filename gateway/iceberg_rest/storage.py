@@ -19,12 +19,16 @@ from pyiceberg.io import FileIO, load_file_io
 
 from seamline.connectors.duckdb.storage import local_path
 from seamline.connectors.files import make_folder, private_folder
+from seamline.connectors.iceberg.places import FILE, place_of
 from seamline.errors import INVALID_CONFIG, SeamlineError
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.iceberg_rest.table import ServedTable
 
 _LOG = logging.getLogger("seamline.iceberg")
+OWN_FOLDER = "_seamline"
+"""Our folder in a warehouse that is not on this machine: no namespace has such a name, and whatever
+lists a warehouse passes over names that begin so."""
 PROBE = "probe.txt"
 PROBE_TEXT = b"A file of a Seamline gateway. Whoever can read this can read its live tables.\n"
 
@@ -56,19 +60,29 @@ class SnapshotStorage:
         Raises:
             SeamlineError: INVALID_CONFIG when engines could not reach the default one.
         """
-        location = self._config.iceberg.location
-        if location is None:
-            theirs = table_location or self._config.catalogs[catalog].warehouse
-            if urlparse(theirs).scheme not in {"", "file"}:
-                raise SeamlineError(
-                    INVALID_CONFIG,
-                    f"catalog {catalog} keeps its tables in {theirs}, and iceberg.location is "
-                    "not set",
-                    hint="Set iceberg.location to a prefix in the same storage, outside of every "
-                    "table, that this gateway writes and the engines read.",
-                )
-            location = self._default.as_uri()
+        location = self._config.iceberg.location or self._derived(catalog, table_location)
         return f"{location.rstrip('/')}/{self._gateway_id}/{catalog}"
+
+    def _derived(self, catalog: str, table_location: str | None) -> str:
+        """A prefix that the readers of a table reach, and no table lies in."""
+        known = self._config.catalogs[catalog]
+        theirs = place_of(table_location or known.warehouse)
+        if theirs is None or theirs.scheme == FILE:
+            return self._default.as_uri()
+        for location in (known.warehouse, *known.locations):
+            place = place_of(location)
+            if place is not None and (place.scheme, place.authority) == (
+                theirs.scheme,
+                theirs.authority,
+            ):
+                return f"{location.rstrip('/')}/{OWN_FOLDER}"
+        raise SeamlineError(
+            INVALID_CONFIG,
+            f"catalog {catalog} keeps tables in {table_location or known.warehouse}, none of its "
+            "configured locations is in that storage, and iceberg.location is not set",
+            hint="Set iceberg.location to a prefix in the same storage, outside of every "
+            "table, that this gateway writes and the engines read.",
+        )
 
     def probe(self, catalog: str) -> str:
         """Location of a small file by which a reader finds out whether it has access to the folder.

@@ -17,6 +17,7 @@ from seamline.gateway.query.names import TableName
 from seamline.seam.binding import TopicBinding
 from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
+from seamline.seam.upserts import Newest
 
 UNPARTITIONED_SPEC_ID = 1_000_000
 """Id of the spec for tails that are not partitioned because they would fall into too many
@@ -90,7 +91,7 @@ class ServedTable:
         assert self.tail is not None
         return TailLayout(
             schema=metadata.schema_by_id(self.tail.seam.schema_id) or metadata.schema(),
-            columns=self.tail.decoder.columns,
+            columns=self.tail.decoder.stored,
             spec=metadata.spec(),
             unpartitioned=self.unpartitioned,
             order=metadata.sort_order_by_id(metadata.default_sort_order_id)
@@ -98,6 +99,13 @@ class ServedTable:
             format_version=self.version,
             properties=dict(metadata.properties),
         )
+
+    def newest(self) -> Newest | None:
+        """What of its rows counts; None when all do."""
+        binding = TopicBinding.from_properties(self.cold.state.properties)
+        assert self.tail is not None
+        assert binding is not None
+        return Newest.of(binding, self.tail.decoder)
 
     def source(self) -> str:
         """What decides the rows of given offsets, beside the layout."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from seamline.connectors import supervision
+from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import virtual
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.errors import storage_errors
@@ -67,6 +68,7 @@ class ServedTables:
         tails: TailRows,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._config = config
         self._clock = clock
         self._gatherer = gatherer
         self._tails = tails
@@ -86,6 +88,16 @@ class ServedTables:
         self._metadata = MetadataWriter(self._leases)
         self._files = MetadataFiles()
         self._sweeper = Loop("leases", self._sweep, delay_s=_SWEEP_S)
+
+    def catalog_config(self, name: TableName) -> CatalogConfig:
+        """How the catalog of a table is reached."""
+        return self._config.catalogs[name.catalog]
+
+    def locations(self, table: ServedTable) -> tuple[str, ...]:
+        """Where the files lie that its metadata names."""
+        ours = (self.storage.folder_of(table),) if is_unified(table.cold) else ()
+        shared = self.catalog_config(table.name).data_locations
+        return (table.cold.state.location, *ours, *shared)
 
     def close(self) -> None:
         """Stops expiring leases; what is leased stays for the next gateway."""

@@ -4,6 +4,9 @@ A segment holds the rows of some ranges of offsets, as data files with their man
 covered by the segments that lie inside it; what they leave out is read and written as one more
 segment. When a tail has become many small segments, they are merged. Segments are leased: one that
 nobody has asked for is removed; it can always be written again.
+
+The tail of an upsert table is one segment, of the newest row of each key, and a file of equality
+deletes, which hides the snapshot's rows of all keys of the tail.
 """
 
 from __future__ import annotations
@@ -17,14 +20,24 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestFile
 
 from seamline.connectors.iceberg import manifests
-from seamline.connectors.iceberg.tail_files import PlannedFile, TailLayout, plan_files, write_file
+from seamline.connectors.iceberg.tail_files import (
+    PlannedFile,
+    TailLayout,
+    plan_deletes,
+    plan_files,
+    write_file,
+)
+from seamline.connectors.newest import newest_rows
 from seamline.gateway.iceberg_rest.leases import Leases
 from seamline.seam.offsets import OffsetRange
+from seamline.seam.upserts import Newest
+from seamline.sql.columns import DELETED
 
 KIND = "segment"
 SEGMENTS_MAX = 8
@@ -80,12 +93,14 @@ class TailTable:
         folder: Location they are put under.
         layout: How rows are laid out.
         source: What else decides the rows of given offsets: the log, and how it is decoded.
+        newest: What of its rows counts, for an upsert table.
     """
 
     io: FileIO
     folder: str
     layout: TailLayout
     source: str
+    newest: Newest | None = None
 
     @property
     def digest(self) -> str:
@@ -123,6 +138,10 @@ class TailStore:
         with self._lock:
             writing = self._writing[digest]
         with writing:
+            if table.newest is not None:
+                return [
+                    self._whole(digest, ranges) or self._write(table, digest, ranges, read(ranges))
+                ]
             taken, missing = self._held(digest, ranges)
             for part in parts(missing):
                 taken.append(self._write(table, digest, part, read(part)))
@@ -130,6 +149,9 @@ class TailStore:
 
     def covered(self, table: TailTable, ranges: Sequence[OffsetRange]) -> list[TailSegment] | None:
         """Segments that together hold exactly the ranges, None when some are missing."""
+        if table.newest is not None:
+            whole = self._whole(table.digest, ranges)
+            return None if whole is None else [whole]
         taken, missing = self._held(table.digest, ranges)
         return None if missing else taken
 
@@ -139,6 +161,20 @@ class TailStore:
             self._segments.pop(lease_id, None)
 
     # --- Choosing ------------------------------------------------------------------------------
+
+    def _whole(self, digest: str, ranges: Sequence[OffsetRange]) -> TailSegment | None:
+        """The segment of exactly these ranges, its lease renewed; None when there is none.
+
+        What of an upsert table's rows counts depends on all of the tail.
+        """
+        with self._lock:
+            known = [s for s in self._segments.values() if s.layout == digest]
+        for segment in known:
+            if segment.ranges == tuple(ranges):
+                if not self._leases.renew([segment.segment_id]):
+                    return segment
+                self.drop(segment.segment_id)
+        return None
 
     def _held(
         self, digest: str, ranges: Sequence[OffsetRange]
@@ -174,8 +210,19 @@ class TailStore:
     ) -> TailSegment:
         segment_id = uuid.uuid4().hex
         folder = f"{table.folder}/{segment_id}"
-        planned = plan_files(rows, table.layout, folder)
-        lists = {file.spec_id: f"{folder}/m{file.spec_id}.avro" for file in planned}
+        if table.newest is None:
+            planned = plan_files(rows, table.layout, folder)
+        else:
+            found = newest_rows(rows, table.newest)
+            deleted = found.column(DELETED)
+            left = found.filter(pc.invert(deleted)).drop_columns([DELETED])
+            planned = plan_files(left, table.layout, folder)
+            keys = found.select(list(table.newest.key_names))
+            planned += plan_deletes(keys, table.layout, folder)
+        lists = {
+            (file.spec_id, file.deletes): f"{folder}/{'md'[file.deletes]}{file.spec_id}.avro"
+            for file in planned
+        }
         paths = [file.path for file in planned]
         self._leases.hold(segment_id, KIND, [*paths, *lists.values()], {})
         files = [write_file(table.io, file, table.layout) for file in planned]
@@ -183,9 +230,9 @@ class TailStore:
             segment_id,
             digest,
             tuple(ranges),
-            sum(file.record_count for file in files),
+            sum(f.record_count for p, f in zip(planned, files, strict=True) if not p.deletes),
             sum(file.file_size_in_bytes for file in files),
-            tuple(_manifest(table, planned, files, spec, path) for spec, path in lists.items()),
+            tuple(_manifest(table, planned, files, kind, path) for kind, path in lists.items()),
             tuple(paths),
         )
         self._leases.hold(segment_id, KIND, segment.paths, _to_json(segment))
@@ -224,12 +271,12 @@ def _manifest(
     table: TailTable,
     planned: Sequence[PlannedFile],
     files: Sequence[DataFile],
-    spec_id: int,
+    kind: tuple[int, bool],
     path: str,
 ) -> ManifestFile:
-    layout = table.layout
+    layout, (spec_id, _) = table.layout, kind
     spec = layout.spec if spec_id == layout.spec.spec_id else layout.unpartitioned
-    own = [f for p, f in zip(planned, files, strict=True) if p.spec_id == spec_id]
+    own = [f for p, f in zip(planned, files, strict=True) if (p.spec_id, p.deletes) == kind]
     return manifests.write_manifest(table.io, path, own, spec, layout.schema, layout.format_version)
 
 

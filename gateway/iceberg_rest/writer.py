@@ -11,14 +11,14 @@ import uuid
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.manifest import ManifestContent, ManifestFile
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg import manifests, virtual
 from seamline.connectors.iceberg.errors import manifest_errors, storage_errors
 from seamline.connectors.iceberg.virtual import VirtualSnapshot
 from seamline.connectors.protocols import Deadline
-from seamline.errors import TAIL_TOO_LARGE, SeamlineError
+from seamline.errors import NOT_SUPPORTED, TAIL_TOO_LARGE, SeamlineError
 from seamline.gateway.iceberg_rest.leases import Leases
 from seamline.gateway.iceberg_rest.snapshots import ServedSnapshot, ServedSnapshots
 from seamline.gateway.iceberg_rest.storage import SnapshotStorage
@@ -80,9 +80,19 @@ class SnapshotWriter:
         return served
 
     def announced(self, table: ServedTable) -> ServedSnapshot:
-        """The virtual snapshot of the table, of which no file need exist."""
+        """The virtual snapshot of the table, of which no file need exist.
+
+        Raises:
+            SeamlineError: NOT_SUPPORTED.
+        """
         tail = table.tail
         assert tail is not None
+        if table.newest() is not None:
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"scans of {table.name.display}, an upsert table with a tail, are not planned here",
+                hint="Read it through /iceberg, where its snapshots are written whole.",
+            )
         known = self._snapshots.find(table.uuid, tail.snapshot_id)
         if known is not None:
             return known
@@ -107,6 +117,7 @@ class SnapshotWriter:
             f"{self._storage.folder_of(table)}/tail",
             table.layout(),
             table.source(),
+            table.newest(),
         )
 
     def _segments(
@@ -119,7 +130,10 @@ class SnapshotWriter:
                 f"than {self._tail_offsets_max:,}",
                 hint="Tier more often, or raise iceberg.tail_offsets_max.",
             )
-        names = [column.name for column in tail.decoder.columns]
+        decoder = tail.decoder
+        # of an upsert table also the mark that says what is a delete
+        wanted = decoder.stored if table.newest() is None else decoder.columns
+        names = [column.name for column in wanted]
         return self.store.cover(
             self._table(table),
             tail.seam.hot_ranges,
@@ -148,6 +162,11 @@ class SnapshotWriter:
             files=sum(len(segment.data_paths) for segment in segments),
             rows=sum(segment.rows for segment in segments),
             size_bytes=sum(segment.size_bytes for segment in segments),
+            deletes=sum(
+                manifest.added_rows_count or 0
+                for manifest in added
+                if manifest.content == ManifestContent.DELETES
+            ),
         )
         row_id, name = content.first_row_id, f"snap-{uuid.uuid4().hex[:8]}"
         snapshot = self._snapshot(table, tail, summary, row_id, content.added_rows, name)

@@ -25,7 +25,7 @@ from seamline.gateway.query.prepared import Values
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
 from seamline.gateway.query.spool import ResultSpool, SpoolDirectory
 from seamline.gateway.query.statements import Statement
-from seamline.gateway.query.tokens import TokenSigner, session_text, write_text
+from seamline.gateway.query.tokens import TokenSigner, forgotten, session_text, write_text
 from seamline.planners.explain import explain, explain_io, explain_json, explain_logical
 from seamline.planners.route import AUTO
 from seamline.seam.seam import Seam
@@ -80,7 +80,10 @@ class Answers:
         Raises:
             SeamlineError: what is wrong with it, or with what it reads.
         """
-        request = statement.request
+        request, rights = statement.request, self._connections.rights
+        rights.require_execute()
+        for name in request.properties:
+            rights.require_property(name.lower())
         session = names.session(self._config, request.catalog, request.schema)
         parsed = parse.parse(request.statement, dialect=request.dialect)
         values: Values = request.parameters
@@ -113,6 +116,11 @@ class Answers:
     def _answer(self, statement: Statement, rows: Rows) -> None:
         self._write_rows(statement, rows)
         statement.changes = rows.changes
+        if rows.dropped is not None and statement.request.after:
+            after = self._signer.after(statement.request.after, statement.principal)
+            left = forgotten(after, rows.dropped)
+            token = self._signer.sign(merge(left.seen), statement.principal)
+            statement.receipt["session"] = session_text(token, left.writes, ())
 
     def _described(
         self, statement: Statement, parsed: DescribePrepared, session: names.Session

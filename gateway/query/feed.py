@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from seamline.gateway.access.rights import Principal
 from seamline.gateway.query.seams import Seams
 from seamline.gateway.query.service import Service
 from seamline.gateway.query.spool import read_chunk
@@ -64,7 +65,7 @@ class Feed:
         service: Runs statements.
         seams: Pins tables.
         request: What the client wants.
-        principal: The client.
+        caller: The client.
         wait: Waits until a statement has ended.
     """
 
@@ -73,13 +74,13 @@ class Feed:
         service: Service,
         seams: Seams,
         request: FeedRequest,
-        principal: str,
+        caller: Principal,
         wait: Callable[[Statement], None],
     ) -> None:
         self._service = service
         self._seams = seams
         self._request = request
-        self._principal = principal
+        self._caller = caller
         self._wait = wait
         self._token = request.start
         self._end: object = None
@@ -116,10 +117,11 @@ class Feed:
             return self._read(self._changes())
         seam = self._seams.pin(
             request.table,
-            self._principal,
+            self._caller,
             catalog=request.catalog,
             schema=request.schema,
             token=None,
+            whole=False,
         )
         if seam["end"] == self._end:
             return None
@@ -138,7 +140,7 @@ class Feed:
         placed = dataclasses.replace(
             request, catalog=self._request.catalog, schema=self._request.schema
         )
-        statement = self._service.submit(placed, self._principal)
+        statement = self._service.submit(placed, self._caller)
         try:
             self._wait(statement)
             if statement.error is not None:

@@ -24,12 +24,16 @@ from seamline.errors import (
     Location,
     SeamlineError,
 )
+from seamline.gateway.access.rights import KEPT_WHEN_COLUMNS_ARE_HIDDEN
+from seamline.gateway.access.rules import Privilege
 from seamline.gateway.connections import Sources
 from seamline.gateway.query import names
 from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.names import TableName
 from seamline.gateway.query.pin import (
+    CHANGES,
+    EVERY_CHANGE,
     AskedChanges,
     Known,
     PinnedTable,
@@ -136,7 +140,11 @@ class Gatherer:
         targets = [self._target(reference, session, read_token) for reference in references]
         wanted = Wanted(targets, session, deadline, token, after, freshness)
         try:
-            return self._pin_all(wanted if now is None else dataclasses.replace(wanted, now=now))
+            with_now = wanted if now is None else dataclasses.replace(wanted, now=now)
+            return [
+                self._restricted(target, pinned)
+                for target, pinned in zip(targets, self._pin_all(with_now), strict=True)
+            ]
         except SeamlineError as error:
             if error.code in _NAMES_NOTHING and error.location is None:
                 error.location = self._place_of(error, references, targets)
@@ -147,9 +155,24 @@ class Gatherer:
     ) -> Target:
         with placed_at(reference.location):
             name = names.resolve(reference.name, session, self._connections)
+            self._connections.rights.require(Privilege.SELECT, name)
             changes = reference.changes
             asked = None if changes is None else _asked_changes(changes, read_token)
+        if asked is None and name.variant == CHANGES:
+            asked = EVERY_CHANGE
         return Target(name, reference.version, changes=asked)
+
+    def _restricted(self, target: Target, pinned: PinnedTable) -> PinnedTable:
+        """A pinned table, of which no more is seen than may be."""
+        found = self._connections.rights.restriction(target.name)
+        if not found:
+            return pinned
+        relation = pinned.relation
+        if found.hides_columns:
+            repeated = {name.lower() for name in relation.hidden} - KEPT_WHEN_COLUMNS_ARE_HIDDEN
+            found = dataclasses.replace(found, denied=found.denied | repeated)
+        relation = dataclasses.replace(relation, restriction=found)
+        return dataclasses.replace(pinned, relation=relation)
 
     def _place_of(
         self,
@@ -402,7 +425,7 @@ def _decoder(state: TableState) -> DecoderSpec | None:
 def _files(scan: Scan, table: ColdTable) -> ColdPlan:
     """The files of a snapshot that a scan reads."""
     names_ = tuple(column.name for column in scan.columns)
-    needed = cold_predicate(scan.seam)
+    needed = cold_predicate(scan.seam, scan.facts.places)
     predicate = scan.predicate if needed is None else conjunction(scan.predicate, needed)
     request = ScanRequest(scan.seam.schema_id, names_, predicate)
     return table.plan(scan.seam.snapshot_id, request)

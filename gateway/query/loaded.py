@@ -7,7 +7,6 @@ one of two requests to the catalog.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 
 from seamline.connectors.cache import Cache
@@ -16,7 +15,6 @@ from seamline.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.connections import Sources
 from seamline.gateway.query import names
 from seamline.gateway.query.names import TableName
-from seamline.sql.near import did_you_mean
 
 REMEMBERED_MAX = 64
 _NOT_FOUND = frozenset({TABLE_NOT_FOUND, SCHEMA_NOT_FOUND})
@@ -78,25 +76,9 @@ class LoadedTables:
                     raise
                 missing = missing or error
         assert missing is not None
-        raise SeamlineError(missing.code, missing.message, hint=self._hint(name)) from missing
-
-    def _hint(self, name: TableName) -> str | None:
-        """The nearest table, or schema, there is.
-
-        A schema with the name of a cluster hides that cluster's topics from short names.
-        """
-        catalog = self._connections.catalog(name.catalog)
-        namespace = name.path[:-1]
-        cluster = name.schema.lower()
-        if cluster in self._connections.config.clusters:
-            topic = names.text_of((cluster, names.CLUSTER_SCHEMA, name.path[-1]))
-            return f"The topic of that name would be {topic}."
-        with contextlib.suppress(SeamlineError):  # the first error is the one to tell
-            if catalog.has_namespace(namespace):
-                return did_you_mean(name.path[-1], [path[-1] for path in catalog.tables(namespace)])
-            known = [names.schema_text(found) for found in catalog.namespaces()]
-            return did_you_mean(name.schema, known)
-        return None
+        raise SeamlineError(
+            missing.code, missing.message, hint=names.nearest(name, self._connections)
+        ) from missing
 
 
 def _of_catalogs(wanted: Iterable[TableName]) -> Iterable[TableName]:

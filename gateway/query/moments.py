@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from seamline.connectors.continuity import check_read
 from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.schemas import Schemas, schemas_of
 from seamline.connectors.protocols import ColdTable, Deadline, HotLog, RawBatch
 from seamline.seam.boundary import ColdSide
 from seamline.seam.checks import LogRead
@@ -40,11 +41,11 @@ class Later:
     last_ms: int
     decoder: DecoderSpec
 
-    def among(self, batch: RawBatch) -> Iterator[tuple[int, int]]:
+    def among(self, batch: RawBatch, schemas: Schemas) -> Iterator[tuple[int, int]]:
         """Partitions and offsets of those in a batch."""
         bad: Mapping[int, str] = {}
         if self.decoder.on_error == "skip":
-            _, bad = Decoder(self.decoder).decode_all(batch)
+            _, bad = Decoder(self.decoder, schemas).decode_all(batch)
         places = zip(batch.partitions, batch.offsets, batch.timestamps_ms, strict=True)
         for index, (partition, offset, time_ms) in enumerate(places):
             if self.first_ms <= time_ms <= self.last_ms and index not in bad:
@@ -117,7 +118,7 @@ def _first_of(
             for r in left
         ]
         for batch in log.read(bounds.topic, parts, bounds.isolation, deadline):
-            for partition, offset in later.among(batch):
+            for partition, offset in later.among(batch, schemas_of(log)):
                 found.setdefault(partition, offset)
         left = [
             dataclasses.replace(r, start=part.end_exclusive)
@@ -125,15 +126,7 @@ def _first_of(
             if r.partition not in found and part.end_exclusive < r.end_exclusive
         ]
         length *= _GROWTH
-    was_read = LogRead(
-        bounds.topic,
-        bounds.topic_id,
-        bounds.isolation,
-        tuple(ranges),
-        bounds.end,
-        bounds.leader_epochs,
-    )
-    check_read(log, was_read, deadline)
+    check_read(log, LogRead.within(bounds, ranges), deadline)
     return found
 
 

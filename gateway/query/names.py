@@ -16,6 +16,7 @@ A schema of several levels is one part, with dots; a level that has dots itself 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Container, Sequence
@@ -30,10 +31,11 @@ from seamline.errors import (
 from seamline.sql.near import did_you_mean
 
 if TYPE_CHECKING:
+    from seamline.gateway.access.rights import Rights
     from seamline.gateway.config.model import Config
     from seamline.gateway.connections import Sources
 
-VARIANTS = ("cold", "hot", "seam", "snapshots", "files", "tail")
+VARIANTS = ("cold", "hot", "changes", "seam", "snapshots", "files", "tail")
 INFORMATION_SCHEMA = "information_schema"
 CLUSTER_SCHEMA = "default"
 """The one schema that a cluster has besides `information_schema`."""
@@ -122,13 +124,35 @@ def session(config: Config, catalog: str | None = None, schema: str | None = Non
     return Session(found, schema or own)
 
 
-def resolve(parts: Sequence[str], session: Session, sources: Sources) -> TableName:
+def resolve(
+    parts: Sequence[str], session: Session, sources: Sources, *, is_new: bool = False
+) -> TableName:
     """What a name stands for; whether there is such a table shows when it is loaded.
+
+    Args:
+        parts: The name.
+        session: What it leaves unsaid.
+        sources: Catalogs and clusters, as whoever asks may see them.
+        is_new: Whether it is the name of something that is to be made.
 
     Raises:
         SeamlineError: CATALOG_NOT_FOUND, SCHEMA_NOT_FOUND, TABLE_NOT_FOUND; CATALOG_UNAVAILABLE
             when the first part may be a schema or a cluster, and the catalog does not say.
     """
+    name = _resolved(parts, session, sources)
+    if not is_new:
+        try:
+            sources.rights.check_visible(name)
+        except SeamlineError as error:
+            if error.code is not TABLE_NOT_FOUND:
+                raise
+            raise SeamlineError(
+                TABLE_NOT_FOUND, error.message, hint=nearest(name, sources)
+            ) from error
+    return name
+
+
+def _resolved(parts: Sequence[str], session: Session, sources: Sources) -> TableName:
     *front, last = parts
     if len(front) > 2:
         raise SeamlineError(
@@ -144,6 +168,27 @@ def resolve(parts: Sequence[str], session: Session, sources: Sources) -> TableNa
         return _named(catalog, (last,), "", sources.config)
     table, variant = split_variant(last)
     return _named(catalog, (*namespace_of(schema), table), variant, sources.config)
+
+
+def nearest(name: TableName, sources: Sources) -> str | None:
+    """What to say of a table that is not there: the nearest table, or schema, there is.
+
+    A schema with the name of a cluster hides that cluster's topics from short names.
+    """
+    catalog, rights = sources.catalog(name.catalog), sources.rights
+    namespace, cluster = name.path[:-1], name.schema.lower()
+    if cluster in sources.config.clusters and rights.sees_catalog(cluster):
+        topic = text_of((cluster, CLUSTER_SCHEMA, name.path[-1]))
+        return f"The topic of that name would be {topic}."
+    with contextlib.suppress(SeamlineError):  # the first error is the one to tell
+        if catalog.has_namespace(namespace):
+            there = (TableName(name.catalog, "", path) for path in catalog.tables(namespace))
+            seen = [found.path[-1] for found in there if rights.table(found).sees]
+            return did_you_mean(name.path[-1], seen)
+        known = [schema_text(found) for found in catalog.namespaces()]
+        shown = [schema for schema in known if rights.sees_schema(name.catalog, schema)]
+        return did_you_mean(name.schema, shown)
+    return None
 
 
 def resolve_schema(parts: Sequence[str], session: Session, sources: Sources) -> tuple[str, str]:
@@ -162,7 +207,8 @@ def resolve_schema(parts: Sequence[str], session: Session, sources: Sources) -> 
             if cluster is not None and not has_schema(sources, catalog, schema):
                 catalog, schema = cluster, CLUSTER_SCHEMA
         case _:
-            catalog, schema = _source(parts[0], config), parts[1]
+            catalog, schema = _source(parts[0], config, sources.rights), parts[1]
+    sources.rights.check_catalog(catalog)
     if catalog in config.clusters and not has_schema(sources, catalog, schema):
         raise SeamlineError(
             SCHEMA_NOT_FOUND,
@@ -194,13 +240,14 @@ def has_schema(sources: Sources, source: str, schema: str) -> bool:
     return any(sources.catalog(source).has_namespace(namespace) for namespace in spellings)
 
 
-def _source(name: str, config: Config) -> str:
+def _source(name: str, config: Config, rights: Rights | None = None) -> str:
     """The catalog or cluster of a name."""
     found = _spelt(name, config.catalogs) or _spelt(name, config.clusters)
     if found is None:
         known = (*config.catalogs, *config.clusters)
+        seen = filter(rights.sees_catalog, known) if rights is not None else ()
         raise SeamlineError(
-            CATALOG_NOT_FOUND, f"catalog {name} does not exist", hint=did_you_mean(name, known)
+            CATALOG_NOT_FOUND, f"catalog {name} does not exist", hint=did_you_mean(name, seen)
         )
     return found
 

@@ -13,13 +13,16 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from seamline.connectors.continuity import check_not_cut
-from seamline.connectors.protocols import ColdTable, Deadline, HotLog
+from seamline.connectors.protocols import ColdTable, Deadline, HotLog, TellsCompaction
 from seamline.errors import (
     HISTORY_CHANGED,
     INVALID_TOKEN,
+    LOG_TRIMMED,
     LOG_TRUNCATED,
     NOT_SUPPORTED,
+    OFFSETS_NOT_STORED,
     READ_CONFLICT,
+    TOKEN_EXPIRED,
     SeamlineError,
 )
 from seamline.gateway.commands import system
@@ -35,13 +38,14 @@ from seamline.planners.logical import Kind, TableFacts
 from seamline.seam import now, past, repeat
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import ColdSide, check_columns, cold_side, kept_side
-from seamline.seam.changes import as_known_now, between
-from seamline.seam.checks import dropped, recreated, require, rolled_back
+from seamline.seam.changes import as_known_now, between, logged
+from seamline.seam.checks import dropped, recreated, require, rolled_back, trimmed
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import Offsets
-from seamline.seam.records import DecoderSpec
+from seamline.seam.records import DecoderSpec, Places
 from seamline.seam.seam import Seam, cold_only, hot_only
 from seamline.seam.table import TableState
+from seamline.seam.upserts import check_partitions
 from seamline.sql import columns
 from seamline.sql.qualify import Relation, TableVersion
 from seamline.sql.types import Field
@@ -80,6 +84,11 @@ class AskedChanges:
     later: tuple[Seam, ...] | None = None
     later_name: str = ""
     offsets_max: int | None = None
+
+
+CHANGES = "changes"
+"""The variant of an upsert table that is the raw log of its changes."""
+EVERY_CHANGE = AskedChanges(earlier=None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -168,7 +177,8 @@ class TablePinner:
             SeamlineError: named after the cause; see `seam`.
         """
         name = target.name
-        if target.changes is not None and (name.is_system or name.variant):
+        asks = target.changes not in {None, EVERY_CHANGE}
+        if asks and (name.is_system or name.variant):
             raise _no_changes(name)
         if name.is_system:
             deadline = known.wanted.deadline
@@ -199,6 +209,8 @@ class TablePinner:
         if bounds is None:
             raise SeamlineError(READ_CONFLICT, f"table {name.display} was bound to another topic")
         check_columns(state)
+        if name.variant not in system.TABLE_VARIANTS:
+            check_partitions(binding, len(bounds.end))
         if isinstance(target.moment, datetime.datetime):
             seam = self._seam_then(table, binding, bounds, target.moment, known.wanted)
         else:
@@ -208,18 +220,16 @@ class TablePinner:
             relation, rows = system.about_table(name, table, seam, follower)
             return _system(name, relation, rows)
         if not seam.format:
-            seam = dataclasses.replace(seam, format=binding.format, on_error=binding.on_error)
+            seam = seam.decoded_by(str(binding.encoding), binding.on_error)
         if target.changes is not None:
-            earlier = _earlier(target, target.changes, known)
-            if earlier is not None:
-                repeat.check_same_history(state, earlier, bounds)
-                log = self._connections.log(binding.cluster)
-                _check_remembered(log, bounds, earlier, known.wanted.deadline)
-                again = told(target, known.tables, known.wanted)
-                earlier = as_known_now(state, earlier, seam if again is None else again, seam)
-            seam = between(seam, earlier, offsets_max=target.changes.offsets_max)
+            seam = self._changes(target, target.changes, state, binding, bounds, seam, known)
+        _require_offsets(state, binding, seam)
+        table.require_single_writer(seam.snapshot_id)
         schema = state.schemas[seam.schema_id]
-        decoder = DecoderSpec(binding.topic, seam.format, seam.on_error, schema.columns)
+        decoder = DecoderSpec.of(binding, schema.columns, seam.format, seam.on_error)
+        present = is_present(target, known.tables, known.wanted)
+        if binding.is_upsert and (not present or seam.is_logged):
+            self._check_not_compacted(seam, target, known.wanted.deadline)
         kind: Kind = "hot" if name.variant == "hot" else "unified"
         facts = TableFacts(
             kind,
@@ -230,11 +240,52 @@ class TablePinner:
             cached=tails.cached(seam, decoder) if tails is not None else Offsets(),
             fits_cache=tails is not None and tails.fits(seam),
             as_of=cut.as_of if cut is not None else None,
-            present=is_present(target, known.tables, known.wanted),
+            present=present,
             known_at=known.known_at,
             asked_at=known.known_at if cut is None else None,
         )
-        return PinnedTable(_relation(schema.columns), facts, table)
+        return PinnedTable(_relation(_columns(schema.columns, seam), state), facts, table)
+
+    def _check_not_compacted(self, seam: Seam, target: Target, deadline: Deadline) -> None:
+        """A compacted log may have lost the record that was the newest of its key back then.
+
+        Raises:
+            SeamlineError: TOKEN_EXPIRED, or LOG_TRIMMED for a moment.
+        """
+        if not seam.hot_ranges:
+            return
+        log = self._connections.log(seam.cluster)
+        if isinstance(log, TellsCompaction) and not log.is_compacted(seam.topic, deadline):
+            return
+        raise SeamlineError(
+            LOG_TRIMMED if seam.is_logged or target.version is not None else TOKEN_EXPIRED,
+            f"topic {seam.topic} is compacted: not every record of {seam.display_name} is kept "
+            "between its snapshot and an earlier moment",
+            hint="Read the table as it is now, or one of its snapshots with FOR VERSION AS OF.",
+        )
+
+    def _changes(
+        self,
+        target: Target,
+        changes: AskedChanges,
+        state: TableState,
+        binding: TopicBinding,
+        bounds: LogBounds,
+        seam: Seam,
+        known: Known,
+    ) -> Seam:
+        """The part of a seam that a reference asks for."""
+        if target.name.variant and not binding.is_upsert:
+            raise _no_changes(target.name)
+        earlier = _earlier(target, changes, known)
+        if earlier is not None:
+            repeat.check_same_history(state, earlier, bounds)
+            log = self._connections.log(binding.cluster)
+            _check_remembered(log, bounds, earlier, known.wanted.deadline)
+            again = told(target, known.tables, known.wanted)
+            earlier = as_known_now(state, earlier, seam if again is None else again, seam)
+        found = between(seam, earlier, offsets_max=changes.offsets_max)
+        return logged(found, bounds) if binding.is_upsert else found
 
     def _seam(
         self,
@@ -251,10 +302,18 @@ class TablePinner:
         if earlier is not None:
             own = kept_side(state, earlier.snapshot_id)
             bounds = _under((own or head).boundary.isolation, bounds, log, deadline)
-            # what is in the log alone depends on the snapshot: a later one cannot stand in
-            later = () if target.name.variant in {"hot", "seam"} else (head,)
+            # what is in the log alone depends on the snapshot, and one of an upsert table has
+            # lost the rows that were replaced since: a later one cannot stand in
+            is_own = target.name.variant in {"hot", "seam"} or binding.is_upsert
+            later = () if is_own else (head,)
             sides = (*((own,) if own is not None else ()), *later)
             seam = repeat.repeat(state, earlier, sides, bounds, cluster=binding.cluster)
+            if binding.is_upsert and seam.cold_end is not None and target.changes is None:
+                raise SeamlineError(
+                    TOKEN_EXPIRED,
+                    f"the token is of changes of {target.name.display}, and what it was then has "
+                    "been replaced in its snapshots since",
+                )
             _check_remembered(log, bounds, earlier, deadline)
             return dataclasses.replace(seam, as_of=_as_of(target))
         seam = _seam_of_now(state, head, bounds, log, binding.cluster, deadline)
@@ -279,6 +338,10 @@ class TablePinner:
         log = self._connections.log(binding.cluster)
         bounds = _under(own.boundary.isolation, bounds, log, wanted.deadline)
         require(recreated(bounds.topic, bounds.topic_id, own.boundary.topic_id))
+        if binding.is_upsert:  # no later snapshot knows what was replaced since
+            starts = {p: own.boundary.next.get(p, 0) for p in bounds.end}
+            require(trimmed(bounds, starts))
+            head = own
         later = Later(
             past.milliseconds(moment) + 1,
             past.milliseconds(wanted.now),
@@ -344,8 +407,27 @@ class TablePinner:
         if target.name.variant in system.TABLE_VARIANTS:
             relation, rows = system.about_table(target.name, table, seam)
             return _system(target.name, relation, rows)
+        if target.changes is not None:
+            raise _no_changes(target.name)
         facts = TableFacts("cold", seam, binding, stored=_stored(state, seam))
-        return PinnedTable(_relation(state.schemas[seam.schema_id].columns), facts, table)
+        return PinnedTable(_relation(state.schemas[seam.schema_id].columns, state), facts, table)
+
+
+def _require_offsets(state: TableState, binding: TopicBinding, seam: Seam) -> None:
+    """What picks rows of the snapshot by their offsets needs a column that holds these.
+
+    Raises:
+        SeamlineError: OFFSETS_NOT_STORED.
+    """
+    if seam.is_logged or (seam.cold_end is None and seam.since is None):
+        return
+    if Places.of(binding.encoding, state.schema.columns) is None:
+        what = "its changes" if seam.since is not None else "an earlier moment of it"
+        raise SeamlineError(
+            OFFSETS_NOT_STORED,
+            f"{what} cannot be read of {state.display_name}: no column holds the offsets of its "
+            "records",
+        )
 
 
 # --- Asking a log again --------------------------------------------------------------------------
@@ -456,7 +538,7 @@ def _no_changes(name: TableName) -> SeamlineError:
     return SeamlineError(
         NOT_SUPPORTED,
         f"{name.display} has no changes to be read",
-        hint="Unified tables and topics do.",
+        hint='Unified tables and topics do; "t$changes" is of upsert tables.',
     )
 
 
@@ -485,7 +567,15 @@ def _stored(state: TableState, seam: Seam) -> tuple[Field, ...]:
     return () if seam.snapshot_id is None else state.schema_of(seam.snapshot_id).columns
 
 
-def _relation(fields: tuple[Field, ...]) -> Relation:
+def _columns(own: tuple[Field, ...], seam: Seam) -> tuple[Field, ...]:
+    """The columns of a table as it is read: of its changes it is told which are deletes."""
+    return (*own, columns.DELETED_FIELD) if seam.is_logged else own
+
+
+def _relation(fields: tuple[Field, ...], state: TableState | None = None) -> Relation:
+    """The columns of a table; another writer's are his own, whatever they are called."""
+    if state is not None and state.provider is not None:
+        return Relation(fields)
     return Relation(fields, columns.METADATA_NAMES & {field.name for field in fields})
 
 

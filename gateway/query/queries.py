@@ -119,7 +119,12 @@ class Qualify(Protocol):
     """Binds a statement to its tables; `qualify` is the one."""
 
     def __call__(
-        self, tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.datetime
+        self,
+        tree: exp.Expr,
+        relations: Sequence[Relation],
+        *,
+        now: datetime.datetime,
+        user: str = "",
     ) -> BoundQuery:
         """See `qualify`."""
 
@@ -134,6 +139,7 @@ class Queries:
         qualify: Binds statements.
         snapshot_tags: Keeps what Spark reads from expiring; when left out, nothing does.
         views: Puts the queries of views in their places; when left out, there are no views.
+        user: Who asks.
     """
 
     def __init__(
@@ -145,6 +151,7 @@ class Queries:
         qualify: Qualify = qualify,
         snapshot_tags: SnapshotTags | None = None,
         views: ViewExpander | None = None,
+        user: str = "",
     ) -> None:
         self._gatherer = gatherer
         self._executor = executor
@@ -152,6 +159,7 @@ class Queries:
         self._qualify = qualify
         self._snapshot_tags = snapshot_tags
         self._views = views
+        self._user = user
 
     def plan(self, request: QueryRequest, deadline: Deadline) -> Planned:
         """Gathers the facts of a query and plans it.
@@ -185,7 +193,7 @@ class Queries:
         relations = [
             dataclasses.replace(table.relation, name=table.facts.seam.table) for table in tables
         ]
-        query = self._qualify(request.tree, relations, now=request.now)
+        query = self._qualify(request.tree, relations, now=request.now, user=self._user)
         asked_for = self._gatherer.scans(
             asked(query, [table.facts for table in tables]),
             tables,

@@ -16,6 +16,7 @@ from seamline.connectors.protocols import (
     Engine,
     EngineQuery,
     EngineScan,
+    FollowedTail,
     ResultStream,
     SpilledTail,
     TailSource,
@@ -186,7 +187,8 @@ def _engine_query(
         tree=plan.logical.query.tree,
         schema=pa.schema([types.result_field(c.name, c.type) for c in output]),
         scans=tuple(
-            _engine_scan(plan, scan, tables.get(scan.scan_id), keys) for scan in plan.logical.scans
+            _engine_scan(plan, scan, tables.get(scan.scan_id), keys, tails.get(scan.seam.key))
+            for scan in plan.logical.scans
         ),
         tails={
             keys[key]: _rows(tails[key]) if key in tails else _source(tail)
@@ -196,7 +198,11 @@ def _engine_query(
 
 
 def _engine_scan(
-    plan: PhysicalPlan, scan: Scan, table: ColdTable | None, keys: Mapping[SeamKey, str]
+    plan: PhysicalPlan,
+    scan: Scan,
+    table: ColdTable | None,
+    keys: Mapping[SeamKey, str],
+    tail: Tail | None,
 ) -> EngineScan:
     deletes = None
     if scan.files is not None and table is not None:
@@ -217,8 +223,19 @@ def _engine_scan(
         file_access=table.file_access if table is not None else None,
         tail=keys[scan.seam.key] if scan.facts.reads_hot else None,
         rows=scan.facts.rows,
-        predicate=scan.predicate,
+        tail_predicate=scan.tail_predicate,
+        newest=scan.facts.newest,
+        places=scan.facts.places,
+        followed=_followed(scan, tail),
     )
+
+
+def _followed(scan: Scan, tail: Tail | None) -> FollowedTail | None:
+    """Which tail a scan reads, where it reads all of it."""
+    seam = scan.seam
+    if tail is None or tail.log is None or seam.since is not None or not scan.facts.reads_hot:
+        return None
+    return FollowedTail(tail.log, seam.boundary, seam.end)
 
 
 def _in_memory(tails: Mapping[SeamKey, Tail]) -> dict[SeamKey, Tail]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
+from seamline.errors import NOT_SUPPORTED, SeamlineError
+from seamline.gateway.access.rights import Principal, not_whole
 from seamline.gateway.config.model import Config
 from seamline.gateway.query import names, receipt
 from seamline.gateway.query.deadline import StatementDeadline
@@ -19,41 +22,54 @@ class Seams:
 
     Args:
         config: The configuration.
-        gatherer: Pins tables.
+        gatherer_of: Pins tables for somebody.
         signer: Reads tokens, and makes those that repeat a read.
     """
 
-    def __init__(self, config: Config, gatherer: Gatherer, signer: TokenSigner) -> None:
+    def __init__(
+        self, config: Config, gatherer_of: Callable[[Principal], Gatherer], signer: TokenSigner
+    ) -> None:
         self._config = config
-        self._gatherer = gatherer
+        self._gatherer_of = gatherer_of
         self._signer = signer
 
     def pin(
         self,
         table: str,
-        principal: str,
+        caller: Principal,
         *,
         catalog: str | None,
         schema: str | None,
         token: str | None,
+        whole: bool = True,
     ) -> dict[str, Any]:
         """The seam of one table, with what is needed to read it from elsewhere; JSON-ready.
 
         Args:
             table: Its name, as SQL writes it.
-            principal: The caller.
+            caller: Who asks.
             catalog: Catalog of a name that leaves it out.
             schema: Schema of a name that leaves it out.
             token: Pins the seam that the token remembers.
+            whole: Whether the caller is to read all of it, and must be allowed to.
 
         Raises:
             SeamlineError: as a query of it would.
         """
         session = names.session(self._config, catalog, schema)
         reference = TableReference(parse.parse_name(table))
-        known = self._signer.read(token, principal) if token else ()
+        known = self._signer.read(token, caller.name) if token else ()
         seconds = self._config.limits.statement_seconds_max
         with contextlib.closing(StatementDeadline(seconds)) as deadline:
-            (pinned,) = self._gatherer.pin([reference], session, deadline, token=known)
-        token = self._signer.sign([pinned.facts.seam], principal)
+            (pinned,) = self._gatherer_of(caller).pin([reference], session, deadline, token=known)
+        if pinned.relation.restriction and whole:
+            raise not_whole(caller, pinned.facts.seam.display_name)
+        is_upsert = pinned.facts.newest is not None or pinned.facts.seam.is_logged
+        if is_upsert and whole:
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"{pinned.facts.seam.display_name} is an upsert table, which is not read in parts",
+                hint="Read it by a statement, or its snapshot as an Iceberg table.",
+            )
+        token = self._signer.sign([pinned.facts.seam], caller.name)
         return receipt.pinned(pinned, token, self._config)

@@ -1,12 +1,15 @@
 """The service: submit, status, fetch, cancel. Knows nothing of HTTP, engines or tables.
 
 Statements wait for one of a fixed number of runners, run under their deadline, and leave a result
-and a receipt. Whatever goes wrong becomes a named error of the statement. A result nobody asks for
-is released after a while, and a running statement nobody asks about is canceled.
+and a receipt. Of those that wait, the next to run is the oldest of the principal that has fewest
+running, so nobody waits for the many of somebody else. Whatever goes wrong becomes a named error of
+the statement. A result nobody asks for is released after a while, and a running statement nobody
+asks about is canceled.
 """
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import logging
 import sys
@@ -23,6 +26,8 @@ from seamline.errors import (
     TOO_MANY_STATEMENTS,
     SeamlineError,
 )
+from seamline.gateway.access.rights import Principal, Rights
+from seamline.gateway.access.rules import Action
 from seamline.gateway.config.model import LimitsConfig
 from seamline.gateway.query import session_properties
 from seamline.gateway.query.metrics import Metrics
@@ -44,24 +49,32 @@ class Service:
         limits: How many statements may run, and for how long.
         answer: Runs a statement to its result.
         metrics: Counts statements that ended.
+        rights_of: What somebody may do; by default everything with their own statements.
     """
 
     def __init__(
-        self, limits: LimitsConfig, answer: Callable[[Statement], None], metrics: Metrics
+        self,
+        limits: LimitsConfig,
+        answer: Callable[[Statement], None],
+        metrics: Metrics,
+        rights_of: Callable[[Principal], Rights] = Rights,
     ) -> None:
         sys.setrecursionlimit(max(sys.getrecursionlimit(), _CALLS_MAX))
         self._limits = limits
         self._answer = answer
         self._metrics = metrics
+        self._rights_of = rights_of
         self._runners = concurrent.futures.ThreadPoolExecutor(
             limits.statements_running_max, "seamline-statement"
         )
         self._lock = threading.Lock()
         self._statements: dict[str, Statement] = {}
+        self._waiting: list[Statement] = []
+        self._running: collections.Counter[str] = collections.Counter()
         self._refusing = threading.Event()
         self._stopping = threading.Event()
 
-    def submit(self, request: StatementRequest, principal: str) -> Statement:
+    def submit(self, request: StatementRequest, caller: Principal) -> Statement:
         """Accepts a statement; it runs as soon as a runner is free.
 
         Raises:
@@ -82,25 +95,53 @@ class Service:
         with self._lock:
             if self._refusing.is_set():
                 raise SeamlineError(SHUTTING_DOWN, "the gateway is stopping")
-            waiting = sum(s.state is State.PENDING for s in self._statements.values())
-            if waiting >= self._limits.statements_queued_max:
-                raise SeamlineError(TOO_MANY_STATEMENTS, f"{waiting} statements are waiting")
-            statement = Statement(request, principal, timeout_s)
+            self._check_waiting(caller)
+            statement = Statement(request, caller, timeout_s)
             self._statements[statement.statement_id] = statement
-            self._runners.submit(supervision.attempt, "statement", lambda: self._run(statement))
+            self._waiting.append(statement)
+            self._runners.submit(supervision.attempt, "statement", self._run_next)
         return statement
 
-    def statement(self, statement_id: str, principal: str) -> Statement:
-        """A statement of that principal, for whom those of others do not exist.
+    def _check_waiting(self, caller: Principal) -> None:
+        """Another statement may wait; those for which a runner is free do not count as waiting.
+
+        Raises:
+            SeamlineError: TOO_MANY_STATEMENTS.
+        """
+        limits = self._limits
+        self._waiting = [s for s in self._waiting if s.state is State.PENDING]
+        own = sum(s.principal == caller.name for s in self._waiting)
+        own -= limits.principal_running_max - self._running[caller.name]
+        if own >= limits.principal_queued_max:
+            raise SeamlineError(
+                TOO_MANY_STATEMENTS,
+                f"{own} statements of {caller.name} are waiting",
+                hint="Wait for some of them; limits.principal_queued_max says how many may wait.",
+            )
+        free = limits.statements_running_max - self._running.total()
+        if len(self._waiting) - free >= limits.statements_queued_max:
+            waiting = f"{len(self._waiting)} statements are waiting"
+            raise SeamlineError(TOO_MANY_STATEMENTS, waiting)
+
+    def statement(
+        self, statement_id: str, caller: Principal, action: Action | None = None
+    ) -> Statement:
+        """A statement of the caller, for whom those of others do not exist.
+
+        Args:
+            statement_id: Its id.
+            caller: Who asks.
+            action: What else whom the rules allow it may do with it.
 
         Raises:
             SeamlineError: STATEMENT_NOT_FOUND.
         """
         with self._lock:
             found = self._statements.get(statement_id)
-        if found is None or found.principal != principal or found.state is State.CLOSED:
+        if found is None or found.state is State.CLOSED or not self._may(caller, found, action):
             raise SeamlineError(STATEMENT_NOT_FOUND, f"there is no statement {statement_id}")
-        found.touch()
+        if found.principal == caller.name:
+            found.touch()
         return found
 
     def forget(self, statement: Statement) -> None:
@@ -109,11 +150,12 @@ class Service:
             self._statements.pop(statement.statement_id, None)
         statement.close()
 
-    def statements(self, principal: str) -> list[Statement]:
-        """The statements of a principal, newest first."""
+    def statements(self, caller: Principal) -> list[Statement]:
+        """The statements that somebody may see, newest first."""
         with self._lock:
-            own = [s for s in self._statements.values() if s.principal == principal]
-        return sorted(own, key=lambda s: s.submitted_at, reverse=True)
+            known = list(self._statements.values())
+        seen = [s for s in known if self._may(caller, s, Action.VIEW)]
+        return sorted(seen, key=lambda s: s.submitted_at, reverse=True)
 
     @property
     def accepts_statements(self) -> bool:
@@ -145,6 +187,22 @@ class Service:
                     supervision.attempt("sweeper", statement.close)
                 elif statement.state not in FINAL and idle > ABANDONED_S:
                     supervision.attempt("sweeper", statement.cancel)
+            for statement in self._crowded_out():
+                self._statements.pop(statement.statement_id, None)
+                supervision.attempt("sweeper", statement.close)
+
+    def _crowded_out(self) -> list[Statement]:
+        """Those that have ended and are too many, of somebody or in all; the oldest."""
+        kept: collections.Counter[str] = collections.Counter()
+        size, found = 0, []
+        ended = [s for s in self._statements.values() if s.state in FINAL]
+        for statement in sorted(ended, key=lambda s: s.touched_at, reverse=True):
+            kept[statement.principal] += 1
+            size += statement.size_bytes
+            too_many = kept[statement.principal] > self._limits.principal_results_max
+            if too_many or size > self._limits.results_bytes:
+                found.append(statement)
+        return found
 
     def close(self) -> None:
         """Cancels what runs, and waits for it."""
@@ -156,9 +214,40 @@ class Service:
             statement.cancel()
         self._runners.shutdown(wait=True, cancel_futures=True)
 
+    def _may(self, caller: Principal, statement: Statement, action: Action | None) -> bool:
+        if statement.principal == caller.name:
+            return True
+        return action is not None and self._rights_of(caller).may(action, statement.principal)
+
+    def _run_next(self) -> None:
+        """Runs statements until none may run: whoever has ended one looks for the next."""
+        while (statement := self._take()) is not None:
+            try:
+                self._run(statement)
+            finally:
+                with self._lock:
+                    self._running[statement.principal] -= 1
+
+    def _take(self) -> Statement | None:
+        """The next to run: the oldest of who has fewest running; None when none may."""
+        with self._lock:
+            if self._stopping.is_set():
+                return None
+            while True:
+                may = [
+                    s
+                    for s in self._waiting
+                    if self._running[s.principal] < self._limits.principal_running_max
+                ]
+                if not may:
+                    return None
+                found = min(may, key=lambda s: self._running[s.principal])
+                self._waiting.remove(found)
+                if found.begin():
+                    self._running[found.principal] += 1
+                    return found
+
     def _run(self, statement: Statement) -> None:
-        if not statement.begin():
-            return
         try:
             self._answer(statement)
             statement.succeed()

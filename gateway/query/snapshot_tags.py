@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.protocols import Deadline
-from seamline.errors import SNAPSHOT_GONE, ErrorKind, SeamlineError
+from seamline.errors import NOT_SUPPORTED, SNAPSHOT_GONE, ErrorKind, SeamlineError
 from seamline.gateway.connections import Connections
 from seamline.planners.physical import PhysicalPlan
 from seamline.planners.route import SPARK
@@ -181,7 +181,8 @@ class SnapshotTags:
         try:
             commits.insist(create)
         except SeamlineError as error:
-            if error.code is SNAPSHOT_GONE or error.code.kind is not ErrorKind.EXTERNAL:
+            is_refused = error.code.kind is ErrorKind.EXTERNAL or error.code is NOT_SUPPORTED
+            if error.code is SNAPSHOT_GONE or not is_refused:
                 raise
             tag.problem = (error.message, time.monotonic())
             return Held(problem=error.message)

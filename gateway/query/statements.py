@@ -12,6 +12,7 @@ from typing import Any
 
 from seamline.connectors import supervision
 from seamline.errors import CANCELED, SeamlineError
+from seamline.gateway.access.rights import Principal
 from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.spool import ResultSpool
 from seamline.sql.binder.scope import Output
@@ -76,10 +77,10 @@ class Statement:
             `prepared` by name. What is None there is no longer set, and what is not there stays.
     """
 
-    def __init__(self, request: StatementRequest, principal: str, timeout_s: float) -> None:
+    def __init__(self, request: StatementRequest, caller: Principal, timeout_s: float) -> None:
         self.statement_id = secrets.token_urlsafe(18)
         self.request = request
-        self.principal = principal
+        self.caller = caller
         self.deadline = StatementDeadline(timeout_s)
         self.submitted_at = time.time()
         self.finished_at: float | None = None
@@ -99,6 +100,11 @@ class Statement:
         self._forget = self.deadline.on_end(self._give_up)
 
     @property
+    def principal(self) -> str:
+        """The name of who submitted it, to whom its result and tokens belong."""
+        return self.caller.name
+
+    @property
     def state(self) -> State:
         """The state now."""
         return self._state
@@ -107,6 +113,11 @@ class Statement:
     def spool(self) -> ResultSpool | None:
         """The result, once there is one."""
         return self._spool
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of its result."""
+        return self._spool.size_bytes if self._spool is not None else 0
 
     @property
     def elapsed_s(self) -> float:

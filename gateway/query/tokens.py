@@ -206,10 +206,31 @@ def session_text(token: str, writes: Sequence[Write], seen: Sequence[Seam]) -> s
     return _SEPARATOR.join((token, *map(write_text, open_)))
 
 
+def forgotten(after: After, table: tuple[str, ...]) -> After:
+    """What a session must not fall behind once it has dropped a table; another may take the name.
+
+    Args:
+        after: What it was before.
+        table: Full name of the table.
+    """
+    return After(
+        tuple(seam for seam in after.seen if _lower(seam.table) != _lower(table)),
+        tuple(w for w in after.writes if w.table is None or not _is_called(table, w.table)),
+    )
+
+
 def _shows(seam: Seam, write: Write) -> bool:
-    whole = [part.lower() for part in seam.table]
-    parts = [part.lower() for part in names.split(write.table or "")]
-    return bool(seam.topic) and whole[-len(parts) :] == parts
+    return bool(seam.topic) and _is_called(seam.table, write.table or "")
+
+
+def _is_called(table: tuple[str, ...], name: str) -> bool:
+    """Whether a name, which may leave out the first parts, is that of a table."""
+    parts = _lower(names.split(name))
+    return _lower(table)[-len(parts) :] == parts
+
+
+def _lower(name: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part.lower() for part in name)
 
 
 def kept_secret(path: pathlib.Path) -> str:

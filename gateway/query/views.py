@@ -22,7 +22,7 @@ from seamline.gateway.query.names import Session, TableName
 from seamline.sql import parse
 from seamline.sql.binder.views import Expansion, expanded
 from seamline.sql.changes import changes_of, name_of
-from seamline.sql.places import location_of
+from seamline.sql.places import location_of, placed_at
 from seamline.sql.qualify import tables_of
 from seamline.sql.statements import Query
 
@@ -67,7 +67,8 @@ class ViewExpander:
         """Replaces the views of a tree in place; inside of views, all names become whole ones."""
         changed = False
         for table in tables_of(tree):
-            name = names.resolve(name_of(table), session, self._sources)
+            with placed_at(location_of(table.this)):
+                name = names.resolve(name_of(table), session, self._sources)
             found = find(self._sources, name)
             if changes_of(table) is not None and (found is not None or around):
                 raise SeamlineError(

@@ -66,6 +66,7 @@ class Follower:
 
     Attributes:
         table: What is followed.
+        identity: Whose records these are: what is cached at an offset never becomes another.
         last_used: When a statement last used it, on the monotonic clock.
         over: Whether it is no longer of use; then nothing is cached.
         error: Why it is over, when it failed.
@@ -82,6 +83,7 @@ class Follower:
         readers: int,
     ) -> None:
         self.table = table
+        self.identity = object()
         self.last_used = time.monotonic()
         self.over = False
         self.error: SeamlineError | None = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from seamline.connectors import supervision
 from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.protocols import FollowableLog, Polled, Subscription
 from seamline.connectors.supervision import Backoff, Loop
 from seamline.errors import (
@@ -20,6 +21,7 @@ from seamline.errors import (
     DISK_FULL,
     INTERNAL_ERROR,
     KAFKA_UNAVAILABLE,
+    SCHEMA_REGISTRY_UNAVAILABLE,
     SeamlineError,
 )
 from seamline.gateway.tail.partitions import PartitionRead
@@ -34,7 +36,7 @@ POLL_S = 0.2
 
 _BACKOFF = Backoff(first_s=0.5, max_s=5.0)
 _LOOK_S_MAX = 5.0
-_PASSING = frozenset({KAFKA_UNAVAILABLE, DEADLINE_EXCEEDED})
+_PASSING = frozenset({KAFKA_UNAVAILABLE, SCHEMA_REGISTRY_UNAVAILABLE, DEADLINE_EXCEEDED})
 _UNKNOWN = frozenset({INTERNAL_ERROR, DISK_FULL})
 """Errors raised by others' code; what is cached stays good."""
 
@@ -54,7 +56,7 @@ class Reader:
         self._log = log
         self._number = number
         self._of = of
-        self._decoder = Decoder(follower.table.source.decoder)
+        self._decoder = Decoder(follower.table.source.decoder, schemas_of(log))
         self._subscription: Subscription | None = None
         self._positions: dict[int, int] = {}
 

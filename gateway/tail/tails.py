@@ -107,7 +107,13 @@ class Tails:
             found.references.release()
             raise
         origin = dataclasses.replace(tail.origin, note=note if found.missing else "")
-        return dataclasses.replace(tail, origin=origin, release=found.references.release)
+        is_whole = not found.missing and wanted.is_whole
+        return dataclasses.replace(
+            tail,
+            origin=origin,
+            log=follower.identity if is_whole else None,
+            release=found.references.release,
+        )
 
     def follow(self, wanted: TailRead) -> Follower | None:
         """The follower that can serve a read; started if there should be one.

@@ -3,7 +3,8 @@
 One step: read the table, choose a batch that starts at the boundary of the snapshot just read,
 write its rows and its boundary in one commit that lands only if no other batch has started there.
 The table is the only checkpoint, so a step can be killed anywhere and run again, and two tierers
-at once cannot write a record twice. A range without rows still publishes its progress.
+at once cannot write a record twice. A range without rows still publishes its progress. Records of a
+schema that needs other columns wait until these have been changed, in a step of its own.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from seamline.errors import (
     LOG_TRIMMED,
     LOG_TRUNCATED,
     NOT_A_UNIFIED_TABLE,
+    SCHEMA_NOT_EVOLVED,
+    SECOND_WRITER,
     SeamlineError,
 )
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of, renewed
-from seamline.seam.checks import recreated
+from seamline.seam.checks import recreated, require, tiered_elsewhere
 from seamline.seam.log import LogBounds
 from seamline.seam.table import Snapshot, TableState
 from seamline.seam.tiering import Batch, Outcome, Step, lag, misplaced, next_batch
+from seamline.seam.upserts import check_partitions
 
 
 def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max: int) -> Step:
@@ -37,32 +41,47 @@ def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max:
         records_max: Offsets a step covers at most.
 
     Raises:
-        SeamlineError: TOPIC_RECREATED, LOG_TRIMMED, LOG_TRUNCATED, BAD_RECORD, COMMIT_CONFLICT, …
-            Then nothing was committed, or what was committed stands and the next step continues
-            after it.
+        SeamlineError: TOPIC_RECREATED, LOG_TRIMMED, LOG_TRUNCATED, BAD_RECORD, COMMIT_CONFLICT,
+            TABLE_TIERED_ELSEWHERE, SECOND_WRITER, … Then nothing was committed, or what was
+            committed stands and the next step continues after it.
     """
     state = table.load()
     binding = TopicBinding.from_properties(state.properties)
     if binding is None:
         raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {state.display_name} has no topic")
+    require(tiered_elsewhere(state))
+    table.require_single_writer(state.current_snapshot_id)
     before = boundary_of(state, state.current_snapshot_id)
     bounds = log.bounds([binding.topic], before.isolation, deadline)[binding.topic]
+    check_partitions(binding, len(bounds.end))
     batch = next_batch(state, binding, before, bounds, records_max=records_max)
     check_not_cut(log, bounds, before.next, before.epochs, deadline)
     if batch is None:
         _renew_boundary(table, state, binding)
         return Step(Outcome.IDLE, 0, lag(before, bounds), before.next)
-    rows = table.has_rows(batch, deadline)
+    try:
+        rows = table.has_rows(batch, deadline)
+        _commit(table, batch, rows, log, deadline)
+    except SeamlineError as error:
+        if error.code is not SCHEMA_NOT_EVOLVED:
+            raise
+        changes = table.evolve(batch, deadline)
+        if not changes and table.load().current_schema_id == batch.schema_id:
+            raise
+        return Step(Outcome.EVOLVED, 0, lag(before, bounds), before.next, changes)
+    after = table.load()
+    _check_landed(table, after, batch, log, deadline)
+    outcome = Outcome.ROWS if rows else Outcome.PROGRESS
+    return Step(outcome, batch.offsets, lag(batch.boundary, bounds), batch.boundary.next)
+
+
+def _commit(table: TierTable, batch: Batch, rows: bool, log: HotLog, deadline: Deadline) -> None:
     try:
         (table.commit_rows if rows else table.commit_boundary)(batch)
     except SeamlineError as error:
         if error.code is COMMIT_CONFLICT or not _has_landed(table, batch):
             _check_same_log(log, batch, deadline, error)
             raise
-    after = table.load()
-    _check_landed(table, after, batch, log, deadline)
-    outcome = Outcome.ROWS if rows else Outcome.PROGRESS
-    return Step(outcome, batch.offsets, lag(batch.boundary, bounds), batch.boundary.next)
 
 
 def _renew_boundary(table: TierTable, state: TableState, binding: TopicBinding) -> None:
@@ -89,7 +108,13 @@ def _has_landed(table: TierTable, batch: Batch) -> bool:
     """Whether a commit that failed, or whose answer was lost, is in the table after all."""
     state = table.load()
     found = boundary_of(state, state.current_snapshot_id)
-    return found.next == batch.boundary.next and found.topic_id == batch.boundary.topic_id
+    return _is_of(batch, found) and found.topic_id == batch.boundary.topic_id
+
+
+def _is_of(batch: Batch, found: Boundary) -> bool:
+    """Whether a boundary is what a batch, or its rival, has written, and not another writer's."""
+    is_hands = found.provider or found.handed_to or found.taken_id != batch.boundary.taken_id
+    return found.next == batch.boundary.next and not is_hands
 
 
 def _check_same_log(log: HotLog, batch: Batch, deadline: Deadline, because: SeamlineError) -> None:
@@ -108,11 +133,15 @@ def _check_landed(
 ) -> None:
     """The commit must agree with the log and the schema that its rows were read with."""
     landed = boundary_of(after, after.current_snapshot_id)
-    if landed.next != batch.boundary.next:
+    if not _is_of(batch, landed):
         return  # somebody has already continued from here
     topic = batch.binding.topic
     bounds = log.bounds([topic], batch.boundary.isolation, deadline)[topic]
-    problem = misplaced(after, batch, bounds) or _cut(log, bounds, landed, deadline)
+    problem = (
+        misplaced(after, batch, bounds)
+        or _cut(log, bounds, landed, deadline)
+        or _second_writer(table, after)
+    )
     if problem is not None:
         _take_back(table, after.snapshots[landed.snapshot_id], problem)
         raise problem
@@ -127,6 +156,17 @@ def _cut(
         check_not_cut(log, bounds, landed.next, landed.epochs, deadline)
     except SeamlineError as error:
         if error.code is LOG_TRUNCATED:
+            return error
+        raise
+    return None
+
+
+def _second_writer(table: TierTable, after: TableState) -> SeamlineError | None:
+    """Whether somebody else has added records while a batch was written: it would hide who did."""
+    try:
+        table.require_single_writer(after.current_snapshot_id)
+    except SeamlineError as error:
+        if error.code is SECOND_WRITER:
             return error
         raise
     return None

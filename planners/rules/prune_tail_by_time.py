@@ -20,9 +20,10 @@ _LOWER_BOUNDS = frozenset({"=", ">", ">="})
 
 def moments(scan: Scan) -> frozenset[int]:
     """The moments, in milliseconds since the epoch, whose offsets would help this scan."""
-    if scan.predicate is None or not scan.hot_ranges:
+    predicate = scan.tail_predicate
+    if predicate is None or not scan.hot_ranges:
         return frozenset()
-    return frozenset(_moments(scan.predicate))
+    return frozenset(_moments(predicate))
 
 
 def prune_tail_by_time(plan: LogicalPlan) -> LogicalPlan:

@@ -20,6 +20,7 @@ from seamline.sql.binder.queries import bind_query
 from seamline.sql.binder.scope import Output, Source
 from seamline.sql.binder.tries import with_kernels
 from seamline.sql.binder.typer import Handlers, Typer
+from seamline.sql.restrictions import Restriction
 
 HANDLERS: Handlers = {
     **literals.HANDLERS,
@@ -34,7 +35,11 @@ HANDLERS: Handlers = {
 
 
 def bind(
-    tree: exp.Expr, relations: Mapping[str, Source], now: datetime.datetime
+    tree: exp.Expr,
+    relations: Mapping[str, Source],
+    now: datetime.datetime,
+    restrictions: Mapping[str, Restriction],
+    user: str,
 ) -> tuple[exp.Expr, list[Output], frozenset[tuple[str, str]]]:
     """A query in canonical form, the columns it gives, and the (scan id, column) pairs it reads.
 
@@ -42,7 +47,9 @@ def bind(
         tree: The query; the `meta["scan_id"]` of a table says which scan it is. Changed in place.
         relations: Name and columns of each scan.
         now: The moment the statement was submitted.
+        restrictions: What may be seen of scans, where that is not all.
+        user: Who asks.
     """
-    typer = Typer(relations, now, HANDLERS, bind_query)
+    typer = Typer(relations, now, HANDLERS, bind_query, restrictions, user)
     bound, output = typer.query(tree, None, {})
     return with_kernels(bound), output, frozenset(typer.used)

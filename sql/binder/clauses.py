@@ -21,6 +21,7 @@ from seamline.sql import functions
 from seamline.sql.binder.conversions import common_type, implicit_cast, require_comparable
 from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.literals import as_value, row_count, row_limit
+from seamline.sql.binder.restricted import restricted
 from seamline.sql.binder.rows import compared
 from seamline.sql.binder.samples import sampled
 from seamline.sql.binder.scope import (
@@ -58,7 +59,7 @@ def bind_source(typer: Typer, node: exp.Expr, scope: Scope, *, keeps_row: bool =
     sample = node.args.pop("sample", None)
     match node:
         case exp.Table():
-            source = _bind_table(typer, node, scope)
+            node, source = _bind_table(typer, node, scope)
         case exp.Subquery():
             source = _bind_derived(typer, node, scope)
         case exp.Values():
@@ -86,32 +87,38 @@ def _name_of(node: exp.Expr) -> tuple[str, ...]:
     return (node.alias.lower(),) if node.alias else ()
 
 
-def _bind_table(typer: Typer, node: exp.Table, scope: Scope) -> Source:
+def _bind_table(typer: Typer, node: exp.Table, scope: Scope) -> tuple[exp.Expr, Source]:
     scan_id = node.meta.get("scan_id")
     if scan_id is None:
         cte = scope.ctes[node.name.lower()]
         name = _name_of(node) or (node.name.lower(),)
         node.set("this", exp.to_identifier(cte.alias))
-        return _called(typer, node, name, renamed(cte.output, node.args.get("alias")))
+        return node, _called(typer, node, name, renamed(cte.output, node.args.get("alias")))
     relation = typer.relations[scan_id]
     alias = typer.new_alias()
     columns = tuple(
         dataclasses.replace(column, node=exp.column(column.folded, alias))
         for column in relation.columns
     )
-    if node.args.get("alias") is not None and node.args["alias"].args.get("columns"):
-        shown = [column for column in columns if not column.hidden]
-        names = renamed([Output(c.name, c.type) for c in shown], node.args["alias"])
-        columns = tuple(
-            dataclasses.replace(column, name=output.name)
-            for column, output in zip(shown, names, strict=True)
-        )
-    name = _name_of(node) or relation.name
+    called, name = node.args.get("alias"), _name_of(node) or relation.name
     for argument in ("db", "catalog", "version"):
         node.set(argument, None)
     node.set("this", exp.to_identifier(scan_id))
     node.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
-    return Source(name, alias, columns)
+    source = Source(name, alias, columns)
+    bound: exp.Expr = node
+    restriction = typer.restrictions.get(scan_id)
+    if restriction:
+        bound, source = restricted(typer, node, source, restriction)
+    if called is not None and called.args.get("columns"):
+        shown = [column for column in source.columns if not column.hidden]
+        names = renamed([Output(c.name, c.type) for c in shown], called)
+        columns = tuple(
+            dataclasses.replace(column, name=output.name)
+            for column, output in zip(shown, names, strict=True)
+        )
+        source = dataclasses.replace(source, columns=columns)
+    return bound, source
 
 
 def _called(

@@ -167,6 +167,10 @@ def _bind_boolean_literal(_: Typer, node: exp.Boolean, __: Scope) -> Typed:
     return node, types.BOOLEAN
 
 
+def _bind_user(typer: Typer, _: exp.CurrentUser, __: Scope) -> Typed:
+    return exp.Literal.string(typer.user), types.VARCHAR
+
+
 def _bind_null(_: Typer, node: exp.Null, __: Scope) -> Typed:
     return node, types.UNKNOWN
 
@@ -216,6 +220,7 @@ HANDLERS: Handlers = {
     exp.Literal: _bind_literal,
     exp.Boolean: _bind_boolean_literal,
     exp.Null: _bind_null,
+    exp.CurrentUser: _bind_user,
     exp.HexString: _bind_bytes,
     exp.UnicodeString: _bind_unicode,
     exp.ParseJSON: _bind_json,

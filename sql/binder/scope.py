@@ -56,6 +56,7 @@ class Column:
         node: What stands for it in the bound tree.
         scan: Scan id and lower-case name, if it is read from a table.
         hidden: Whether `*` leaves it out.
+        twins: The columns of its table, itself among them, that differ only in case, if any do.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Column:
     node: exp.Expr
     scan: tuple[str, str] | None = None
     hidden: bool = False
+    twins: tuple[str, ...] = ()
 
     @property
     def folded(self) -> str:
@@ -162,7 +164,7 @@ def resolve(
     while level is not None:
         for count in range(len(parts), 0, -1):
             found = level.named(parts[:count])
-            if len(found) > 1:
+            if len(found) > 1 and not found[0].twins:
                 raise _ambiguous(names[:count], level, found)
             if found:
                 return found[0], names[count:]

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 
-from seamline.errors import NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
+from seamline.errors import COLUMN_AMBIGUOUS, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import coercion, types
 from seamline.sql.binder.conversions import implicit_cast
 from seamline.sql.binder.naming import unused_prefix
@@ -28,6 +28,7 @@ from seamline.sql.binder.scope import (
     unsupported,
 )
 from seamline.sql.dialects import SqlJson, SqlJsonMade
+from seamline.sql.restrictions import Restriction
 
 Handler: TypeAlias = "Callable[[Typer, Any, Scope], Typed]"
 Handlers: TypeAlias = Mapping[type[Any], Handler]
@@ -86,6 +87,8 @@ class Typer:
     Attributes:
         relations: Tables by scan id.
         now: The moment the statement was submitted, in UTC.
+        restrictions: What may be seen of tables, by scan id, where that is not all.
+        user: Who asks.
         used: (scan id, column) pairs that the query reads.
         lambdas: How many bodies of lambdas have been bound.
     """
@@ -96,8 +99,12 @@ class Typer:
         now: datetime.datetime,
         handlers: Handlers,
         query_handler: QueryHandler,
+        restrictions: Mapping[str, Restriction],
+        user: str,
     ) -> None:
         self.relations = relations
+        self.restrictions = restrictions
+        self.user = user
         self.now = now.astimezone(datetime.UTC)
         self.used: set[tuple[str, str]] = set()
         self.lambdas = 0
@@ -121,7 +128,14 @@ class Typer:
         Raises:
             SeamlineError: NOT_SUPPORTED when its type cannot be handled.
         """
-        if isinstance(column.type, types.Unsupported):
+        if column.twins:
+            raise SeamlineError(
+                COLUMN_AMBIGUOUS,
+                f"the columns {' and '.join(map(repr, column.twins))} differ only in case",
+                location=location_of(written) if written is not None else None,
+                hint="SQL identifiers ignore case: rename one of them.",
+            )
+        if types.contains(column.type, types.Unsupported):
             raise SeamlineError(
                 NOT_SUPPORTED,
                 f"column {column.name} has the type {column.type}",

@@ -13,6 +13,7 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "current_date": ("current_date → date",),
     "current_timestamp": ("current_timestamp → timestamp(3) with time zone",),
     "current_timezone": ("current_timezone() → varchar",),
+    "current_user": ("current_user → varchar",),
     "date": ("date(T) → date",),
     "date_add": ("date_add(unit, bigint, T) → T",),
     "date_diff": ("date_diff(unit, T, T) → bigint",),

@@ -40,6 +40,7 @@ class Arena:
         recorder: The history.
         oracle: The independent consumer.
         producers: Producer processes.
+        sink: The writer that is not ours.
         ops: Gives the numbers of statements.
         ids: Gives ids of records that the nemesis sends.
         ended: Set when no fault may begin any more.
@@ -50,6 +51,7 @@ class Arena:
     recorder: Recorder
     oracle: LogFollower
     producers: list[Process]
+    sink: Process
     ops: itertools.count[int]
     ids: itertools.count[int]
     ended: threading.Event = dataclasses.field(default_factory=threading.Event)

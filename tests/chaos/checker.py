@@ -136,6 +136,7 @@ class Log:
         self._times: dict[int, dict[int, int]] = collections.defaultdict(dict)
         self._headers: dict[int, dict[int, int]] = collections.defaultdict(dict)
         self._columns: dict[tuple[int, str], Column] = {}
+        self._in_order: dict[int, list[tuple[int, tuple[int, str]]]] = {}
         self._replaced: dict[int, frozenset[int]] = {}
 
     def add(self, seen: Logged) -> Iterator[str]:
@@ -143,6 +144,7 @@ class Log:
         records = self._records.setdefault(seen.partition, {})
         for policy in _POLICIES:
             self._columns.pop((seen.partition, policy), None)
+        self._in_order.pop(seen.partition, None)
         for offset, id_, key in seen.records:
             known = records.setdefault(offset, (id_, key))
             if known[0] != id_:
@@ -169,6 +171,24 @@ class Log:
                 array("q", (id_ for _, id_ in rows)),
             )
         return self._columns[partition, policy]
+
+    def newest(self, partition: int, ends: range, key: str) -> Column:
+        """The newest record of each key, of those in a range of offsets; a null deletes its key.
+
+        Args:
+            partition: The partition.
+            ends: The range.
+            key: The only key that is asked for; all where it is empty.
+        """
+        if partition not in self._in_order:
+            self._in_order[partition] = sorted(self._records.get(partition, {}).items())
+        found: dict[str, tuple[int, int]] = {}
+        for offset, (id_, its_key) in self._in_order[partition]:
+            if offset not in ends or (key and its_key != key):
+                continue
+            found[its_key] = (offset, id_)
+        rows = sorted(row for row in found.values() if row[1] != NO_ID)
+        return array("q", (offset for offset, _ in rows)), array("q", (id_ for _, id_ in rows))
 
     def id_at(self, partition: int, offset: int) -> int | None:
         """The id of a record; None when there is none."""
@@ -439,8 +459,12 @@ def _check_exact(read: Read, rows: Rows, life: Life, facts: Facts) -> Iterator[V
 
 def expected(read: Read, partition: int, life: Life, log: Log) -> Column:
     """The rows a partition must give, those that may be missing included."""
-    offsets, ids = log.column(partition, life.opened.policy)
     start = max(life.opened.start.get(partition, 0), read.start.get(partition, 0))
+    if life.opened.is_upsert:
+        ends = range(start, read.end.get(partition, 0))
+        offsets, ids = log.newest(partition, ends, read.filter.key)
+    else:
+        offsets, ids = log.column(partition, life.opened.policy)
     first = bisect.bisect_left(offsets, start)
     last = bisect.bisect_left(offsets, read.end.get(partition, 0))
     offsets, ids = offsets[first:last], ids[first:last]

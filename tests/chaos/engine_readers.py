@@ -24,11 +24,11 @@ from pyiceberg.table import Table as PyTable
 
 from chaos.history import Read, Rows, pack, sorted_rows
 from chaos.readers import Client, Past, Remembered, Worker, failed
-from chaos.tables import COMPACTED, FOREIGN, Table
+from chaos.tables import BY_NAME, COMPACTED, FOREIGN, Table
 from seamline.connectors.iceberg.virtual import END_KEY
 from seamline.connectors.spark.sessions import connect
 from seamline.connectors.spark.source import SeamlineDataSource
-from seamline.errors import ERRORS, SeamlineError
+from seamline.errors import CANCELED, ERRORS, SeamlineError
 from seamline.gateway.dev.local.settings import SCHEMA
 from seamline.gateway.iceberg_rest.routes import FILES
 from seamline.seam.seam import Seam
@@ -36,7 +36,7 @@ from seamline.spark import configuration
 
 _LIVE = "live"
 _COLUMNS = ("_kafka_partition", "_kafka_offset", "id")
-_BOUNDARY_KEY = "seamline.boundary"
+_BOUNDARY_KEY, _TOPIC_ID_KEY = "seamline.boundary", "seamline.topic-id"
 _SQL_SHARE, _SPARK_SHARE = 0.5, 0.35
 _AGAIN_SHARE, _BATCH_SHARE, _ANEW_SHARE = 0.3, 0.2, 0.1
 _BATCHES_MAX = 8
@@ -79,38 +79,54 @@ class CatalogReader(Worker):
             catalog = RestCatalog(_LIVE, uri=f"{self._url}{FILES}")
             loaded = catalog.load_table((SCHEMA, table.name))
             read = _given(read, loaded)
-            found = loaded.scan(selected_fields=_COLUMNS).to_arrow()
+            columns = (*table.places, "id")
+            found = loaded.scan(selected_fields=columns).to_arrow()
         except Exception as error:  # noqa: BLE001 - what it was is judged
             return self.client.end(failed(read, *_named(error)))
-        rows = zip(*(found.column(name).to_pylist() for name in _COLUMNS), strict=True)
+        rows = zip(*(found.column(name).to_pylist() for name in columns), strict=True)
         answer = dataclasses.replace(read, ended=time.monotonic(), rows=pack(sorted_rows(rows)))
         return Remembered(self.client.end(answer), "")
 
     def read_on_spark(self, table: Table, old: Remembered) -> None:
         """The rows of a virtual snapshot, by Spark through the catalog."""
         first = old.read
-        read = self.client.begin(
-            table,
-            engine="spark",
-            way="catalog",
-            token_of=first.op,
-            version=first.version,
-            topic_id=first.topic_id,
-            end=first.end,
-            boundary=first.boundary,
+        self._read_on_spark(
+            self.client.begin(
+                table,
+                engine="spark",
+                way="catalog",
+                token_of=first.op,
+                version=first.version,
+                topic_id=first.topic_id,
+                end=first.end,
+                boundary=first.boundary,
+            )
         )
+
+    def read_states(self, table: Table) -> Remembered | Read:
+        """An upsert table as Spark sees it now: PyIceberg cannot apply the deletes of its tail."""
+        read = self.client.begin(table, engine="spark", way="catalog")
+        try:
+            catalog = RestCatalog(_LIVE, uri=f"{self._url}{FILES}")
+            read = _given(read, catalog.load_table((SCHEMA, table.name)))
+        except Exception as error:  # noqa: BLE001 - what it was is judged
+            return self.client.end(failed(read, *_named(error)))
+        return self._read_on_spark(read)
+
+    def _read_on_spark(self, read: Read) -> Remembered | Read:
         statement = (
-            f"SELECT {', '.join(_COLUMNS)} FROM {_LIVE}.{SCHEMA}.{table.name} "
-            f"VERSION AS OF {first.version}"
+            f"SELECT {', '.join((*BY_NAME[read.table].places, 'id'))} "
+            f"FROM {_LIVE}.{SCHEMA}.{read.table} "
+            f"VERSION AS OF {read.version}"
         )
         try:
             rows = [tuple(row) for row in self._session().sql(statement).collect()]
         except Exception as error:  # noqa: BLE001 - what it was is judged
             self._spark = None
-            self.client.end(failed(read, *_named(error)))
-            return
+            return self.client.end(failed(read, *_named(error)))
         packed = pack(sorted_rows(rows))
-        self.client.end(dataclasses.replace(read, ended=time.monotonic(), rows=packed))
+        answer = dataclasses.replace(read, ended=time.monotonic(), rows=packed)
+        return Remembered(self.client.end(answer), "")
 
     def _session(self) -> Any:
         if self._spark is None:
@@ -121,6 +137,9 @@ class CatalogReader(Worker):
 
     def _step(self) -> None:
         table = self._chance.choice(self._tables)
+        if table.is_upsert:
+            self.read_states(table)
+            return
         done = self.read(table)
         if isinstance(done, Read) or done.read.version is None:
             return
@@ -142,6 +161,17 @@ def _given(read: Read, table: PyTable) -> Read:
     """What the metadata that was given out says of the seam."""
     snapshot = table.current_snapshot()
     assert snapshot is not None, "every table begins with a snapshot"
+    topic_id = table.properties.get(_TOPIC_ID_KEY)
+    if topic_id is not None:  # another writer fills it: what its boundary is, only he tells
+        ends = _summary(snapshot).get(END_KEY)
+        if ends is None:
+            raise SeamlineError(CANCELED, "there is no tail, and its metadata is the writer's own")
+        return dataclasses.replace(
+            read,
+            topic_id=topic_id,
+            end={int(p): offset for p, offset in json.loads(ends).items()},
+            version=snapshot.snapshot_id,
+        )
     bounded = snapshot
     while (text := _summary(bounded).get(_BOUNDARY_KEY)) is None:
         parent = table.snapshot_by_id(bounded.parent_snapshot_id or -1)

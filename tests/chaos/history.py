@@ -55,6 +55,7 @@ class TableOpened:
         touched_modulus: Rows whose id is divisible by it may have been deleted by somebody else;
             0 when nobody else touches rows.
         has_transactions: Whether acknowledged records may still be unreadable.
+        is_upsert: Whether it is the newest record of each key.
     """
 
     table: str
@@ -67,6 +68,7 @@ class TableOpened:
     compacted: bool = False
     touched_modulus: int = 0
     has_transactions: bool = False
+    is_upsert: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -175,7 +177,8 @@ def value_of(id_: int, text: str) -> bytes:
 class Filter:
     """The predicate of a read; ranges are half-open.
 
-    `price` is a condition on the column of that name, as a sign and a literal of any scale.
+    `price` is a condition on the column of that name, as a sign and a literal of any scale; `key`
+    one on the primary key of an upsert table.
     """
 
     partition: int | None = None
@@ -184,6 +187,7 @@ class Filter:
     id_from: int | None = None
     price_sign: str = ""
     price: str = ""
+    key: str = ""
 
     @property
     def sql(self) -> str:
@@ -200,6 +204,8 @@ class Filter:
         ]
         if self.price_sign:
             parts.append(f"price {self.price_sign} {self.price}")
+        if self.key:
+            parts.append(f"k = '{self.key}'")
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
     def passes(self, partition: int, offset: int, id_: int) -> bool:

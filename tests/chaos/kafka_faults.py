@@ -31,7 +31,9 @@ from chaos.tables import (
     FOREIGN,
     NULLING,
     PLAIN,
+    SINK,
     SKIPPING,
+    STATES,
     TRANSACTIONAL,
     TRIMMED,
     Table,
@@ -47,7 +49,7 @@ from seamline.errors import (
 PARTITIONS_MAX = 8
 _REQUEST_S = 10.0
 _UNTIL_TIERED_S = 12.0
-_TRIMMED_TABLES = ((PLAIN,), (TRANSACTIONAL,), (SKIPPING, NULLING))
+_TRIMMED_TABLES = ((PLAIN,), (TRANSACTIONAL,), (SKIPPING, NULLING), (STATES,), SINK)
 _HELD_S = 6.0
 """For how long a read may take to ask for its first record."""
 _HEADERS: Sequence[tuple[bytes, bytes | None]] = (
@@ -234,20 +236,20 @@ def _produce_odd(arena: Arena, chance: random.Random, how: Callable[[], dict[str
 def recreate_topic(arena: Arena, chance: random.Random) -> str:
     """Another topic under the same name: shorter or longer than the table, or of other shape."""
     variant = chance.choice(["shorter", "longer", "other partitions"])
-    _ensure(arena, DOOMED)
+    ensure(arena, DOOMED)
     count = arena.produce(DOOMED.topic, chance.randint(20, 40))
     arena.wait(lambda: tables.is_tiered(arena.stack, DOOMED), 8.0)
     partitions = 2 if variant != "other partitions" else chance.choice([1, 3])
     with arena.one_view:
-        _wait_for_consumer(arena, DOOMED)
+        wait_for_consumer(arena, DOOMED)
         _replace(arena, partitions, lambda: None)
     arena.produce(DOOMED.topic, 3 if variant == "shorter" else 2 * count + 10)
     client = arena.client(f"recreated-{chance.getrandbits(16)}")
     for form in ("rows", "groups", "twice"):
         client.read(DOOMED, form)
     client.read(DOOMED, engine="spark")
-    _drop(arena, DOOMED)
-    _ensure(arena, DOOMED)
+    drop(arena, DOOMED)
+    ensure(arena, DOOMED)
     client.read(DOOMED)
     return variant
 
@@ -257,7 +259,7 @@ def recreate_under_reads(arena: Arena, chance: random.Random) -> str:
 
     Fetches of the topic are held back until it is another one.
     """
-    _ensure(arena, DOOMED)
+    ensure(arena, DOOMED)
     count = arena.produce(DOOMED.topic, chance.randint(20, 40))
     network, number = arena.stack.network, f"{chance.getrandbits(16)}"
     reads: list[threading.Thread] = []
@@ -270,7 +272,7 @@ def recreate_under_reads(arena: Arena, chance: random.Random) -> str:
         network.hold(DOOMED.topic.encode(), base64.urlsafe_b64decode(f"{old_id}=="))
         try:
             arena.produce(DOOMED.topic, 5)  # what no follower has read
-            _wait_for_consumer(arena, DOOMED)
+            wait_for_consumer(arena, DOOMED)
             reads += [threading.Thread(target=read) for read in _reads_of(arena, DOOMED, number)]
             for read in reads:
                 read.start()
@@ -283,8 +285,8 @@ def recreate_under_reads(arena: Arena, chance: random.Random) -> str:
             network.let_go()
             for read in reads:
                 read.join()
-    _drop(arena, DOOMED)
-    _ensure(arena, DOOMED)
+    drop(arena, DOOMED)
+    ensure(arena, DOOMED)
     arena.client(f"recreated-{number}").read(DOOMED)
     return f"{held} fetches held back"
 
@@ -324,17 +326,18 @@ def _replace(arena: Arena, partitions: int, then: Callable[[], None]) -> None:
         arena.recorder.record(TableSpoiled(DOOMED.name, code, is_gone, invoked, time.monotonic()))
 
 
-def _wait_for_consumer(arena: Arena, table: Table) -> None:
+def wait_for_consumer(arena: Arena, table: Table) -> None:
+    """Waits until the independent consumer has seen all of a table's topic."""
     if not arena.wait(lambda: arena.oracle.is_caught_up(table.topic), 20.0):
         raise NotInjectedError("the consumer did not catch up")
 
 
 def delete_above(arena: Arena, chance: random.Random) -> str:
     """Trims a log past what is tiered: the table may only say so."""
-    _ensure(arena, TRIMMED)
+    ensure(arena, TRIMMED)
     arena.produce(TRIMMED.topic, chance.randint(20, 60))
     with arena.one_view:
-        _wait_for_consumer(arena, TRIMMED)
+        wait_for_consumer(arena, TRIMMED)
     tiered = tables.boundary(arena.stack, TRIMMED).next
     reached = arena.oracle.reached(TRIMMED.topic)
     before = {
@@ -353,18 +356,18 @@ def delete_above(arena: Arena, chance: random.Random) -> str:
     client = arena.client(f"trimmed-{chance.getrandbits(16)}")
     for form in ("rows", "groups", "twice"):
         client.read(TRIMMED, form)
-    _drop(arena, TRIMMED)
-    _ensure(arena, TRIMMED)
+    drop(arena, TRIMMED)
+    ensure(arena, TRIMMED)
     client.read(TRIMMED)
     return f"{sum(before.values()) - sum(tiered.get(p, 0) for p in before)} offsets"
 
 
-def _drop(arena: Arena, table: Table) -> None:
+def drop(arena: Arena, table: Table) -> None:
     """Drops a table, whatever it takes."""
-    _insist(arena, lambda: tables.drop(arena.stack, table, arena.recorder), f"drop {table.name}")
+    insist(arena, lambda: tables.drop(arena.stack, table, arena.recorder), f"drop {table.name}")
 
 
-def _ensure(arena: Arena, table: Table) -> None:
+def ensure(arena: Arena, table: Table) -> None:
     """Creates a table over the topic as it is now, unless it is there, whatever it takes."""
 
     def created() -> None:
@@ -377,10 +380,11 @@ def _ensure(arena: Arena, table: Table) -> None:
             with arena.one_view:
                 tables.create(arena.stack, table, topic_id, arena.recorder)
 
-    _insist(arena, created, f"create {table.name}")
+    insist(arena, created, f"create {table.name}")
 
 
-def _insist(arena: Arena, work: Callable[[], None], what: str) -> None:
+def insist(arena: Arena, work: Callable[[], None], what: str) -> None:
+    """Does it, however often it takes."""
     last = ""
 
     def done() -> bool:

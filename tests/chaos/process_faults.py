@@ -18,7 +18,7 @@ from chaos.history import Lagged
 from chaos.processes import Process
 from chaos.proxy import Mode
 from chaos.readers import SQL
-from chaos.tables import FOREIGN, PLAIN, QUIET, TRANSACTIONAL, Table
+from chaos.tables import FOREIGN, PLAIN, QUIET, STATES, TRANSACTIONAL, Table
 
 Fault = Callable[[Arena, random.Random], str]
 _BYTES_S = 8.0
@@ -223,7 +223,9 @@ def _client(arena: Arena, chance: random.Random) -> subprocess.Popen[bytes]:
 
 
 def _maintenance(
-    arena: Arena, chance: random.Random, of: Sequence[Table] = (PLAIN, TRANSACTIONAL, FOREIGN)
+    arena: Arena,
+    chance: random.Random,
+    of: Sequence[Table] = (PLAIN, TRANSACTIONAL, FOREIGN, STATES),
 ) -> subprocess.Popen[bytes]:
     table = chance.choice(of).name
     options = ("--expire-older-than", "3s", "--retain-last", "2")

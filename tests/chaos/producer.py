@@ -13,7 +13,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -21,6 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from chaos.history import Acknowledged, Event, Sent, TransactionEnded, to_line, value_of
 
 KEYS = 24
+_DELETES = 0.15
 _IN_FLIGHT_MAX = 300
 _HANG_MS = 2_500
 
@@ -37,11 +38,15 @@ class Sender:
     Args:
         servers: The broker.
         first_id: The first id.
+        states: Topics in which a record without a value deletes its key.
         settings: Further settings of the client.
     """
 
-    def __init__(self, servers: str, ids: Iterator[int], **settings: Any) -> None:
+    def __init__(
+        self, servers: str, ids: Iterator[int], states: Collection[str] = (), **settings: Any
+    ) -> None:
         self._ids = ids
+        self._states = states
         self.client = Producer(
             {
                 "bootstrap.servers": servers,
@@ -56,11 +61,13 @@ class Sender:
         )
 
     def send(self, topics: list[str], chance: random.Random, transaction: str = "") -> None:
-        """Sends one record to each topic."""
+        """Sends one record to each topic, and sometimes a delete of another key before it."""
         now = time.monotonic()
         sent = [Sent(next(self._ids), topic, now, transaction) for topic in topics]
         say(*sent)
         for record in sent:
+            if record.topic in self._states and chance.random() < _DELETES:
+                self.client.produce(record.topic, None, key=f"k{chance.randrange(KEYS)}")
             self.client.produce(
                 record.topic,
                 value_of(record.id, f"r{record.id % 97}"),
@@ -83,7 +90,7 @@ def run_plain(spec: dict[str, Any], ids: Iterator[int], chance: random.Random) -
     A broker that lost its log, or a topic made again, leaves an idempotent client out of sequence.
     """
     while True:
-        sender = Sender(spec["servers"], ids)
+        sender = Sender(spec["servers"], ids, spec["states"])
         try:
             _send(sender, spec, chance)
         except KafkaException as error:
@@ -105,7 +112,7 @@ def run_transactional(spec: dict[str, Any], ids: Iterator[int], chance: random.R
     """Transactions until it is ended; after an error that cannot be passed, a new client."""
     for number in itertools.count():
         settings = {"transactional.id": spec["name"], "transaction.timeout.ms": 5_000}
-        sender = Sender(spec["servers"], ids, **settings)
+        sender = Sender(spec["servers"], ids, spec["states"], **settings)
         with contextlib.suppress(KafkaException):
             sender.client.init_transactions(20)
             for turn in itertools.count():
@@ -147,7 +154,7 @@ def leave_hanging(
 ) -> None:
     """A transaction nobody ends: the broker aborts it when its time is over."""
     settings = {"transactional.id": name, "transaction.timeout.ms": _HANG_MS}
-    sender = Sender(spec["servers"], ids, **settings)
+    sender = Sender(spec["servers"], ids, spec["states"], **settings)
     with contextlib.suppress(KafkaException):
         sender.client.init_transactions(10)
         sender.client.begin_transaction()

@@ -18,7 +18,15 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaException
 
-from chaos import iceberg_faults, kafka_faults, process_faults, quiet_faults, tables
+from chaos import (
+    iceberg_faults,
+    kafka_faults,
+    process_faults,
+    quiet_faults,
+    sink,
+    tables,
+    writer_faults,
+)
 from chaos.arena import RECOVERING, Arena, NotInjectedError
 from chaos.engine_readers import CatalogReader, SourceReader
 from chaos.followers import ChangesFollower
@@ -30,27 +38,31 @@ from chaos.readers import Client, Memory, Reader, Session, Worker, Writer
 from chaos.schedule import Decision, schedule
 from chaos.stack import ChaosStack
 from chaos.tables import (
+    ADOPTED,
     ALL,
     COMPACTED,
-    COMPACTION,
+    COMPACTED_STATES,
     DOOMED,
     FOREIGN,
     NULLING,
-    ODD_TIMES,
     PLAIN,
     QUIET,
+    SINK,
     SKIPPING,
+    STATES,
     TRANSACTIONAL,
     TRIMMED,
     Table,
 )
 from seamline.errors import SeamlineError
+from seamline.gateway.dev.local.settings import CATALOG, SCHEMA, catalog_config
 
 LANES: dict[str, dict[str, Fault]] = {
     **process_faults.LANES,
     **kafka_faults.LANES,
     **iceberg_faults.LANES,
     **quiet_faults.LANES,
+    **writer_faults.LANES,
 }
 
 _FIRST, _SECOND = (0.0, 0.45), (0.5, 0.95)
@@ -63,7 +75,9 @@ _ID_BLOCK = 10_000_000
 _CATCH_UP_S = 150.0
 _SHOW_S = 10.0
 _TABLES = tuple(table for table in ALL if table not in (DOOMED, TRIMMED))
-_TIERED = tuple(table for table in _TABLES if table is not QUIET)
+_FILLED = tuple(table for table in _TABLES if table is not QUIET)
+_TIERED = tuple(table for table in _FILLED if not table.provider)
+_STREAMED = tuple(table for table in _TABLES if not table.provider and not table.is_upsert)
 _STEADY = tuple(table for table in _TABLES if not table.errors)
 """Those that no session has to begin anew for."""
 
@@ -99,6 +113,7 @@ class Run:
             recorder=recorder,
             oracle=LogFollower(stack.brokers, recorder),
             producers=[],
+            sink=self._sink(stack),
             ops=itertools.count(1),
             ids=itertools.count(self._blocks()),
         )
@@ -117,7 +132,7 @@ class Run:
     @property
     def processes(self) -> list[Process]:
         """Everything that is watched."""
-        return [*self._arena.stack.processes, *self._arena.producers]
+        return [*self._arena.stack.processes, *self._arena.producers, self._arena.sink]
 
     def run(self) -> None:
         """Runs it; what went wrong with the run itself is in `problems`."""
@@ -138,25 +153,34 @@ class Run:
         arena.producers += [
             self._producer("plain", [PLAIN.topic, SKIPPING.topic], 0.2),
             self._producer("plain", [FOREIGN.topic, COMPACTED.topic], 0.25),
+            self._producer("plain", [STATES.topic, COMPACTED_STATES.topic, ADOPTED.topic], 0.25),
             self._producer("transactional", [TRANSACTIONAL.topic], 0.25),
-            self._producer("transactional", [TRANSACTIONAL.topic], 0.35),
+            self._producer("transactional", [TRANSACTIONAL.topic, STATES.topic], 0.35),
         ]
         self._say("starting brokers, Spark and gateways (a minute, the first time) …")
-        arena.stack.start(*arena.producers)
+        arena.stack.start(*arena.producers, arena.sink)
         topic_ids: dict[str, str] = {}
         for table in ALL:
             if table.topic not in topic_ids:
-                config = COMPACTION if table.compacted else ODD_TIMES
+                config = tables.topic_config(table)
                 kafka_faults.create_topic(arena, table.topic, table.partitions, config)
                 topic_ids[table.topic] = kafka_faults.follow(arena, table.topic)
-            tables.create(arena.stack, table, topic_ids[table.topic], arena.recorder)
+            if table is not ADOPTED:
+                tables.create(arena.stack, table, topic_ids[table.topic], arena.recorder)
+        catalog = arena.stack.connections.catalog(CATALOG).pyiceberg
+        catalog.create_table((SCHEMA, ADOPTED.name), sink.SCHEMA)
         arena.stack.tierer.start()
         arena.stack.other_tierer.start()
-        for producer in arena.producers:
+        for producer in (*arena.producers, arena.sink):
             producer.start()
         self._say("waiting until every table is tiered for the first time …")
         self._prepare_quiet_table()
-        arena.wait(lambda: all(tables.is_tiered(arena.stack, t) for t in _TIERED), _CATCH_UP_S)
+        arena.wait(
+            lambda: catalog.load_table((SCHEMA, ADOPTED.name)).current_snapshot() is not None,
+            _CATCH_UP_S,
+        )
+        tables.adopt(arena.stack, ADOPTED, topic_ids[ADOPTED.topic], arena.recorder)
+        arena.wait(lambda: all(tables.is_tiered(arena.stack, t) for t in _FILLED), _CATCH_UP_S)
         self._say(f"{len(ALL)} tables; everything under {self.history.parent}")
 
     def _prepare_quiet_table(self) -> None:
@@ -165,6 +189,26 @@ class Run:
         arena.produce(QUIET.topic, 40)
         process_faults.tier_once(arena, QUIET)
         arena.produce(QUIET.topic, 20)
+
+    def _sink(self, stack: ChaosStack) -> Process:
+        """The writer that fills two tables beside us."""
+        config = catalog_config(stack.directory)
+        spec = {
+            "servers": stack.direct_servers,
+            "catalog": CATALOG,
+            "uri": config.uri,
+            "warehouse": config.warehouse,
+            "namespace": SCHEMA,
+            "topic": ADOPTED.topic,
+            "tables": [(t.name, t.provider != "columns", t.places) for t in SINK],
+        }
+        return Process(
+            "other writer",
+            lambda: [sys.executable, "-m", "chaos.sink", json.dumps(spec)],
+            stack.directory / "sink.log",
+            stack.environment,
+            directory=pathlib.Path(__file__).parent.parent,
+        )
 
     def _producer(self, mode: str, topics: list[str], pause_s: float) -> Process:
         number = len(self._arena.producers) + self._blocks() // _ID_BLOCK
@@ -176,6 +220,7 @@ class Run:
                 "servers": stack.proxied_servers,
                 "mode": mode,
                 "topics": topics,
+                "states": [table.topic for table in ALL if table.is_upsert],
                 "name": f"chaos-{number}",
                 "first_id": first_id,
                 "seed": f"{self._seed}/{number}/{first_id}",
@@ -219,7 +264,7 @@ class Run:
                 stack.url,
                 stack.other_spark_url,
             ),
-            SourceReader(arena.client("source"), _TABLES, self._drawn("source"), stack.url),
+            SourceReader(arena.client("source"), _STREAMED, self._drawn("source"), stack.url),
             *(
                 ChangesFollower(arena.client(f"follower-{table.name}"), table)
                 for table in (PLAIN, TRANSACTIONAL, NULLING)
@@ -306,7 +351,7 @@ class Run:
             *arena.stack.gateways,
         ):
             process.wait_until_ready(90)
-        for table in _TIERED:
+        for table in _FILLED:
             self._catch_up(table)
         final, narrow = arena.client("final"), arena.client("final", url=arena.stack.narrow_url)
         stack = arena.stack
@@ -316,8 +361,11 @@ class Run:
             for engine in ("duckdb", "spark"):
                 self._read_at_last(table, engine, final.read(table, engine=engine))
             self._read_at_last(table, "Spark's executors", narrow.read(table, engine="spark"))
-            self._read_at_last(table, "PyIceberg", catalog.read(table))
-            self._read_at_last(table, "the data source", source.read_whole(table))
+            if table.is_upsert:
+                self._read_at_last(table, "Spark, in the catalog", catalog.read_states(table))
+            elif table in _STREAMED:
+                self._read_at_last(table, "PyIceberg", catalog.read(table))
+                self._read_at_last(table, "the data source", source.read_whole(table))
 
     def _catch_up(self, table: Table) -> None:
         arena = self._arena
@@ -346,6 +394,7 @@ class Run:
         self._arena.ended.set()
         for producer in self._arena.producers:
             producer.end()
+        self._arena.sink.end()
         self._arena.oracle.close()
         self._arena.stack.close()
         self._arena.recorder.close()

@@ -1,8 +1,10 @@
 """The tables under attack: what each stands on, and what may be done to it.
 
 Most must stay exact through everything. Two are sacrificed: `doomed`, whose topic is deleted and
-created again, and `trimmed`, whose log loses records that were never tiered. `quiet` has a tail
-that is never tiered, and no new records at all.
+created again, and `trimmed`, whose log loses records that were never tiered, and into which others
+copy records, too. `quiet` has a tail that is never tiered, and no new records at all. `states` and
+`compacted_states` are upsert tables. `adopted` and `handed` are filled by another writer,
+`chaos.sink`: the one was made for it, the other began as a table of ours.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ import time
 
 from chaos.history import Recorder, TableClosed, TableOpened
 from chaos.stack import ChaosStack
-from seamline.gateway.commands import tables
+from seamline.gateway.commands import adopting, handing_over, tables
 from seamline.gateway.dev.local.settings import CATALOG, CLUSTER, SCHEMA
 from seamline.gateway.query import names
 from seamline.gateway.query.deadline import StatementDeadline
+from seamline.gateway.query.names import TableName
 from seamline.seam.boundary import Boundary, boundary_of
 
 COLUMNS = "id bigint, text varchar, price decimal(12, 2)"
@@ -36,6 +39,9 @@ class Table:
         touched_modulus: See `TableOpened`.
         has_transactions: Whether transactional producers write to it.
         properties: Further table properties.
+        is_upsert: Whether it is the newest record of each key.
+        provider: Says how far another writer has filled it; empty where Seamline fills it.
+        places: Its columns for partition and offset.
     """
 
     name: str
@@ -47,6 +53,9 @@ class Table:
     touched_modulus: int = 0
     has_transactions: bool = False
     properties: tuple[tuple[str, str], ...] = ()
+    is_upsert: bool = False
+    provider: str = ""
+    places: tuple[str, str] = ("_kafka_partition", "_kafka_offset")
 
 
 PLAIN = Table("plain", "plain")
@@ -66,7 +75,16 @@ TRIMMED = Table("trimmed", "trimmed", errors=("HISTORY_CHANGED",))
 
 QUIET = Table("quiet", "quiet")
 
-ALL = (PLAIN, TRANSACTIONAL, SKIPPING, NULLING, COMPACTED, FOREIGN, DOOMED, TRIMMED, QUIET)
+STATES = Table("states", "states", has_transactions=True, is_upsert=True)
+COMPACTED_STATES = Table("compacted_states", "compacted_states", is_upsert=True)
+ADOPTED = Table("adopted", "copied", provider="columns", places=("k_partition", "k_offset"))
+HANDED = Table("handed", "copied", provider="fluss")
+SINK = (ADOPTED, HANDED)
+
+ALL = (
+    *(PLAIN, TRANSACTIONAL, SKIPPING, NULLING, COMPACTED, FOREIGN, DOOMED, TRIMMED, QUIET),
+    *(STATES, COMPACTED_STATES, *SINK),
+)
 ODD_TIMES = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"}
 """Of a topic: it takes records of any time, and forgets none for it."""
 BY_NAME = {table.name: table for table in ALL}
@@ -78,26 +96,78 @@ COMPACTION = {
     "max.compaction.lag.ms": "500",
     "delete.retention.ms": "500",
 }
+STATES_COMPACTION = {
+    **COMPACTION,
+    "min.compaction.lag.ms": "61000",
+    "max.compaction.lag.ms": "62000",
+    "delete.retention.ms": "61000",
+}
+"""A record stays for as long as the longest statement, and a delete until it is tiered."""
+_TOPICS = {COMPACTED.topic: COMPACTION, COMPACTED_STATES.topic: STATES_COMPACTION}
+
+
+def topic_config(table: Table) -> dict[str, str]:
+    """The configuration of a table's topic."""
+    return _TOPICS.get(table.topic, ODD_TIMES)
 
 
 def create(stack: ChaosStack, table: Table, topic_id: str, recorder: Recorder) -> None:
     """Creates a table over its topic, and says so."""
     invoked = time.monotonic()
-    session = names.session(stack.connections.config)
     definition = tables.TableDefinition(
-        name=names.resolve((table.name,), session, stack.connections),
+        name=name_of(stack, table),
         topic=table.topic,
         cluster=CLUSTER,
         columns=tables.parse_fields(COLUMNS),
         on_error=table.policy,
         properties=dict(table.properties),
     )
+    if table.is_upsert:
+        definition = dataclasses.replace(
+            definition,
+            columns=tables.parse_fields(f"k varchar, {COLUMNS}"),
+            mode="upsert",
+            primary_key=("k",),
+            columns_from=("k = key",),
+        )
     tables.create(stack.connections, definition, StatementDeadline(_REQUEST_S))
+    if table.provider:
+        deadline = StatementDeadline(_REQUEST_S)
+        name = name_of(stack, table)
+        handing_over.hand_over(
+            stack.connections, name, deadline, provider=table.provider, options={}
+        )
+    opened(stack, table, topic_id, recorder, invoked)
+
+
+def adopt(stack: ChaosStack, table: Table, topic_id: str, recorder: Recorder) -> None:
+    """Adopts a table that its writer has begun to fill, and says so."""
+    invoked = time.monotonic()
+    columns = [f"{p}={c}" for p, c in zip(("partition", "offset"), table.places, strict=True)]
+    wanted = adopting.Adoption(
+        name_of(stack, table), table.topic, CLUSTER, table.provider, columns=tuple(columns)
+    )
+    deadline = StatementDeadline(_REQUEST_S)
+    found = adopting.examine(stack.connections, wanted, deadline)
+    adopting.adopt(stack.connections, found)
+    opened(stack, table, topic_id, recorder, invoked)
+
+
+def name_of(stack: ChaosStack, table: Table) -> TableName:
+    """The whole name of a table."""
+    session = names.session(stack.connections.config)
+    return names.resolve((table.name,), session, stack.connections)
+
+
+def opened(
+    stack: ChaosStack, table: Table, topic_id: str, recorder: Recorder, invoked: float
+) -> None:
+    """Says that a table is there."""
     recorder.record(
         TableOpened(
             table=table.name,
             topic_id=topic_id,
-            start=dict(boundary(stack, table).next),
+            start={} if table is ADOPTED else dict(boundary(stack, table).next),
             policy=table.policy,
             invoked=invoked,
             ended=time.monotonic(),
@@ -105,6 +175,7 @@ def create(stack: ChaosStack, table: Table, topic_id: str, recorder: Recorder) -
             compacted=table.compacted,
             touched_modulus=table.touched_modulus,
             has_transactions=table.has_transactions,
+            is_upsert=table.is_upsert,
         )
     )
 

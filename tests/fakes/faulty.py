@@ -20,6 +20,7 @@ from seamline.errors import (
     ErrorCode,
     SeamlineError,
 )
+from seamline.seam.evolution import Change
 from seamline.seam.files import ColdPlan, ScanRequest
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
@@ -209,6 +210,10 @@ class FaultyTable:
         """See `ColdTable.inspect`."""
         return self._inner.inspect(plan)
 
+    def require_single_writer(self, snapshot_id: int | None) -> None:
+        """See `ColdTable.require_single_writer`."""
+        self._inner.require_single_writer(snapshot_id)
+
     def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:
         """See `ColdTable.deleted_rows`."""
         return self._inner.deleted_rows(plan)
@@ -245,6 +250,10 @@ class FaultyTierTable:
         self._last = found
         return before if fault is Fault.STALE else found
 
+    def require_single_writer(self, snapshot_id: int | None) -> None:
+        """See `TierTable.require_single_writer`."""
+        self._inner.require_single_writer(snapshot_id)
+
     def has_rows(self, batch: Batch, deadline: Deadline) -> bool:
         """See `TierTable.has_rows`."""
         found, _ = _look(
@@ -258,6 +267,10 @@ class FaultyTierTable:
     def commit_rows(self, batch: Batch) -> None:
         """See `TierTable.commit_rows`."""
         _change(self._plan, "commit", lambda: self._inner.commit_rows(batch))
+
+    def evolve(self, batch: Batch, deadline: Deadline) -> tuple[Change, ...]:
+        """See `TierTable.evolve`."""
+        return self._inner.evolve(batch, deadline)
 
     def commit_boundary(self, batch: Batch) -> None:
         """See `TierTable.commit_boundary`."""

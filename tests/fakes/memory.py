@@ -14,10 +14,12 @@ import dataclasses
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from fakes import foreign
 from seamline.connectors.protocols import Deadline, NoDeadline, Polled, RawBatch
 from seamline.errors import (
     COLD_FILE_MISSING,
@@ -33,6 +35,7 @@ from seamline.errors import (
 from seamline.seam.binding import PROPERTY_PREFIX
 from seamline.seam.boundary import SUMMARY_KEY, TAG, encode
 from seamline.seam.checks import recreated, require
+from seamline.seam.evolution import Change
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
@@ -145,6 +148,7 @@ class MemoryLog:
         self._transactions_made = 0
         self._known_bounds: dict[tuple[str, str], tuple[_Topic, LogBounds]] = {}
         self._changed = threading.Condition()
+        self._compacted: set[str] = set()
 
     def save(self) -> LogState:
         """Everything it holds now."""
@@ -237,23 +241,47 @@ class MemoryLog:
         )
         self._set(topic, partition, cut)
 
-    def compact(self, topic: str) -> None:
-        """Log compaction below the stable end: of each key only the newest record stays."""
+    def compact(
+        self,
+        topic: str,
+        before: Mapping[int, int] = MappingProxyType({}),
+        forgotten: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
+        """Log compaction below the stable end: of each key only the newest record stays.
+
+        Args:
+            topic: The topic.
+            before: Records from these offsets on are too young for it.
+            forgotten: Of those below these offsets not even a delete stays.
+        """
+        self._compacted.add(topic)
         for number, log in enumerate(self._topic(topic).partitions):
+            end = log.stable_end if number not in before else min(log.stable_end, before[number])
+            deletes_from = forgotten.get(number, 0)
             newest = {
                 r.key: r.offset
                 for r in log.records
-                if r.key is not None and log.visible(r, READ_COMMITTED)
+                if r.key is not None
+                and log.visible(r, READ_COMMITTED)
+                and (r.offset < end or number not in before)
             }
             kept = tuple(
                 r
                 for r in log.records
                 if r.marker
                 or r.key is None
-                or r.offset >= log.stable_end
-                or newest.get(r.key, r.offset) <= r.offset
+                or r.offset >= end
+                or (
+                    newest.get(r.key, r.offset) <= r.offset
+                    and (r.value is not None or r.offset >= deletes_from)
+                )
             )
             self._set(topic, number, log._replace(records=kept))
+
+    def is_compacted(self, topic: str, deadline: Deadline) -> bool:
+        """See `TellsCompaction.is_compacted`."""
+        deadline.check()
+        return topic in self._compacted
 
     def committed(self, topic: str) -> list[tuple[int, int, bytes | None]]:
         """(partition, offset, value) of every record below the stable ends that was not aborted."""
@@ -614,6 +642,19 @@ class MemoryTable:
         """See `ColdTable.inspect`."""
         return plan
 
+    def require_single_writer(
+        self, snapshot_id: int | None, state: TableState | None = None
+    ) -> None:
+        """See `ColdTable.require_single_writer`, of the table as it is, or was loaded."""
+
+        def added(snapshot_id: int) -> tuple[MemoryFile, ...]:
+            content = self._contents.get(snapshot_id)
+            if content is None:
+                raise SeamlineError(COLD_FILE_MISSING, f"files of {snapshot_id} are gone")
+            return content.added
+
+        foreign.require_single_writer(state or self._state, snapshot_id, added)
+
     def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:
         """See `ColdTable.deleted_rows`."""
         return None
@@ -679,6 +720,10 @@ class MemoryTable:
         )
         self._commit("overwrite", kept, tuple(rows), {SUMMARY_KEY: encode(batch.boundary)})
 
+    def evolve(self, batch: Batch, deadline: Deadline) -> tuple[Change, ...]:
+        """See `TierTable.evolve`."""
+        return ()
+
     def commit_boundary(self, batch: Batch) -> None:
         """See `TierTable.commit_boundary`."""
         if self._state.current_snapshot_id != batch.snapshot_id:
@@ -711,6 +756,19 @@ class MemoryTable:
         files = self._files(self._state.current_snapshot_id)
         self._commit("append", files, ((None, None, value, None),), {})
 
+    def append_copied(self, rows: tuple[Row, ...], summary: Mapping[str, str]) -> None:
+        """Records of the log, by another writer, and what his commit says of them."""
+        files = self._files(self._state.current_snapshot_id)
+        self._commit("append", files, rows, summary)
+
+    def change_hands(
+        self, summary: Mapping[str, str], properties: Mapping[str, str], without: Iterable[str] = ()
+    ) -> None:
+        """A commit without rows that also says who fills the table from now on."""
+        self.commit_without_rows(summary)
+        kept = {k: v for k, v in self._state.properties.items() if k not in set(without)}
+        self._set_properties({**kept, **properties})
+
     def compact(self) -> None:
         """Rewrites all files into one, without changing rows."""
         files = self._files(self._state.current_snapshot_id)
@@ -719,8 +777,12 @@ class MemoryTable:
 
     def set_property(self, name: str, value: str) -> None:
         """Somebody sets a property; nothing is committed."""
-        properties = {**self._state.properties, name: value}
-        self._state = dataclasses.replace(self._state, properties=properties)
+        self._set_properties({**self._state.properties, name: value})
+
+    def _set_properties(self, properties: Mapping[str, str]) -> None:
+        state = self._state
+        provider = foreign.provider_of(state.name, state.uuid, properties)
+        self._state = dataclasses.replace(state, properties=properties, provider=provider)
 
     def roll_back(self, snapshot_id: int) -> None:
         """Moves the head to an older snapshot."""
@@ -876,6 +938,10 @@ class MemoryView:
     def inspect(self, plan: ColdPlan) -> ColdPlan:
         """See `ColdTable.inspect`."""
         return plan
+
+    def require_single_writer(self, snapshot_id: int | None) -> None:
+        """See `ColdTable.require_single_writer`."""
+        self.table.require_single_writer(snapshot_id, self.state)
 
     def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:
         """See `ColdTable.deleted_rows`."""

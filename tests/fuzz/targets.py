@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from seamline.gateway.query.deadline import no_deadline
 from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.tiering.step import tier_once
 from seamline.sql import types
+from seamline.sql.restrictions import Restriction
 
 _TIMEOUT_S = 300.0
 
@@ -40,10 +41,19 @@ class Offline:
     Args:
         tables: The tables.
         folder: Where their files lie.
+        engine: The engine.
+        restrictions: What may be seen of tables, by their names.
     """
 
-    def __init__(self, tables: Sequence[Table], folder: pathlib.Path, engine: DuckDBEngine) -> None:
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        folder: pathlib.Path,
+        engine: DuckDBEngine,
+        restrictions: Mapping[str, Restriction] | None = None,
+    ) -> None:
         storage = Storage(folder)
+        self._restrictions = restrictions
         self._engine = engine
         self._columns = {table.name: table.columns for table in tables}
         self._stored = {
@@ -54,7 +64,7 @@ class Offline:
         """See `Target.answer`."""
         assert engine == "duckdb"
         try:
-            query_bound, read = bound(query.node.trino, self._columns)
+            query_bound, read = bound(query.node.trino, self._columns, self._restrictions)
             found = table_of(self._engine, query_bound, read, self._stored)
         except SeamlineError as error:
             return Answer(None, error.code.name, error.message)

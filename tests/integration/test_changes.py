@@ -346,3 +346,25 @@ def test_followers_survive_a_restart(stack: Stack, followed: str, scratch: pathl
         with contextlib.closing(Stream(url, followed, **again)) as other:
             assert [row[0] for row in other.event("rows")["data"]] == list(range(10, 15))
     assert sorted(ids_in(log)) == list(range(15))
+
+
+def test_events_of_an_upsert_table_are_its_changes(
+    stack: Stack, gateway: Gateway, name: str
+) -> None:
+    stack.create_topic(name, 1)
+    stack.create_table(name, COLUMNS, mode="upsert", primary_key=("id",), key="id")
+    stack.produce(name, [*rows_of(range(1, 2)), *rows_of(range(1, 2))], keys=["1", "1"])
+    stack.tier(name)
+    with contextlib.closing(Stream(gateway.url, f"{name}?from=beginning")) as stream:
+        columns = stream.event("columns")["columns"]
+        assert [column["name"] for column in columns] == ["id", "text", "_kafka_deleted"]
+        assert stream.event("rows")["data"] == [[1, "x", False], [1, "x", False]]
+        stack.produce(name, [None, *rows_of(range(2, 3))], keys=["1", "2"])
+        assert stream.event("rows")["data"][0] == [1, None, True]
+    with contextlib.closing(Stream(gateway.url, name)) as stream:
+        stream.event("columns")
+        stack.produce(name, [None], keys=["2"])
+        assert stream.event("rows")["data"] == [[2, None, True]]
+    sql = f'SELECT id, _kafka_deleted FROM "{name}$changes" ORDER BY _kafka_offset'
+    wanted = [(1, False), (1, False), (1, True), (2, False), (2, True)]
+    assert [gateway.rows(sql, engine) for engine in ("duckdb", "spark")] == [wanted, wanted]

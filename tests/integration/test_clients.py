@@ -42,6 +42,7 @@ from seamline.errors import (
     MISSING_EXTRA,
     TYPE_MISMATCH,
 )
+from seamline.gateway.access.rights import Principal
 from seamline.gateway.http.statements import WAIT_S_DEFAULT
 from seamline.gateway.query.statements import State, Statement, StatementRequest
 
@@ -478,7 +479,7 @@ def test_cancel_at_any_moment(
 ) -> None:
     """While it is planned, prepared, sent, started: none is too early to be heard."""
     request = StatementRequest(endless(table), engine=engine)
-    statement = gateway.service.submit(request, "tests")
+    statement = gateway.service.submit(request, Principal("tests"))
     statement.wait(delay_s)
     started = time.monotonic()
     statement.cancel()

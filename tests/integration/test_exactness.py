@@ -142,7 +142,7 @@ def test_a_large_tail_is_read_by_sparks_executors(
     stack.tier(name)
     stack.produce(name, [{"id": i, "text": "hot"} for i in range(500, 1500)])
     sql = f"SELECT text, count(*), sum(id) FROM {name} GROUP BY text"
-    executor = gateway.parts.queries._executor
+    executor = gateway.parts.executor
     usual = executor._tail_rows_max
     executor._tail_rows_max = 100
     try:

@@ -379,7 +379,7 @@ def test_what_turns_out_too_large_goes_to_spark_at_the_same_offsets(
     stack: Stack, directories: pathlib.Path, name: str
 ) -> None:
     gateway = gateway_of(stack, directories / "unfollowed", tail__follow="false")
-    gateway.parts.queries._executor.tails._size_bytes_max = 1000
+    gateway.parts.executor.tails._size_bytes_max = 1000
     try:
         stack.create_topic(name, 1)
         stack.create_table(name, COLUMNS)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.types import LongType
 from support.live import FILES, PLANNED, LiveReaders, watched
 from support.stack import Stack
@@ -177,8 +178,7 @@ def test_a_statement_that_asks_again_gets_the_same_cut(
 
 
 def written_bytes(readers: LiveReaders) -> int:
-    folder = pathlib.Path(readers.gateway.config.state_directory) / "live"
-    return sum(path.stat().st_size for path in folder.rglob("*.parquet"))
+    return sum(path.stat().st_size for path in live_folder(readers).rglob("*.parquet"))
 
 
 def test_only_what_is_asked_of_the_tail_is_written(
@@ -211,6 +211,14 @@ def test_a_plan_in_pages(stack: Stack, readers: LiveReaders, name: str) -> None:
 # --- Nothing changes ---------------------------------------------------------------------------
 
 
+def live_folder(readers: LiveReaders) -> pathlib.Path:
+    return pathlib.Path(readers.gateway.config.state_directory) / "live"
+
+
+def data_files(folders: list[pathlib.Path]) -> set[pathlib.Path]:
+    return {path for folder in folders for path in folder.rglob("*.parquet")}
+
+
 @MODES
 @pytest.mark.parametrize(
     "statement",
@@ -227,13 +235,14 @@ def test_a_write_through_spark_is_refused(
 ) -> None:
     unified(stack, name, cold=5, hot=5)
     before = stack.load(name).state
-    folder = pathlib.Path(before.location.removeprefix("file://"))
-    files = {path for path in folder.rglob("*") if path.is_file()}
-    with pytest.raises(Exception, match=r"does not support endpoint|only-reads"):
+    folders = [pathlib.Path(before.location.removeprefix("file://")), live_folder(readers)]
+    assert readers.sql(f"SELECT count(*) FROM {mode}.default.{name}") == [(10,)]
+    files = data_files(folders)
+    with pytest.raises(Exception, match=r"does not support endpoint|only-? ?reads"):
         readers.sql(statement.format(t=f"{mode}.default.{name}"))
     assert stack.load(name).state == before
-    # Spark may leave files behind that it wrote before it asked: orphans, which nothing names
-    assert {path for path in folder.rglob("*") if path.is_file()} >= files
+    # with planned scans Spark does not get as far as asking, and then keeps what it has written
+    assert data_files(folders) == files or (mode == PLANNED and data_files(folders) > files)
     assert readers.sql(f"SELECT count(*) FROM {mode}.default.{name}") == [(10,)]
 
 
@@ -244,7 +253,7 @@ def test_a_write_through_pyiceberg_is_refused(
     before = stack.load(name).state
     table = readers.load(name)
     update = table.update_schema().add_column("more", LongType())
-    with pytest.raises(NotImplementedError, match="does not support endpoint"):
+    with pytest.raises(ForbiddenError, match="only reads"):
         update.commit()
     assert stack.load(name).state == before
 

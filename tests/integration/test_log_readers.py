@@ -316,7 +316,10 @@ KNOWN = {
     ("connectors/spark/tail.py", "read"): "a part of `decoded_tail`, whose callers check it",
     ("connectors/spark/tiering.py", "decoded_tail"): pipeline,
     ("connectors/spark/tiering.py", "read"): pipeline,
-    ("gateway/commands/tables.py", "read"): "a sample, from which columns are guessed and shown",
+    ("gateway/commands/inferring.py", "read"): "a sample, from which columns are guessed and shown",
+    ("gateway/commands/adopting.py", "read"): "a sample, shown beside the table's; checked",
+    ("gateway/commands/auditing.py", "read"): "counts, takes no row; checked all the same",
+    ("connectors/iceberg/boundaries/kafka_connect.py", "read"): "another's control topic; checked",
 }
 """Which of the readers above stands for a place that reads the log, or why none has to."""
 

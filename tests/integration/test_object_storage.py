@@ -7,6 +7,7 @@ Method: SeaweedFS from its wheel on loopback; rows are put into the table as a f
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 from collections.abc import Iterator
 
@@ -16,6 +17,7 @@ from support.gateway import Gateway
 from support.object_storage import BUCKET, ObjectStorage, object_storage
 from support.stack import Stack
 
+from seamline.connectors.config import CatalogConfig
 from seamline.errors import SeamlineError
 
 pytestmark = pytest.mark.integration
@@ -64,3 +66,30 @@ def test_a_table_on_s3(stack: Stack, remote: Gateway, name: str) -> None:
     with pytest.raises(SeamlineError) as caught:
         remote.rows(f"SELECT count(*), max(text) FROM {name}")
     assert caught.value.code.name == "COLD_FILE_MISSING"
+
+
+@pytest.mark.spark
+@pytest.mark.prove
+def test_spark_tiers_and_reads_with_the_catalogs_properties_alone(
+    stack: Stack, s3: ObjectStorage, tmp_path: pathlib.Path, name: str
+) -> None:
+    """Nothing of Spark's is set by hand: neither the library for the store, nor its jars."""
+    lake = CatalogConfig(
+        name="lake",
+        type="sql",
+        uri=f"sqlite:///{tmp_path}/catalog.db",
+        warehouse=f"s3://{BUCKET}/{tmp_path.name}",
+        properties=s3.properties,
+    )
+    with stack.over(lake, tmp_path) as there:
+        there.create_topic(name, 2)
+        there.produce(name, [{"id": i} for i in range(100)])
+        there.create_table(name, "id bigint")
+        there.tier(name)
+        there.produce(name, [{"id": i} for i in range(100, 120)])
+        with contextlib.closing(Gateway(there.config)) as gateway:
+            for engine in ("duckdb", "spark"):
+                found = gateway.rows(f"SELECT count(*), min(id), max(id) FROM {name}", engine)
+                assert found == [(120, 0, 119)]
+            cold = gateway.rows(f'SELECT count(*) FROM "{name}$cold"', "duckdb")
+            assert cold == [(100,)]

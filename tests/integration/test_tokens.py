@@ -194,7 +194,7 @@ def test_a_write_is_waited_for(stack: Stack, gateway: Gateway, name: str) -> Non
         thread.join()
         beyond = seamline.write_token({0: 999})
         with pytest.raises(seamline.Error) as caught:
-            connection.execute(sql, after=beyond, timeout=1)
+            connection.execute(sql, after=beyond, timeout=4)
         assert caught.value.code.name == "WRITE_NOT_VISIBLE"
         with pytest.raises(seamline.Error) as caught:
             connection.execute(sql, after="w1.broken", timeout=1)

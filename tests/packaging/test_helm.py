@@ -151,10 +151,14 @@ def _settings(node: Mapping[str, Any], kinds: Mapping[str, Any], prefix: str = "
     if "properties" in node:
         for name, child in node["properties"].items():
             yield from _settings(child, kinds, f"{prefix}.{name}".lstrip("."))
-    elif isinstance(inner, dict) and ("$ref" in inner or "properties" in inner):
+    elif isinstance(inner, dict) and inner.keys() & {"$ref", "properties"} and inner != _TEXTS:
         yield from _settings(inner, kinds, f"{prefix}.*")
     else:
         yield prefix
+
+
+_TEXTS = {"$ref": "#/definitions/properties"}
+"""Names of others, with texts."""
 
 
 def test_config_has_the_gateways_settings_and_no_others() -> None:

@@ -23,7 +23,8 @@ from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import NOT_TEXT, Headers, RawBatch
 from seamline.connectors.spark import decoding
 from seamline.errors import SeamlineError
-from seamline.seam.binding import POLICIES
+from seamline.gateway.commands.tables import parse_fields
+from seamline.seam.binding import POLICIES, TopicBinding
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns
 from seamline.sql.types import BIGINT, Field
@@ -71,6 +72,7 @@ def as_spark(records: Sequence[OddRecord]) -> pa.RecordBatch:
             "timestamp": pa.array(
                 [r.timestamp_ms * 1000 for r in records], pa.timestamp("us", "UTC")
             ),
+            "timestampType": pa.array([0] * len(records), pa.int32()),
             "key": pa.array([r.key for r in records], pa.binary()),
             "value": pa.array([r.value for r in records], pa.binary()),
             "headers": pa.array([_json(r.headers) for r in records], pa.string()),
@@ -115,6 +117,39 @@ def test_fault_05_any_record_is_decoded_alike_for_every_reader(
     rows = outcome(decoder("null"), as_librdkafka(records))
     assert not isinstance(rows, str)
     assert rows[1] == 0
+
+
+EVERY_PART = TopicBinding(
+    "c",
+    "t",
+    key_format="string",
+    on_error="null",
+    columns_from=(
+        "k = key, kb = key, vb = value, h = header.h, hb = header.h, hs = headers, hm = headers,"
+        " at = timestamp, ms = timestamp, o = offset, p = partition",
+    ),
+)
+PARTS = parse_fields(
+    "a bigint, k varchar, kb varbinary, vb varbinary, h varchar, hb varbinary,"
+    " hs array(row(n varchar, v varbinary)), hm map(varbinary, varchar),"
+    " at timestamp(6), ms bigint, o bigint, p integer"
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(records=RECORDS)
+def test_columns_from_every_part_are_decoded_alike_for_every_reader(
+    records: list[OddRecord],
+) -> None:
+    sayable = [r for r in records if r.timestamp_ms in SPARK_TIMES_MS]
+    made = Decoder(DecoderSpec.of(EVERY_PART, (*PARTS, *columns.METADATA_FIELDS)))
+    hot = outcome(made, as_librdkafka(sayable))
+    assert outcome(made, decoding.raw_batch(as_spark(sayable))) == hot
+    assert not isinstance(hot, str)
+    rows = hot[0]
+    assert isinstance(rows, list)
+    for place, (row, record) in enumerate(zip(rows, sayable, strict=True)):
+        assert (row["kb"], row["vb"], row["o"]) == (record.key, record.value, place)
 
 
 @given(records=RECORDS)

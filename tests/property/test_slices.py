@@ -1,4 +1,4 @@
-"""Goal: DuckDB reads the same values of an Arrow table, whatever that is a slice of.
+"""Goal: the values of an Arrow table stay the same, whatever that is a slice of, for DuckDB and us.
 
 Method: columns of every way to put rows, arrays and maps into each other, four deep, whole, sliced,
 in chunks, and made of slices; each through everything that hands Arrow to DuckDB.
@@ -14,9 +14,15 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from pyspark.sql.pandas.types import (
+    _check_arrow_table_timestamps_localize,
+    from_arrow_schema,
+)
 
+from seamline.connectors.arrow import conform
 from seamline.connectors.duckdb.instances import Instance
 from seamline.sql.kernels.kernel import evaluated
+from seamline.sql.slices import whole
 
 COUNT = 12
 SHAPES: dict[str, Callable[[pa.DataType], pa.DataType]] = {
@@ -84,3 +90,39 @@ def test_what_is_cut_out_of_a_table_reads_as_itself(
                 assert found.column("v").to_pylist() == form.to_pylist(), (shape, leaf)
                 instance.end()
                 instance.begin()
+
+
+WIDER = {
+    pa.int64(): pa.decimal128(20, 0),
+    pa.string(): pa.binary(),
+    pa.decimal128(20, 10): pa.decimal128(38, 10),
+}
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_a_slice_is_converted_as_what_it_is_cut_out_of(depth: int) -> None:
+    for shape, leaf in itertools.product(itertools.product(SHAPES, repeat=depth), WIDER):
+        type_, wanted = leaf, WIDER[leaf]
+        for name in reversed(shape):
+            type_, wanted = SHAPES[name](type_), SHAPES[name](wanted)
+        whole = pa.array([value(type_, n) for n in range(COUNT)], type_)
+        schema = pa.schema([("v", wanted)])
+        for start, end in ((0, COUNT), (0, 5), (3, COUNT), (4, 9)):
+            batch = pa.record_batch({"v": whole.slice(start, end - start)})
+            of_slice = conform(batch, schema).column(0).to_pylist()
+            of_whole = conform(pa.record_batch({"v": whole}), schema).column(0)
+            assert of_slice == of_whole.to_pylist()[start:end], (shape, leaf)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_pyspark_takes_what_begins_where_its_buffers_do(depth: int) -> None:
+    """Its own check of what it is given makes lists anew, as it does for a data frame."""
+    for shape, leaf in itertools.product(itertools.product(SHAPES, repeat=depth), LEAVES):
+        type_ = leaf
+        for name in reversed(shape):
+            type_ = SHAPES[name](type_)
+        for form in forms(pa.array([value(type_, n) for n in range(COUNT)], type_)):
+            rows = whole(pa.table({"v": form}))
+            schema = from_arrow_schema(rows.schema)
+            taken = _check_arrow_table_timestamps_localize(rows, schema, True, "UTC")
+            assert taken.column("v").to_pylist() == form.to_pylist(), (shape, leaf)

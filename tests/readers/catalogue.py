@@ -59,6 +59,7 @@ class Reader:
         catalog: The catalog it reads from: the one of files, or the one that plans scans.
         storages: Where the tables may be that it reads.
         spark: Its version, if it is Spark.
+        own_keys: Why it does not take the keys that it is given with a table; empty when it does.
         gaps: What it gives in another form.
         unread: Tables it cannot read.
     """
@@ -68,6 +69,7 @@ class Reader:
     catalog: str = LIVE
     storages: tuple[str, ...] = (LOCAL, OBJECTS)
     spark: str | None = None
+    own_keys: str = ""
     gaps: tuple[Gap, ...] = ()
     unread: tuple[Unread, ...] = ()
 
@@ -183,6 +185,8 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "ClickHouse",
         Python(("clickhouse_client",), ("chdb==4.4.0", PYARROW)),
+        own_keys="given the keys with a table, it looks for the metadata file below the table's "
+        "folder, twice over, where the storage is not Amazon's",
         storages=(OBJECTS,),  # takes file:/x, which is how Spark writes it, for a path of its own
         gaps=(NEVER_NULL, TEXT_AS_BYTES),
         unread=(NO_DELETION_VECTORS,),

@@ -27,7 +27,7 @@ from readers.catalogue import LIVE, LOCAL, OBJECTS, PLANNED, READERS, Reader
 from readers.environments import Python
 from readers.running import CannotReadError, RunningReader
 from seamline.connectors.config import CatalogConfig
-from seamline.connectors.jvm.jars import JarSet, cache_directory, fetch, spark_jars
+from seamline.connectors.jvm.jars import STORES, JarSet, cache_directory, fetch, spark_jars
 from seamline.spark.catalog import EXTENSIONS, configuration
 
 pytestmark = [
@@ -42,7 +42,6 @@ RUNTIME_3_5 = JarSet(
     ("org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.11.0",),
     transitive=False,
 )
-AWS = JarSet("iceberg-aws", ("org.apache.iceberg:iceberg-aws-bundle:1.11.0",), transitive=False)
 SHAPE_NAMES = {
     "every type", "every type in version 3", "special numbers", "by a value",
     "by buckets and days", "with wider columns", "with a column dropped and added again",
@@ -54,7 +53,10 @@ READ_SHAPES = [shape for shape in SHAPES if shape.name in SHAPE_NAMES]
 
 
 class World:
-    """Tables somewhere, a gateway over them, and the readers, each started when first asked for."""
+    """Tables somewhere, a gateway over them, and the readers, each started when first asked for.
+
+    Readers have no keys of their own: in object storage they are given some with the tables.
+    """
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class World:
                 self._directory,
                 {
                     "url": self.live.gateway.url,
-                    "storage": self._properties,
+                    "storage": self._properties if reader.own_keys else {},
                     "conf": self._spark(reader.spark) if reader.spark else {},
                 },
             )
@@ -108,16 +110,12 @@ class World:
             jars = [fetch(RUNTIME_3_5, cache, print) / RUNTIME_3_5.file_names[0]]
         else:
             jars = [path for path in spark_jars(print) if "iceberg" in path.name]
-        own = dict(self._properties)
-        if own:
-            jars.append(fetch(AWS, cache, print) / AWS.file_names[0])
-            own |= {
-                "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-                "client.region": own["s3.region"],
-            }
+        if self.storage == OBJECTS:
+            bundle = STORES["s3"]
+            jars.append(fetch(bundle, cache, print) / bundle.file_names[0])
         return {
-            **configuration(url, name=LIVE, properties=own),
-            **configuration(url, name=PLANNED, planned=True, properties=own),
+            **configuration(url, name=LIVE),
+            **configuration(url, name=PLANNED, planned=True),
             "spark.jars": ",".join(map(str, jars)),
             "spark.sql.extensions": EXTENSIONS,
             "spark.ui.enabled": "false",
@@ -128,8 +126,7 @@ class World:
 
 @contextlib.contextmanager
 def _elsewhere(stack: Stack, directory: pathlib.Path) -> Iterator[tuple[Stack, dict[str, str]]]:
-    """The same cluster over a warehouse in object storage."""
-    jar = fetch(AWS, cache_directory(os.environ), print) / AWS.file_names[0]
+    """The same cluster over a warehouse in object storage, and how a reader reaches that."""
     folder = directory / "objects"
     folder.mkdir()
     with object_storage(folder) as objects:
@@ -139,10 +136,10 @@ def _elsewhere(stack: Stack, directory: pathlib.Path) -> Iterator[tuple[Stack, d
             uri=f"sqlite:///{directory}/catalog.db",
             warehouse=f"s3://{BUCKET}/warehouse",
             properties=objects.properties,
-            spark={"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"},
+            reader_properties=objects.reader_properties,
         )
-        with stack.over(catalog, directory, jar) as other:
-            yield other, objects.properties
+        with stack.over(catalog, directory) as other:
+            yield other, objects.properties | objects.reader_properties
 
 
 @pytest.fixture(scope="module", params=[LOCAL, OBJECTS])
@@ -152,11 +149,9 @@ def world(
     directory = tmp_path_factory.mktemp("readers")
     with contextlib.ExitStack() as block:
         properties: dict[str, str] = {}
-        location: dict[str, Any] = {}
         if request.param == OBJECTS:
             stack, properties = block.enter_context(_elsewhere(stack, directory))
-            location = {"location": f"s3://{BUCKET}/live"}
-        live = block.enter_context(watched(LiveReaders(stack, directory / "gateway", **location)))
+        live = block.enter_context(watched(LiveReaders(stack, directory / "gateway")))
         made = World(request.param, stack, live, properties, directory)
         yield block.enter_context(contextlib.closing(made))
 

@@ -53,12 +53,14 @@ from seamline.connectors.config import CatalogConfig, ClusterConfig
 from seamline.connectors.iceberg import manifests
 from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.connectors.iceberg.places import SCHEMES, STORES, CatalogPlaces, TablePlaces
+from seamline.connectors.iceberg.pyiceberg_internals import ManifestWriter
 from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.log import KafkaLog
 from seamline.connectors.spark.maintenance import maintain
 from seamline.connectors.spark.splits import Options, Table
 from seamline.connectors.spark.tiering import SparkTierTable
 from seamline.errors import SeamlineError
+from seamline.gateway.access.rights import Principal
 from seamline.seam.seam import Seam
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64())})
@@ -189,17 +191,6 @@ def test_stores_are_those_that_pyiceberg_opens() -> None:
 # --- Tables that name files of others ------------------------------------------------------------
 
 
-class _Deletes(manifests._ManifestWriter):
-    """A manifest of delete files."""
-
-    def content(self) -> ManifestContent:
-        return ManifestContent.DELETES
-
-    @property
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes"}
-
-
 class Victim:
     """A table, and what somebody makes of its metadata."""
 
@@ -261,9 +252,10 @@ class Victim:
     ) -> ManifestFile:
         """A manifest of files, in the table's own folder."""
         location = f"{self.table.location()}/metadata/forged-{uuid.uuid4()}.avro"
-        table, writer = self.table, _Deletes if deletes else manifests._ManifestWriter
+        table = self.table
+        content = ManifestContent.DELETES if deletes else ManifestContent.DATA
         sequence_number = None if status is ManifestEntryStatus.ADDED else 1
-        with writer(table.spec(), table.schema(), table.io, location, 2) as target:
+        with ManifestWriter(table.spec(), table.schema(), table.io, location, 2, content) as target:
             for file in files:
                 target.add_entry(
                     ManifestEntry.from_args(
@@ -580,9 +572,9 @@ def test_honest_tables_name_files_elsewhere_when_the_configuration_says_so(
     forge(victim)
     with gateway_over(victim, data_locations=(victim.outside.as_uri(),)) as gateway:
         assert gateway.rows(SQL, "duckdb") == [(10, 45)]
-        assert gateway.parts.seams.pin("t", "tests", catalog=None, schema=None, token=None)[
-            "data_locations"
-        ] == [victim.outside.as_uri()]
+        assert gateway.parts.seams.pin(
+            "t", Principal("tests"), catalog=None, schema=None, token=None
+        )["data_locations"] == [victim.outside.as_uri()]
     splits = placed(victim, victim.outside.as_uri()).cold_splits(None)
     assert sum(batch.num_rows for split in splits for batch in split.read()) == 10
 

@@ -182,7 +182,6 @@ TELLING = (
     "input_file_name()",
     "read_text('seamline.yaml')",
     "getenv(?)",
-    "current_user",
     "current_user()",
     "session_user",
     "user",

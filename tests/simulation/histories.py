@@ -58,6 +58,11 @@ WEIGHTS = {
     "add partition": 1,
     "elect": 1,
     "clock": 1,
+    "hand over": 1,
+    "take over": 1,
+    "copy": 2,
+    "copier reads": 1,
+    "copier commits": 1,
 }
 """Operations that a table survives, and how often they are drawn."""
 
@@ -67,6 +72,7 @@ DESTRUCTIVE = {
     "roll back": 1,
     "truncate": 1,
     "recreate table": 1,
+    "second writer": 1,
 }
 """Operations after which some statements must fail."""
 

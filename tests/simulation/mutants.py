@@ -13,7 +13,8 @@ from typing import Any
 from seamline.connectors.protocols import Deadline, HotLog, NoDeadline, RawBatch, TierTable
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.tiering.step import tier_once
-from seamline.seam.boundary import SUMMARY_KEY, boundary_of, encode
+from seamline.seam.boundary import SUMMARY_KEY, Boundary, boundary_of, encode, own_of
+from seamline.seam.hands import handed_over, taken_over
 from seamline.seam.log import READ_UNCOMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.seam import Seam
@@ -206,7 +207,8 @@ class BentTierTable:
         self._inner = inner
         self._rows, self._boundary = rows, boundary
         self.load, self.has_rows = inner.load, inner.has_rows
-        self.keep, self.take_back = inner.keep, inner.take_back
+        self.keep, self.take_back, self.evolve = inner.keep, inner.take_back, inner.evolve
+        self.require_single_writer = inner.require_single_writer
 
     def commit_rows(self, batch: Batch) -> None:
         """See `TierTable.commit_rows`."""
@@ -273,6 +275,72 @@ def _never_trimmed(bounds: LogBounds) -> LogBounds:
     return dataclasses.replace(bounds, start=Offsets(dict.fromkeys(bounds.start, 0)))
 
 
+class _Trusting(BentCatalog):
+    """A catalog whose tables take everybody for their only writer."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner, lambda state, _: state)
+
+    def load(self, identifier: tuple[str, ...]) -> Any:
+        """See `Catalog.load`."""
+        table = super().load(identifier)
+        table.require_single_writer = lambda _: None
+        return table
+
+
+def _without_provider(state: TableState, _: Any) -> TableState:
+    return dataclasses.replace(state, provider=None)
+
+
+class _SpeakingOfAll:
+    """A provider that does not say where its writer has begun."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.start = Offsets()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def _speaking_of_all(state: TableState, _: Any) -> TableState:
+    if state.provider is None:
+        return state
+    return dataclasses.replace(state, provider=_SpeakingOfAll(state.provider))
+
+
+class _OursAlone(BentTierTable):
+    """A table that is tiered whoever fills it."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.load = lambda: dataclasses.replace(inner.load(), provider=None)
+        self.require_single_writer = lambda _: None
+
+
+def _tier_anything(table: TierTable, log: HotLog, deadline: Deadline, *, records_max: int) -> Step:
+    return tier_once(_OursAlone(table), log, deadline, records_max=records_max)
+
+
+def _where_we_had_stopped(state: TableState, bounds: LogBounds) -> Boundary:
+    own = own_of(state, state.current_snapshot_id)
+    taken = taken_over(state, bounds)
+    return taken if own is None else dataclasses.replace(taken, next=own.next)
+
+
+def _one_too_high(state: TableState, bounds: LogBounds) -> Boundary:
+    taken = taken_over(state, bounds)
+    return dataclasses.replace(taken, next=_added(1)(taken.next))
+
+
+def _forgetful(state: TableState, bounds: LogBounds) -> Boundary:
+    return dataclasses.replace(taken_over(state, bounds), taken_id=None)
+
+
+def _silent(state: TableState, bounds: LogBounds, provider: str) -> Boundary:
+    return dataclasses.replace(handed_over(state, bounds, provider), handed_to="")
+
+
 def _begins_one_earlier(sources: Sources, open_file: Open, statement: str, **how: Any) -> Answer:
     """Changes that begin with the last record of the earlier read."""
     if statement != CHANGES:
@@ -322,5 +390,21 @@ MUTANTS: Mapping[str, Product] = {
     "tiering reads past the stable end": _tiers(
         bend=lambda inner: BentLog(inner, bounds=_to_high_watermark)
     ),
+    "a second writer is not noticed": _reads(catalog=_Trusting),
+    "another writer is not asked how far he is": _reads(
+        catalog=lambda inner: BentCatalog(inner, _without_provider)
+    ),
+    "tables of others are tiered": Product(tier=_tier_anything),
+    "taken over where we had stopped": Product(take_over=_where_we_had_stopped),
+    "taken over one too high": Product(take_over=_one_too_high),
+    "taken over, and his commits are called a second writer's": Product(take_over=_forgetful),
+    "handed over without saying so": Product(hand_over=_silent),
 }
 """Every mutant by its mistake."""
+
+RARE_MUTANTS: Mapping[str, Product] = {
+    "the writer of now speaks of all snapshots": _reads(
+        catalog=lambda inner: BentCatalog(inner, _speaking_of_all)
+    ),
+}
+"""Those that few of the drawn histories notice: each by one that failed once."""

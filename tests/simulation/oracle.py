@@ -37,6 +37,7 @@ class Started(NamedTuple):
         upheavals: How often something had been taken away.
         cuts: How often the log had been cut.
         now_ms: The time.
+        hands: How often the table had changed hands.
     """
 
     topic_id: str
@@ -45,6 +46,7 @@ class Started(NamedTuple):
     upheavals: int
     cuts: tuple[Cut, ...]
     now_ms: int
+    hands: int
 
 
 def started(world: World) -> Started:
@@ -52,7 +54,8 @@ def started(world: World) -> Started:
     truth = world.truth
     head = world.table.state.current_snapshot_id
     now_ms = world.clock.now_ms
-    return Started(truth.topic_id, stable_ends(world), head, truth.upheavals, truth.cuts, now_ms)
+    stable = stable_ends(world)
+    return Started(truth.topic_id, stable, head, truth.upheavals, truth.cuts, now_ms, truth.hands)
 
 
 def stable_ends(world: World) -> tuple[int, ...]:
@@ -72,8 +75,14 @@ def problems(world: World) -> frozenset[str]:
     """Why a statement that reads the world as it is now must fail; nothing if it must not."""
     mark = world.head.mark
     found = set()
-    if mark.snapshot_id not in {s.snapshot_id for s in _line(world)}:
+    if not _is_marked(world):
         found.add("BOUNDARY_MISSING")
+    if world.head.is_doubled:
+        found |= {"SECOND_WRITER", "BOUNDARY_MISSING"}
+        if _is_trimmed(world):  # up to a boundary that is not believed any more
+            found.add("LOG_TRIMMED")
+    if world.head.is_copied and not world.is_adopted:  # who could tell no longer speaks of it
+        found |= {"SECOND_WRITER", "BOUNDARY_MISSING"}
     if mark.topic_id != world.truth.topic_id:
         return frozenset({*found, "TOPIC_RECREATED"})
     next_offsets = dict(mark.next)
@@ -88,6 +97,12 @@ def problems(world: World) -> frozenset[str]:
     if any(_is_below(world, cut) for cut in world.truth.cuts):
         found.add("LOG_TRUNCATED")
     return frozenset(found)
+
+
+def _is_trimmed(world: World) -> bool:
+    """Whether the log has lost its oldest records."""
+    ((_, topic),) = world.log.save().topics
+    return any(partition.start > 0 for partition in topic.partitions)
 
 
 def _holds_what_was_lost(world: World) -> bool:
@@ -118,6 +133,11 @@ def _is_below(world: World, cut: Cut) -> bool:
         and past.mark.topic_id == cut.topic_id
         and dict(past.mark.next).get(cut.partition, 0) > cut.end
     )
+
+
+def _is_marked(world: World) -> bool:
+    """Whether the snapshot is kept that the boundary of the head is from."""
+    return world.head.mark.snapshot_id in {s.snapshot_id for s in _line(world)}
 
 
 def _line(world: World) -> Iterable[Snapshot]:
@@ -325,9 +345,11 @@ def check_table(world: World) -> None:
         if error.code.name not in problems(world):
             raise Violation(f"1 the boundary is not found: {error}") from error
     else:
-        if known.topic_id != mark.topic_id or tuple(known.next.items()) != mark.next:
+        is_same = known.topic_id == mark.topic_id and tuple(known.next.items()) == mark.next
+        if not is_same and not head.is_doubled:
             raise Violation(f"1, 11 boundary {known.next} for {mark}")
-    if mark.topic_id == world.truth.topic_id and "LOG_TRUNCATED" not in problems(world):
+    is_whole = not head.is_doubled and "LOG_TRUNCATED" not in problems(world)
+    if mark.topic_id == world.truth.topic_id and is_whole:
         # rows of a log that has been replaced are refused by every read, whatever they are
         check_rows(world.truth, world.table.records(snapshot_id), mark.topic_id, Offsets(mark.next))
 
@@ -340,7 +362,7 @@ def check_progress(world: World) -> None:
     """
     head = world.head
     parent, mark = world.past(head.parent_id), head.mark
-    if parent is not None and parent.mark.topic_id == mark.topic_id:
+    if parent is not None and not head.is_doubled and parent.mark.topic_id == mark.topic_id:
         before, after = dict(parent.mark.next), dict(mark.next)
         if any(after.get(partition, 0) < offset for partition, offset in before.items()):
             raise Violation(f"10 the boundary went back from {before} to {after}")
@@ -352,5 +374,5 @@ def check_maintained(world: World) -> None:
     Raises:
         Violation: its snapshot has expired.
     """
-    if "BOUNDARY_MISSING" in problems(world):
+    if not _is_marked(world) and not world.head.is_copied:  # what another says is not repeated
         raise Violation(f"1 the boundary of {world.head} has expired")

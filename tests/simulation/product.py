@@ -11,9 +11,11 @@ from seamline.gateway.query.gather import ReadToken, no_tokens
 from seamline.gateway.query.loaded import LastSeen
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.tiering.step import tier_once
+from seamline.seam.hands import handed_over, taken_over
 from seamline.seam.seam import Seam
 from seamline.seam.tiering import Step
 from simulation.reading import Answer, Open, Sources, read
+from simulation.world import HandOver, TakeOver
 
 
 class Read(Protocol):
@@ -51,10 +53,14 @@ class Product:
     Attributes:
         read: Runs a statement.
         tier: Runs one step of tiering.
+        take_over: Where the pipeline goes on with a table of another writer.
+        hand_over: Where another writer goes on with a table of ours.
     """
 
     read: Read = read
     tier: Tier = tier_once
+    take_over: TakeOver = taken_over
+    hand_over: HandOver = handed_over
 
 
 REAL = Product()

@@ -17,6 +17,7 @@ from fakes.memory import Row
 
 from seamline.connectors.protocols import ColdTable, Deadline, NoDeadline, RawBatch
 from seamline.errors import ERRORS, SeamlineError
+from seamline.seam.evolution import Change
 from seamline.seam.files import ColdPlan, ScanRequest
 from seamline.seam.log import LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
@@ -200,6 +201,10 @@ class AskingView:
         """See `ColdTable.inspect`."""
         return plan
 
+    def require_single_writer(self, snapshot_id: int | None) -> None:
+        """See `ColdTable.require_single_writer`."""
+        self._io.ask("single writer", self.state, snapshot_id)
+
     def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:
         """See `ColdTable.deleted_rows`."""
         return None
@@ -226,7 +231,12 @@ class AskingTierTable:
     def load(self) -> TableState:
         """See `TierTable.load`."""
         state: TableState = self._io.ask("load")
+        self._state = state
         return state
+
+    def require_single_writer(self, snapshot_id: int | None) -> None:
+        """See `TierTable.require_single_writer`."""
+        self._io.ask("single writer", self._state, snapshot_id)
 
     def has_rows(self, batch: Batch, deadline: Deadline) -> bool:
         """See `TierTable.has_rows`."""
@@ -235,6 +245,10 @@ class AskingTierTable:
     def commit_rows(self, batch: Batch) -> None:
         """See `TierTable.commit_rows`."""
         self._io.ask("commit", batch, self._io.ask("fetch", batch))
+
+    def evolve(self, batch: Batch, deadline: Deadline) -> tuple[Change, ...]:
+        """See `TierTable.evolve`."""
+        return ()
 
     def commit_boundary(self, batch: Batch) -> None:
         """See `TierTable.commit_boundary`."""
@@ -282,6 +296,8 @@ def _perform(world: World, effect: Effect) -> Any:
             return table.plan(snapshot_id, request)
         case Effect("open", (str(path),)):
             return table.open(path)
+        case Effect("single writer", (TableState() as state, snapshot_id)):
+            return table.require_single_writer(snapshot_id, state)
         case Effect("fetch", (Batch() as batch,)):
             return table.read_rows(batch, deadline)
         case Effect("commit", (Batch() as batch, tuple(rows))):

@@ -21,11 +21,14 @@ from seamline.connectors.kafka.tail import Tail
 from seamline.connectors.protocols import (
     Catalog,
     Deadline,
+    Engine,
     EngineQuery,
+    EngineScan,
     HotLog,
     NoDeadline,
     ResultStream,
 )
+from seamline.gateway.access.rights import OPERATOR, Rights
 from seamline.gateway.config.model import Config
 from seamline.gateway.query import names
 from seamline.gateway.query.gather import Gatherer, ReadToken, no_tokens
@@ -34,6 +37,7 @@ from seamline.gateway.query.queries import Queries, QueryRequest
 from seamline.gateway.query.run import Executor
 from seamline.gateway.query.spool import ResultSpool
 from seamline.gateway.query.tokens import NOTHING, After
+from seamline.gateway.tail.requests import TailReader
 from seamline.planners.route import DUCKDB, Limits
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
@@ -62,9 +66,10 @@ CHANGES = f"SELECT {_COLUMNS} FROM TABLE(changes('orders', 'earlier', 'later'))"
 STATEMENTS = (ALL, TWICE, TIERS, FROM_1)
 
 
-def at_moment(moment: datetime.datetime) -> str:
+def at_moment(moment_ms: int, statement: str = ALL) -> str:
     """The statement that reads a table as it was."""
-    return f"{ALL} FOR TIMESTAMP AS OF TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S.%f} UTC'"
+    moment = datetime.datetime.fromtimestamp(moment_ms / 1000, datetime.UTC)
+    return f"{statement} FOR TIMESTAMP AS OF TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S.%f} UTC'"
 
 
 class Sources(NamedTuple):
@@ -77,6 +82,11 @@ class Sources(NamedTuple):
     def config(self) -> Config:
         """See `Sources.config`."""
         return CONFIG
+
+    @property
+    def rights(self) -> Rights:
+        """See `Sources.rights`."""
+        return OPERATOR
 
     def catalog(self, name: str) -> Catalog:
         """See `Sources.catalog`."""
@@ -113,11 +123,12 @@ class Answer(NamedTuple):
         return self.seams[0]
 
 
+ValueOf = Callable[[bytes | None, bytes | None], Any]
 Open = Callable[[str], tuple[Row, ...]]
 """Gives the rows of a cold file."""
 
 
-class _RowsEngine:
+class RowsEngine:
     """An engine whose result is its input, reference by reference."""
 
     name = DUCKDB
@@ -127,21 +138,28 @@ class _RowsEngine:
 
     def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
         """See `Engine.run`."""
-        scans = []
-        for scan in query.scans:
-            rows: list[Row] = []
-            for file in scan.cold.files if scan.cold is not None else ():
-                rows += self.open(file.path)
-            if scan.cold_end is not None:
-                end = scan.cold_end
-                rows = [r for r in rows if r[0] is None or (r[1] or 0) < end.get(r[0], 0)]
-            if scan.cold_start is not None:
-                start = scan.cold_start
-                rows = [r for r in rows if r[0] in start and (r[1] or 0) >= start[r[0] or 0]]
-            if scan.tail is not None:
-                rows += cast("list[Row]", query.tails[scan.tail])
-            scans.append(tuple(rows))
+        scans = [tuple(self.rows(scan, query.tails)) for scan in query.scans]
         return ResultStream(query.schema, cast("Any", iter([tuple(scans)])))
+
+    def rows(self, scan: EngineScan, tails: Mapping[str, Any]) -> list[Row]:
+        """The rows of a reference."""
+        rows = self.cold_rows(scan)
+        if scan.tail is not None:
+            rows += cast("list[Row]", tails[scan.tail])
+        return rows
+
+    def cold_rows(self, scan: EngineScan) -> list[Row]:
+        """Those of them that are in files."""
+        rows: list[Row] = []
+        for file in scan.cold.files if scan.cold is not None else ():
+            rows += self.open(file.path)
+        if scan.cold_end is not None:
+            end = scan.cold_end
+            rows = [r for r in rows if r[0] is None or (r[1] or 0) < end.get(r[0], 0)]
+        if scan.cold_start is not None:
+            start = scan.cold_start
+            rows = [r for r in rows if r[0] in start and (r[1] or 0) >= start[r[0] or 0]]
+        return rows
 
 
 def read(
@@ -155,6 +173,8 @@ def read(
     last: LastSeen | None = None,
     now_ms: int = 0,
     read_token: ReadToken = no_tokens,
+    engine: Engine | None = None,
+    value_of: ValueOf = lambda _, value: value,
 ) -> Answer:
     """Runs a statement as the gateway does.
 
@@ -168,17 +188,19 @@ def read(
         last: What the gateway has seen of its tables.
         now_ms: The time it is asked.
         read_token: Gives the seams of the tokens in its text.
+        engine: Runs it; one that gives its input, if left out.
+        value_of: What a record of a key and a value is in the rows of a tail.
 
     Raises:
         SeamlineError: as the gateway would.
     """
     executor = Executor(
         sources,
-        {DUCKDB: _RowsEngine(open_file)},
+        {DUCKDB: engine or RowsEngine(open_file)},
         tail_bytes_max=2**60,
         tail_rows_max=2**60,
         spool=_no_spool,
-        read_tail=_read_tail,
+        read_tail=_tail_reader(value_of),
     )
     loaded = LoadedTables(sources, last) if last is not None else None
     gatherer = Gatherer(sources, executor.tails, loaded=loaded)
@@ -196,24 +218,30 @@ def _no_spool(schema: pa.Schema) -> ResultSpool:
     raise AssertionError("every tail is read here")
 
 
-def _read_tail(
-    log: HotLog,
-    ranges: Sequence[OffsetRange],
-    isolation: str,
-    spec: DecoderSpec,
-    wanted: Sequence[str],
-    deadline: Deadline,
-    *,
-    size_bytes_max: int,
-    epochs: Mapping[int, int] | None = None,
-) -> Tail:
+def _tail_reader(value_of: ValueOf) -> TailReader:
     """`read_tail` with rows for Arrow."""
-    rows = [
-        (partition, offset, value, None)
-        for raw in log.read(spec.topic, ranges, isolation, deadline, epochs=epochs)
-        for partition, offset, value in zip(raw.partitions, raw.offsets, raw.values, strict=True)
-    ]
-    return Tail(cast("Any", rows), len(rows), 0, 0)
+
+    def read_rows(
+        log: HotLog,
+        ranges: Sequence[OffsetRange],
+        isolation: str,
+        spec: DecoderSpec,
+        wanted: Sequence[str],
+        deadline: Deadline,
+        *,
+        size_bytes_max: int,
+        epochs: Mapping[int, int] | None = None,
+    ) -> Tail:
+        rows = [
+            (partition, offset, value_of(key, value), None)
+            for raw in log.read(spec.topic, ranges, isolation, deadline, epochs=epochs)
+            for partition, offset, key, value in zip(
+                raw.partitions, raw.offsets, raw.keys, raw.values, strict=True
+            )
+        ]
+        return Tail(cast("Any", rows), len(rows), 0, 0)
+
+    return read_rows
 
 
 @functools.lru_cache(maxsize=1024)
@@ -227,12 +255,12 @@ _bound: dict[tuple[int, ...], tuple[Any, BoundQuery]] = {}
 
 
 def _qualify(
-    tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.datetime
+    tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.datetime, user: str = ""
 ) -> BoundQuery:
     """`qualify`, once for each statement and schema."""
     key = (id(tree), *(id(relation.columns) for relation in relations))
     found = _bound.get(key)
     if found is None:
         kept_alive = (tree, tuple(relation.columns for relation in relations))
-        found = _bound[key] = (kept_alive, qualify(tree, relations, now=now))
+        found = _bound[key] = (kept_alive, qualify(tree, relations, now=now, user=user))
     return found[1]

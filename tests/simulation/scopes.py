@@ -73,6 +73,20 @@ SCOPES = (
         changes_max=2,
     ),
     Scope(
+        "a statement while the table changes hands",
+        {**dict.fromkeys(("append", "tier", "hands", "copy", "second", "expire"), MANY), "read": 1},
+        prepare=tiered_once,
+        whole_tiering=True,
+        changes_max=3,
+    ),
+    Scope(
+        "a tierer while the table changes hands",
+        {**dict.fromkeys(("append", "hands", "copy"), MANY), **FAULTS, "tier": 1},
+        prepare=tiered_once,
+        records_max=2,
+        changes_max=6,
+    ),
+    Scope(
         "two tierers that fail",
         {**CHANGES, **FAULTS, "tier": 2},
         prepare=tiered_once,

@@ -9,7 +9,6 @@ anything but the history: run again, it does the same.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -54,11 +53,13 @@ class Seen(NamedTuple):
         token: The token.
         rows: The rows of the answer, sorted.
         upheavals: How often something had been taken away before.
+        hands: How often the table had changed hands before.
     """
 
     token: Seam
     rows: tuple[Row, ...]
     upheavals: int
+    hands: int
 
 
 @dataclasses.dataclass
@@ -131,6 +132,12 @@ class Simulation:
             "roll back": self._roll_back,
             "truncate": self._truncate,
             "recreate table": lambda _: self.world.recreate_table(),
+            "hand over": lambda _: self.world.hand_over(product.hand_over),
+            "take over": self._take_over,
+            "copy": self._copy,
+            "copier reads": lambda o: self.world.copier_reads(1 + o.first % 4),
+            "copier commits": lambda _: self.world.copier_commits(),
+            "second writer": self._second_writer,
         }
 
     def run(self) -> None:
@@ -183,15 +190,19 @@ class Simulation:
         """When nothing happens any more: tiering catches up, and a statement reads everything."""
         world = self.world
         causes = oracle.problems(world)
+        while world.is_adopted and world.lags_behind() and not causes:
+            world.copier_reads()
+            world.copier_commits()
         try:
-            tier_all(self._product, world.table, world.log)
+            if not world.is_adopted:
+                tier_all(self._product, world.table, world.log)
         except SeamlineError as error:
             if error.code.name != "LOG_TRUNCATED" or not self._is_cut():
                 oracle.check_failure(error.code.name, causes)
         except AssertionError as error:
             raise Violation(f"20 tiering does not get on: {error}") from error
         else:
-            if renewed(world.table.state) is not None:
+            if not world.is_adopted and renewed(world.table.state) is not None:
                 raise Violation("1 after tiering the head does not carry the boundary")
         world.note_commits()
         self._check()
@@ -253,6 +264,8 @@ class Simulation:
         self.world.truncate(partition, self.world.ends()[partition])
 
     def _truncate(self, operation: Operation) -> None:
+        if self.world.truth.hands:
+            return  # without epochs of other writers nobody can tell
         partition = self._partition(operation)
         end = self.world.ends()[partition]
         self.world.truncate(partition, max(0, end - 1 - operation.second % 3))
@@ -269,6 +282,20 @@ class Simulation:
                     self.world.append(partition)
 
     # --- The table -----------------------------------------------------------------------------
+
+    def _take_over(self, operation: Operation) -> None:
+        self.world.take_over(self._product.take_over, is_stopped=bool(operation.first % 8))
+
+    def _copy(self, operation: Operation) -> None:
+        """The other writer, all at once; he may just have been killed, and started again."""
+        if operation.second % 5 == 0 and self.world.is_adopted:
+            self.world.truth = self.world.truth._replace(copier=None)
+        self.world.copier_reads(1 + operation.first % 4)
+        self.world.copier_commits()
+
+    def _second_writer(self, operation: Operation) -> None:
+        is_marked = bool(operation.second % 2)
+        self.world.double(self._partition(operation), is_marked=is_marked)
 
     def _roll_back(self, operation: Operation) -> None:
         state = self.world.table.state
@@ -305,6 +332,10 @@ class Simulation:
             return
         if code == "LOG_TRUNCATED" and self._is_cut(way.begun):
             return
+        if code == "TABLE_TIERED_ELSEWHERE" and self.world.truth.hands:
+            return
+        if code == "SECOND_WRITER" and self.world.truth.hands > way.begun.hands:
+            return  # handed over while it was at work, and taken back
         oracle.check_failure(code, way.causes | oracle.problems(self.world))
 
     # --- Statements ----------------------------------------------------------------------------
@@ -380,6 +411,7 @@ class Simulation:
                 tokens.decode(tokens.encode(outcome.seam)),
                 _sorted(outcome.rows),
                 way.begun.upheavals,
+                way.begun.hands,
             )
             self._sessions[number] = seen
             self._tokens = [*self._tokens[-TOKENS_MAX + 1 :], seen]
@@ -405,9 +437,11 @@ class Simulation:
             return
         if outcome == "HISTORY_CHANGED" and seen.upheavals < self.world.truth.upheavals:
             return
-        if outcome == "TOKEN_EXPIRED" and not self._is_kept(seen.token):
+        if outcome == "TOKEN_EXPIRED" and not self._is_told(seen):
             return
         upset = plan.statement.causes | oracle.problems(self.world)
+        if outcome in upset and (self.world.truth.hands or self.world.head.is_doubled):
+            return
         if seen.upheavals < self.world.truth.upheavals:
             oracle.check_failure(outcome, upset)
         elif outcome not in GONE_STALE or not plan.statement.changes:
@@ -446,10 +480,13 @@ class Simulation:
             upset or one.foreign_change_id != other.foreign_change_id
         ):
             return
-        if outcome == "TOKEN_EXPIRED" and not self._is_kept(other):
+        if outcome == "TOKEN_EXPIRED" and not self._is_told(later):
+            return
+        causes = plan.statement.causes | oracle.problems(self.world)
+        if outcome in causes and (self.world.truth.hands or self.world.head.is_doubled):
             return
         if upset:
-            oracle.check_failure(outcome, plan.statement.causes | oracle.problems(self.world))
+            oracle.check_failure(outcome, causes)
         elif outcome not in GONE_STALE or not plan.statement.changes:
             raise Violation(f"7 changes are refused with {outcome}")
 
@@ -476,6 +513,10 @@ class Simulation:
         line = {snapshot.snapshot_id for snapshot in state.ancestors(state.current_snapshot_id)}
         now = foreign_change(state, state.current_snapshot_id)
         return token.snapshot_id not in line and token.foreign_change_id not in (None, now, *line)
+
+    def _is_told(self, seen: Seen) -> bool:
+        """Whether the rows of a token are there, and whoever fills the table can tell of them."""
+        return seen.hands == self.world.truth.hands and self._is_kept(seen.token)
 
     def _is_kept(self, token: Seam) -> bool:
         """Whether the token's snapshot is still there, and the log from its boundary on."""
@@ -520,7 +561,7 @@ class Simulation:
         """A statement about a past moment."""
         first_ms = self.world.table.state.snapshot_log[0][0]
         moment_ms = first_ms + operation.first % (self.world.clock.now_ms - first_ms + 1)
-        statement = at_moment(datetime.datetime.fromtimestamp(moment_ms / 1000, datetime.UTC))
+        statement = at_moment(moment_ms)
         outcome, plan = self._ask(operation, statement)
         way = plan.statement
         if not isinstance(outcome, str):
@@ -529,8 +570,13 @@ class Simulation:
             if way.begun.upheavals == self.world.truth.upheavals and not is_cut:
                 oracle.check_past(self.world, outcome, moment_ms, way.begun)
             return
-        is_calm = not (self.world.truth.upheavals or way.changes or way.faults or way.causes)
-        if is_calm and oracle.is_past_kept(self.world, moment_ms):
+        truth = self.world.truth
+        is_calm = not (truth.upheavals or truth.hands or way.changes or way.faults or way.causes)
+        if (
+            is_calm
+            and not truth.pasts[-1].is_doubled
+            and oracle.is_past_kept(self.world, moment_ms)
+        ):
             raise Violation(f"7 the moment {moment_ms} is refused with {outcome}")
 
 
@@ -592,9 +638,11 @@ class _InTwo:
         self._others = others
         self.load = inner.load
         self.has_rows = inner.has_rows
+        self.evolve = inner.evolve
         self.commit_boundary = inner.commit_boundary
         self.keep = inner.keep
         self.take_back = inner.take_back
+        self.require_single_writer = inner.require_single_writer
 
     def commit_rows(self, batch: Batch) -> None:
         """See `TierTable.commit_rows`."""

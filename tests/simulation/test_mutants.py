@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.histories import draw
-from simulation.mutants import MUTANTS
+from simulation.histories import draw, from_json
+from simulation.mutants import MUTANTS, RARE_MUTANTS
 from simulation.product import Product
 from simulation.shrink import Failure, failure, shrink
+from simulation.test_simulator import FAILED
 
 SEEDS_MAX = 3000
 OPERATIONS_MAX = 12
@@ -37,3 +38,9 @@ def test_every_mutant_is_caught(capsys: pytest.CaptureFixture[str]) -> None:
             print(f"{name}: {counterexample.text()}")
         print(f"mutants caught: {len(caught)}/{len(MUTANTS)}")
     assert set(caught) == set(MUTANTS)
+
+
+@pytest.mark.parametrize("name", RARE_MUTANTS)
+def test_a_rare_mutant_is_caught_by_what_failed_once(name: str) -> None:
+    histories = [from_json(line) for line in FAILED.read_text(encoding="utf-8").splitlines()]
+    assert any(failure(history, RARE_MUTANTS[name]) for history in histories)

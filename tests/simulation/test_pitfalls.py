@@ -6,7 +6,6 @@ rows of the answer are held against what was sent.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
 
 import pytest
@@ -251,7 +250,7 @@ def test_fault_06_one_fast_clock_makes_no_moment_short(tiered: bool, forgotten: 
     tier(world)
     if forgotten:
         world.trim(0, 2)
-    sentence = at_moment(datetime.datetime.fromtimestamp(moment_ms / 1000, datetime.UTC))
+    sentence = at_moment(moment_ms)
     sources = Sources(world.catalog, world.log)
     begun = oracle.started(world)
     answer = read(sources, world.table.open, sentence, now_ms=world.clock.now_ms)

@@ -11,24 +11,31 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+from collections.abc import Callable
 from typing import NamedTuple
 
+from fakes.foreign import ends_of as copied_ends
+from fakes.foreign import summary as copied_summary
 from fakes.memory import (
     LogState,
     ManualClock,
     MemoryCatalog,
     MemoryLog,
     MemoryTable,
+    Row,
     SavedTable,
 )
 
+from seamline.connectors.iceberg.boundaries.fluss import Fluss
+from seamline.connectors.iceberg.boundaries.registry import PROPERTY
 from seamline.connectors.protocols import NoDeadline
 from seamline.errors import SeamlineError
-from seamline.seam.binding import TopicBinding
-from seamline.seam.boundary import SUMMARY_KEY, Boundary, encode, renewed
+from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
+from seamline.seam.boundary import REWRITE, SUMMARY_KEY, Boundary, encode, renewed
+from seamline.seam.hands import handed_over, taken_over
 from seamline.seam.log import READ_COMMITTED, LogBounds
-from seamline.seam.offsets import Offsets
-from seamline.seam.table import TableSchema
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.table import Snapshot, TableSchema, TableState
 from seamline.sql import columns
 from seamline.sql.types import VARBINARY, Field
 
@@ -38,6 +45,10 @@ CATALOG = "lake"
 TABLE = (CATALOG, "default", "orders")
 SCHEMA = TableSchema(0, (Field("value", VARBINARY), *columns.METADATA_FIELDS))
 BINDING = TopicBinding(CLUSTER, TOPIC, format="raw")
+
+
+HandOver = Callable[[TableState, LogBounds, str], Boundary]
+TakeOver = Callable[[TableState, LogBounds], Boundary]
 
 
 class Sent(NamedTuple):
@@ -63,11 +74,32 @@ class Past(NamedTuple):
         parent_id: Its parent.
         mark: The boundary that holds at it: its own, or its nearest marked ancestor's.
         foreign: Values of the foreign rows in it.
+        is_copied: Whether its newest rows are the other writer's, and not ours; None where one has
+            just taken the place of the other.
+        is_doubled: Whether both have written since one took the place of the other.
+        hands: How often the table had changed hands.
     """
 
     parent_id: int | None
     mark: Mark
     foreign: tuple[bytes, ...] = ()
+    is_copied: bool | None = False
+    is_doubled: bool = False
+    hands: int = 0
+
+
+class Copier(NamedTuple):
+    """Another writer who copies the topic into the table, and is at work.
+
+    Attributes:
+        next: The first offsets that he has not committed, per partition.
+        rows: What he has read and not committed yet; None when he has read nothing.
+        reached: The first offsets that he has not read.
+    """
+
+    next: tuple[tuple[int, int], ...]
+    rows: tuple[Row, ...] | None = None
+    reached: tuple[tuple[int, int], ...] = ()
 
 
 History = tuple[tuple[Sent, ...], ...]
@@ -98,6 +130,8 @@ class Truth(NamedTuple):
         cuts: Every time a log was cut.
         began: Topic, partition and where the table began in it; where it is silent, at 0.
         open: The transaction that has not ended, if any.
+        copier: The other writer, while he is at work.
+        hands: How often the table has changed hands.
     """
 
     topic_id: str
@@ -109,6 +143,8 @@ class Truth(NamedTuple):
     cuts: tuple[Cut, ...] = ()
     began: tuple[tuple[str, int, int], ...] = ()
     open: int | None = None
+    copier: Copier | None = None
+    hands: int = 0
 
     @property
     def history(self) -> History:
@@ -213,6 +249,7 @@ class World:
             histories=(*self.truth.histories, (topic_id, ((),) * partitions)),
             upheavals=self.truth.upheavals + 1,
             open=None,
+            copier=None,
         )
 
     def truncate(self, partition: int, end: int) -> None:
@@ -281,6 +318,10 @@ class World:
 
         Expiry takes snapshots of a certain age only: whatever is committed in between is safe.
         """
+        try:
+            self.table.require_single_writer(self.table.state.current_snapshot_id)
+        except SeamlineError:
+            return  # ours does nothing then: nobody could tell any more
         with contextlib.suppress(SeamlineError):
             boundary = renewed(self.table.state)
             if boundary is not None:
@@ -289,7 +330,9 @@ class World:
         self.table.expire()
 
     def roll_back(self, snapshot_id: int) -> None:
-        """Somebody moves the head of the table to another snapshot."""
+        """Somebody moves the head of a table that we fill to another snapshot."""
+        if self.is_adopted:
+            return
         self.table.roll_back(snapshot_id)
         self.truth = self.truth._replace(upheavals=self.truth.upheavals + 1)
 
@@ -307,25 +350,153 @@ class World:
             upheavals=self.truth.upheavals + 1,
             cuts=(),
             began=tuple((bounds.topic_id, *start) for start in bounds.start.items()),
+            copier=None,
         )
         self.note_commits()
 
-    def note_commits(self, foreign: tuple[bytes, ...] = ()) -> None:
+    # --- Another writer of the table -----------------------------------------------------------
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether another writer fills the table, and Seamline does not."""
+        return self.table.state.provider is not None
+
+    def hand_over(self, decide: HandOver = handed_over) -> None:
+        """Another writer goes on where the pipeline is, whatever it is doing.
+
+        A log that has lost records is nothing that writers without epochs can tell of.
+        """
+        if self.is_adopted or any(cut.end < cut.sent for cut in self.truth.cuts):
+            return
+        with contextlib.suppress(SeamlineError):
+            state = self.table.state
+            self.table.require_single_writer(state.current_snapshot_id)
+            boundary = decide(state, self._bounds(), Fluss.name)
+            said = {
+                PROPERTY: Fluss.name,
+                f"{PROPERTY_PREFIX}boundary-start": json.dumps(boundary.next.to_json()),
+                f"{PROPERTY_PREFIX}topic-id": boundary.topic_id,
+                f"{PROPERTY_PREFIX}cluster-id": boundary.cluster_id,
+            }
+            self.table.change_hands({SUMMARY_KEY: encode(boundary)}, said)
+            copier = Copier(tuple(boundary.next.items()))
+            self.truth = self.truth._replace(copier=copier, hands=self.truth.hands + 1)
+            self.note_commits()
+
+    def take_over(self, decide: TakeOver = taken_over, *, is_stopped: bool = True) -> None:
+        """The pipeline goes on where the other writer is, who was to be stopped before."""
+        if not self.is_adopted:
+            return
+        with contextlib.suppress(SeamlineError):
+            state = self.table.state
+            self.table.require_single_writer(state.current_snapshot_id)
+            boundary = decide(state, self._bounds())
+            gone = [f"{PROPERTY_PREFIX}{key}" for key in ("topic-id", "cluster-id")]
+            gone += [PROPERTY, f"{PROPERTY_PREFIX}boundary-start"]
+            self.table.change_hands({SUMMARY_KEY: encode(boundary)}, {}, gone)
+            copier = None if is_stopped else self.truth.copier
+            self.truth = self.truth._replace(copier=copier, hands=self.truth.hands + 1)
+            self.note_commits()
+
+    def copier_reads(self, records_max: int = 2) -> None:
+        """The other writer reads what comes next; when he was stopped, from where the table is."""
+        copier = self.truth.copier
+        if copier is None and self.is_adopted and self.head.mark.topic_id == self.truth.topic_id:
+            copier = Copier(self.head.mark.next)
+        if copier is None or copier.rows is not None:
+            return
+        held, bounds = dict(copier.next), self._bounds()
+        reached = {p: min(end, held.get(p, 0) + records_max) for p, end in bounds.end.items()}
+        reached = {p: max(held.get(p, 0), end) for p, end in reached.items()}
+        ranges = [OffsetRange(p, held.get(p, 0), end) for p, end in reached.items()]
+        rows: list[Row] = []
+        try:
+            for raw in self.log.read(TOPIC, ranges, READ_COMMITTED, NoDeadline()):
+                found = zip(raw.partitions, raw.offsets, raw.values, strict=True)
+                rows += [(*row, None) for row in found]
+        except SeamlineError:  # what he needs is gone: he ends
+            self.truth = self.truth._replace(copier=None)
+            return
+        ends = tuple(sorted({**held, **reached}.items()))
+        self.truth = self.truth._replace(copier=copier._replace(rows=tuple(rows), reached=ends))
+
+    def copier_commits(self) -> None:
+        """The other writer commits what he has read, whoever fills the table now."""
+        copier = self.truth.copier
+        if copier is None or copier.rows is None:
+            return
+        self.table.append_copied(copier.rows, copied_summary(dict(copier.reached)))
+        self.truth = self.truth._replace(copier=Copier(copier.reached))
+        self.note_commits(is_copied=True)
+
+    def double(self, partition: int, *, is_marked: bool) -> None:
+        """Somebody copies the first record of a partition into a table that we fill."""
+        value = self.truth.history[partition][0].value if self.truth.history[partition] else None
+        if self.is_adopted or value is None:
+            return
+        said = copied_summary({partition: 1}) if is_marked else {}
+        self.table.append_copied(((partition, 0, value, None),), said)
+        self.note_commits(is_copied=True)
+
+    def lags_behind(self) -> bool:
+        """Whether the table lacks records that can be read."""
+        held = dict(self.head.mark.next)
+        return any(held.get(p, 0) < end for p, end in self._bounds().end.items())
+
+    def _bounds(self) -> LogBounds:
+        return self.log.bounds([TOPIC], READ_COMMITTED, NoDeadline())[TOPIC]
+
+    def note_commits(self, foreign: tuple[bytes, ...] = (), *, is_copied: bool = False) -> None:
         """Writes down what new snapshots carry.
 
         Args:
             foreign: Values of foreign rows they add.
+            is_copied: Whether the other writer has made them.
         """
         commits = self.table.save().commits
         while len(self.truth.pasts) < commits:
             snapshot = self.table.state.snapshots[len(self.truth.pasts) + 1]
             parent = self.past(snapshot.parent_id)
-            text = snapshot.summary.get(SUMMARY_KEY)
-            own = None if text is None else _mark(snapshot.snapshot_id, text)
-            mark = own or (parent and parent.mark)
-            assert mark is not None
-            past = Past(snapshot.parent_id, mark, (parent.foreign if parent else ()) + foreign)
+            past = self._past_of(snapshot, parent, is_copied)
+            past = past._replace(foreign=(parent.foreign if parent else ()) + foreign)
             self.truth = self.truth._replace(pasts=(*self.truth.pasts, past))
+
+    def _past_of(self, snapshot: Snapshot, parent: Past | None, is_copied: bool) -> Past:
+        text = snapshot.summary.get(SUMMARY_KEY)
+        is_doubled = parent is not None and parent.is_doubled
+        if text is not None:
+            body = json.loads(text)
+            is_handed = "handed_to" in body
+            is_hands = is_handed or ("taken" in body and body["taken"] == body["base"])
+            base = self.past(body.get("base"))
+            is_late = not is_hands and base is not None and base.hands < self.truth.hands
+            has_doubled = is_late and (self.is_adopted or self._has_doubles(snapshot.snapshot_id))
+            return Past(
+                snapshot.parent_id,
+                _mark(snapshot.snapshot_id, text),
+                is_copied=None if is_handed else False,
+                is_doubled=is_doubled or has_doubled,
+                hands=self.truth.hands,
+            )
+        assert parent is not None
+        if not is_copied:
+            added_to = parent.is_copied is not False and snapshot.operation != REWRITE
+            return parent._replace(
+                parent_id=snapshot.parent_id,
+                is_copied=added_to or parent.is_copied,
+                hands=self.truth.hands,
+            )
+        mark = parent.mark
+        if self.is_adopted:
+            ends = copied_ends(snapshot.summary) or {}
+            together = tuple(Offsets(mark.next).raised(ends).items())
+            mark = Mark(snapshot.snapshot_id, mark.topic_id, together)
+        has_doubled = is_doubled or not self.is_adopted
+        return Past(snapshot.parent_id, mark, (), True, has_doubled, self.truth.hands)
+
+    def _has_doubles(self, snapshot_id: int) -> bool:
+        places = [row[:2] for row in self.table.records(snapshot_id) if row[0] is not None]
+        return len(set(places)) < len(places)
 
     @property
     def head(self) -> Past:

@@ -23,6 +23,7 @@ from seamline.planners.rules.push_predicates import push_predicates
 from seamline.seam.files import ColdPlan, DataFile, DeleteFile
 from seamline.sql import columns, parse, render, types
 from seamline.sql.qualify import BoundQuery, Relation, qualify, references
+from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.types import Field, arrow_field
 from support import plans
 
@@ -62,14 +63,14 @@ class Storage:
             case "hot":
                 return Stored(_scan(), rows)
             case "cold":
-                return Stored(_scan(self._file(rows)), None)
+                return Stored(_scan(self.file(rows)), None)
             case "both":
-                return Stored(_scan(self._file(rows[:half])), rows[half:])
+                return Stored(_scan(self.file(rows[:half])), rows[half:])
             case "known":
                 return Stored(dataclasses.replace(_scan(), rows=rows), None)
             case "spilled":
                 return Stored(_scan(), SpilledTail(rows[:half], (self._tail_file(rows[half:]),)))
-        file = self._file(pa.concat_tables([rows[half:], rows[:half]]))
+        file = self.file(pa.concat_tables([rows[half:], rows[:half]]))
         gone = pa.array(range(rows.num_rows - half), pa.int64())
         deletes = pa.table({"path": pa.array([file.path] * len(gone)), "position": gone})
         marked = dataclasses.replace(file, deletes=(DeleteFile("", "position", 0),))
@@ -78,7 +79,8 @@ class Storage:
     def _path(self) -> str:
         return str(self._folder / f"{next(self._numbers)}.parquet")
 
-    def _file(self, rows: pa.Table) -> DataFile:
+    def file(self, rows: pa.Table) -> DataFile:
+        """The rows as a data file."""
         path = self._path()
         pq.write_table(rows, path, row_group_size=20_000)
         size = pathlib.Path(path).stat().st_size
@@ -102,13 +104,20 @@ def arrow_schema(fields: tuple[Field, ...]) -> pa.Schema:
     return pa.schema([arrow_field(field) for field in fields])
 
 
-def bound(sql: str, relations: Mapping[str, tuple[Field, ...]]) -> tuple[BoundQuery, list[str]]:
+def bound(
+    sql: str,
+    relations: Mapping[str, tuple[Field, ...]],
+    restrictions: Mapping[str, Restriction] | None = None,
+) -> tuple[BoundQuery, list[str]]:
     """A query over tables of these columns, and the table of each of its scans."""
+    known = restrictions or {}
     parsed = parse.parse(sql)
     assert isinstance(parsed, parse.Query)
     names = [reference.name[-1] for reference in references(parsed.tree)]
-    query = qualify(parsed.tree, [Relation(relations[name]) for name in names], now=NOW)
-    return query, names
+    read = [
+        Relation(relations[name], restriction=known.get(name, NO_RESTRICTION)) for name in names
+    ]
+    return qualify(parsed.tree, read, now=NOW), names
 
 
 def answer(
@@ -128,7 +137,8 @@ def table_of(
             tables[name].scan,
             scan_id=scan.scan_id,
             columns=scan.columns,
-            predicate=scan.predicate,
+            tail_predicate=scan.tail_predicate,
+            newest=scan.facts.newest,
             tail=name if tables[name].tail is not None else None,
         )
         for scan, name in zip(push_predicates(plan).scans, names, strict=True)

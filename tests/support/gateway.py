@@ -14,7 +14,9 @@ from werkzeug.serving import make_server
 import seamline
 from seamline.dbapi.values import arrow_converter
 from seamline.gateway import wiring
+from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.model import Config
+from seamline.gateway.connections import Connections
 from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.query.statements import State, Statement, StatementRequest
 from seamline.gateway.query.tokens import kept_secret
@@ -25,8 +27,13 @@ from support.waiting import wait_until
 class Gateway:
     """A gateway, and an HTTP server over it that starts when first asked for."""
 
-    def __init__(self, config: Config, clock: Callable[[], float] = time.time) -> None:
-        self.parts = wiring.Gateway(config, clock)
+    def __init__(
+        self,
+        config: Config,
+        clock: Callable[[], float] = time.time,
+        connections: Connections | None = None,
+    ) -> None:
+        self.parts = wiring.Gateway(config, clock, connections)
         self.config = config
         self.service = self.parts.service
         self.app = self.parts.app()
@@ -58,7 +65,7 @@ class Gateway:
     def statement(self, sql: str, engine: str = "auto", **options: Any) -> Statement:
         """Runs a statement to its end, whatever that is."""
         request = StatementRequest(sql, engine=engine, **options)
-        statement = self.service.submit(request, "tests")
+        statement = self.service.submit(request, Principal("tests"))
         statement.wait(300)
         return statement
 
@@ -77,7 +84,7 @@ class Gateway:
         """The statement of a principal that was submitted last, once an engine has it."""
 
         def computing() -> Statement | None:
-            found = self.service.statements(principal)
+            found = self.service.statements(Principal(principal))
             if found and found[0].state is State.RUNNING and found[0].progress.get("engine"):
                 return found[0]
             return None

@@ -14,6 +14,7 @@ from seamline.connectors.protocols import (
     ResultStream,
     Subscription,
 )
+from seamline.gateway.access.rights import Rights
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
 from seamline.seam.log import LogBounds
@@ -101,6 +102,11 @@ class MeddledSources:
     def config(self) -> Config:
         """See `Sources.config`."""
         return self._inner.config
+
+    @property
+    def rights(self) -> Rights:
+        """See `Sources.rights`."""
+        return self._inner.rights
 
     def catalog(self, name: str) -> Catalog:
         """See `Sources.catalog`."""

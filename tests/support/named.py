@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from fakes.memory import ManualClock, MemoryCatalog, MemoryLog, MemoryTable
 
 from seamline.connectors.config import CatalogConfig, ClusterConfig
+from seamline.gateway.access.rights import OPERATOR
 from seamline.gateway.config.model import Config
 from seamline.seam.table import TableSchema
 from seamline.sql.types import BIGINT, Field
@@ -21,6 +22,8 @@ class NamedSources:
         catalogs: Identifiers of the tables of each catalog.
         clusters: Topics of each cluster.
     """
+
+    rights = OPERATOR
 
     def __init__(
         self,

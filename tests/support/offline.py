@@ -34,3 +34,8 @@ def config(folder: pathlib.Path, **flags: str) -> Config:
     """The configuration; `http__port` sets `http.port`."""
     values = {name.replace("__", "."): value for name, value in flags.items()}
     return load(write(folder), environment={}, flags=values).config
+
+
+def load_config(folder: pathlib.Path, more: str = "") -> Config:
+    """The configuration, with more lines of YAML."""
+    return load(write(folder, more), environment={}).config

@@ -212,10 +212,20 @@ class Metadata(_Object):
         return self
 
 
+class StorageCredential(_Object):
+    prefix: Text
+    config: Properties
+
+
 class LoadTable(_Object):
     metadata_location: Text | None
     metadata: Metadata
     config: Properties | None = None
+    storage_credentials: list[StorageCredential] | None = None
+
+
+class LoadCredentials(_Object):
+    storage_credentials: list[StorageCredential]
 
 
 # --- Planned scans -------------------------------------------------------------------------------
@@ -318,6 +328,7 @@ _ANSWERS: Mapping[tuple[str, str], tuple[int, Any]] = {
     ("HEAD", _NAMESPACE): (204, None),
     ("GET", rf"{_NAMESPACE}/tables"): (200, Identifiers),
     ("GET", _TABLE): (200, LoadTable),
+    ("GET", rf"{_TABLE}/credentials"): (200, LoadCredentials),
     ("HEAD", _TABLE): (204, None),
     ("POST", rf"{_TABLE}/metrics"): (204, None),
     ("GET", rf"{_NAMESPACE}/views"): (200, Identifiers),

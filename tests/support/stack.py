@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
 import datetime
 import functools
 import json
@@ -92,23 +91,18 @@ class Stack:
         self._local.down(lambda _: None)
 
     @contextlib.contextmanager
-    def over(
-        self, catalog: CatalogConfig, directory: pathlib.Path, *jars: pathlib.Path
-    ) -> Iterator[Stack]:
+    def over(self, catalog: CatalogConfig, directory: pathlib.Path) -> Iterator[Stack]:
         """The same cluster with another catalog, and a Spark of its own that knows it.
 
         Args:
             catalog: The catalog.
             directory: Where state is kept.
-            jars: What Spark needs to reach it, beside what it always needs.
         """
         other = copy.copy(self)
         other.__dict__.pop("spark", None)
         own = {"state_directory": str(directory / "gateway"), "spark.master": "local[2]"}
         alone = self.configured(own).model_copy(update={"catalogs": {catalog.name: catalog}})
-        started = settings(alone)
-        started = dataclasses.replace(started, jars=(*started.jars, *jars))
-        with contextlib.closing(ConnectServer(started)) as server:
+        with contextlib.closing(ConnectServer(settings(alone))) as server:
             other.spark_url = server.url()
             spark = alone.spark.model_copy(update={"remote": other.spark_url})
             other.config = alone.model_copy(update={"spark": spark})

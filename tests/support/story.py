@@ -6,7 +6,6 @@ what a stitched read must agree with.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Mapping
 
@@ -130,7 +129,7 @@ class Story:
         )
         if seam is None:
             return None
-        return dataclasses.replace(seam, format=binding.format, on_error=binding.on_error)
+        return seam.decoded_by(str(binding.encoding), binding.on_error)
 
     def repeat(self, token: Seam) -> Seam:
         """The seam of an earlier read again: of its own snapshot, or of the head in its place."""

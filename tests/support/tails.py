@@ -15,6 +15,7 @@ from fakes.memory import MemoryLog
 
 from seamline.connectors.kafka.tail import Tail, read_tail
 from seamline.connectors.protocols import Catalog, NoDeadline
+from seamline.gateway.access.rights import OPERATOR
 from seamline.gateway.config.model import Config
 from seamline.gateway.tail.followers import Budget, Followers
 from seamline.gateway.tail.tails import Tails
@@ -45,6 +46,8 @@ def decoder(on_error: str = "fail", columns: Sequence[Field] = COLUMNS) -> Decod
 
 class OneLog:
     """Sources of which only the log of one cluster is ever asked for."""
+
+    rights = OPERATOR
 
     def __init__(self, log: MemoryLog) -> None:
         self._log = log

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Callable, Mapping
 
 from seamline.connectors.protocols import Deadline, TierTable
+from seamline.seam.evolution import Change
 from seamline.seam.table import TableState
 from seamline.seam.tiering import Batch
 
@@ -36,6 +37,10 @@ class Interrupted:
         """See `TierTable.load`."""
         return self._inner.load()
 
+    def require_single_writer(self, snapshot_id: int | None) -> None:
+        """See `TierTable.require_single_writer`."""
+        self._inner.require_single_writer(snapshot_id)
+
     def has_rows(self, batch: Batch, deadline: Deadline) -> bool:
         """See `TierTable.has_rows`."""
         self._reach(At.PLANNED)
@@ -46,6 +51,10 @@ class Interrupted:
         self._reach(At.PROBED)
         self._inner.commit_rows(batch)
         self._reach(At.COMMITTED)
+
+    def evolve(self, batch: Batch, deadline: Deadline) -> tuple[Change, ...]:
+        """See `TierTable.evolve`."""
+        return self._inner.evolve(batch, deadline)
 
     def commit_boundary(self, batch: Batch) -> None:
         """See `TierTable.commit_boundary`."""

@@ -48,6 +48,7 @@ COMMAND_LINE = {
 
 LINES_REVIEWED = 600
 REVIEWED = {
+    "client/errors.py": "the one table of errors",
     "connectors/kafka/formats/json_values.py": "one format, its two code paths side by side",
 }
 """Long modules, and the one idea that each of them is."""
@@ -174,6 +175,7 @@ IN_THE_BACKGROUND = {
     "client/dbapi/statement.py": "what the thread raises is raised again by whoever waits for it",
     "connectors/supervision.py": "the mechanism itself",
     "connectors/duckdb/instances.py": "a queue of work, each piece of it an `attempt`",
+    "connectors/iceberg/boundaries/positions.py": "its futures are asked for what they raised",
     "connectors/iceberg/files.py": "its futures are asked for what they raised",
     "connectors/iceberg/scan.py": "its futures are asked for what they raised",
     "gateway/query/run.py": "its futures are asked for what they raised",

@@ -4,39 +4,35 @@ The hot read and the tiering pipeline run this same code, so a row cannot change
 What a record becomes depends on the record alone, never on the batch it arrives in, on the columns
 a query uses, or on which of a format's code paths handled it. A bad record follows the table's
 policy: `fail` stops with its partition, offset and reason; `null` gives a row of nulls with the
-reason in `_kafka_error`; `skip` leaves it out and counts it.
+reason in `_kafka_error`; `skip` leaves it out and counts it. Under `null` what the log knows of the
+record stays, and so does what comes from its key when only its value is bad, or the other way
+round. Rows of an upsert table have a mark besides, which says what is a delete.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from seamline.connectors.kafka.formats.json_values import JsonValues
-from seamline.connectors.kafka.formats.raw_values import RawValues
-from seamline.connectors.protocols import NOT_TEXT, Headers, RawBatch
-from seamline.errors import BAD_RECORD, INVALID_TABLE_DEFINITION, SeamlineError
+from seamline.connectors.kafka.formats.known import format_of
+from seamline.connectors.kafka.formats.log_columns import (
+    LogColumn,
+    log_column,
+    own_columns,
+    raw_column,
+)
+from seamline.connectors.kafka.formats.parts import Leaf, PartReader, Setting
+from seamline.connectors.kafka.formats.schemas import NoRegistry, Schemas
+from seamline.connectors.kafka.formats.tombstones import Tombstones
+from seamline.connectors.kafka.formats.watching import SchemaWatch
+from seamline.connectors.protocols import RawBatch
+from seamline.errors import BAD_RECORD, SeamlineError
+from seamline.seam.encoding import KEY, VALUE, Encoding, Path, Source
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns as names
-from seamline.sql.types import to_arrow
-
-
-class ValueDecoder(Protocol):
-    """Decodes the values of records in one format into the table's own columns."""
-
-    def decode(self, values: Sequence[bytes | None]) -> tuple[list[pa.Array], Mapping[int, str]]:
-        """One array per column, a slot per value, and why each bad value (by index) is bad.
-
-        A bad value has nulls in its slots.
-        """
-
-
-FORMATS: Mapping[str, type[JsonValues | RawValues]] = {"json": JsonValues, "raw": RawValues}
-"""Formats of record values by the name `WITH (format = …)` uses."""
+from seamline.sql.types import Field, Row, Varbinary, to_arrow
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,23 +48,41 @@ class Decoder:
 
     Args:
         spec: What makes rows of the records.
+        schemas: Where the schemas of records are registered.
+
+    Attributes:
+        watch: Sees their schemas, where the spec says so.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION when the format is not known, or does not fit the
             columns.
     """
 
-    def __init__(self, spec: DecoderSpec) -> None:
+    def __init__(self, spec: DecoderSpec, schemas: Schemas | None = None) -> None:
         self.spec = spec
         self._schema = spec.arrow_schema
-        if spec.format not in FORMATS:
-            raise SeamlineError(
-                INVALID_TABLE_DEFINITION,
-                f"format {spec.format!r} is not known",
-                hint=f"format is one of: {', '.join(sorted(FORMATS))}",
+        encoding = spec.encoding
+        self._needs_values = dict(encoding.options).get("tombstones") == "bad"
+        self._tree = _Tree([c for c in spec.columns if c.name != names.DELETED], encoding)
+        self._logged = {
+            place: _log_column(spec.topic, field, source)
+            for place, field, source in self._tree.logged
+        }
+        self.watch = SchemaWatch(spec) if spec.watch is not None else None
+        settings = {
+            part: Setting(
+                part,
+                schemas or NoRegistry(),
+                spec.schema_of(part),
+                dict(encoding.options),
+                self.watch if part == VALUE else None,
             )
-        self._values: ValueDecoder = FORMATS[spec.format](spec.value_columns)
-        self._value_names = tuple(column.name for column in spec.value_columns)
+            for part in (VALUE, KEY)
+        }
+        values, keys = (self._tree.parts[part] for part in (VALUE, KEY))
+        self._values = PartReader(format_of(encoding.value, settings[VALUE]), values)
+        self._keys = PartReader(format_of(encoding.key, settings[KEY]), keys)
+        self._tombstones = Tombstones(spec, values, settings) if spec.primary_key else None
 
     def decode(self, batch: RawBatch, batch_id: int | None = None) -> Decoded:
         """The rows of a batch.
@@ -78,7 +92,8 @@ class Decoder:
             batch_id: Value of `_kafka_batch`, when the rows are being tiered.
 
         Raises:
-            SeamlineError: BAD_RECORD under the policy `fail`.
+            SeamlineError: BAD_RECORD under the policy `fail`; where schemas are watched,
+                SCHEMA_NOT_EVOLVED and SCHEMA_INCOMPATIBLE.
         """
         rows, bad = self.decode_all(batch, batch_id)
         if bad and self.spec.on_error == "fail":
@@ -94,15 +109,86 @@ class Decoder:
     ) -> tuple[pa.RecordBatch, Mapping[int, str]]:
         """A row for every record whatever the policy, and why each bad one (by index) is bad.
 
-        A bad record is a row of nulls with the reason in `_kafka_error`.
+        A bad part of a record gives nulls, and the reason stands in `_kafka_error`.
         """
-        arrays, bad = self._values.decode(batch.values)
-        by_name = dict(zip(self._value_names, arrays, strict=True))
-        by_name.update(_metadata_arrays(batch, bad, batch_id))
-        rows = pa.RecordBatch.from_arrays(
-            [by_name[field.name] for field in self._schema], schema=self._schema
-        )
-        return rows, bad
+        if self._tombstones is None:
+            arrays, bad = self._values.decode(batch.values, batch.headers)
+            if self._needs_values:
+                without = [index for index, value in enumerate(batch.values) if value is None]
+                bad = {**bad, **dict.fromkeys(without, _LEFT_OUT)}
+        else:
+            keys = _listed(batch.keys)
+            arrays, bad = self._tombstones.decode(keys, batch.values, batch.headers)
+        if self._tree.parts[KEY]:
+            key_arrays, key_bad = self._keys.decode(_listed(batch.keys), batch.headers)
+            arrays |= key_arrays
+            bad |= {i: f"key: {reason}" for i, reason in key_bad.items() if i not in bad}
+        for place, make in self._logged.items():
+            arrays[place], found = make(batch)
+            bad |= {i: reason for i, reason in found.items() if i not in bad}
+        if self._tombstones is not None:
+            self._tombstones.require_keys(arrays, bad)
+        arrays |= {(n,): array for n, array in own_columns(batch, bad, batch_id).items()}
+        columns = [self._tree.assembled((c.name,), c, arrays) for c in self.spec.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema), bad
+
+
+_LEFT_OUT = "it has no value, and the table's writer leaves such records out"
+
+
+class _Tree:
+    """The columns of a table, down to the fields that come from somewhere of their own.
+
+    Attributes:
+        parts: What is decoded from values, and from keys.
+        logged: What the log knows: where it stands, its column, and what it is.
+    """
+
+    def __init__(self, columns: Sequence[Field], encoding: Encoding) -> None:
+        self._encoding = encoding
+        self.parts: dict[str, list[Leaf]] = {VALUE: [], KEY: []}
+        self.logged: list[tuple[Path, Field, Source]] = []
+        for column in columns:
+            if encoding.source_of((column.name,)) or column.name not in names.METADATA_NAMES:
+                self._add((column.name,), column)
+
+    def _add(self, place: Path, field: Field) -> None:
+        source = self._encoding.source_of(place)
+        if source is None and isinstance(field.type, Row) and self._is_composed(place):
+            for inner in field.type.fields:
+                self._add((*place, inner.name), inner)
+        elif source is None:
+            self.parts[VALUE].append(Leaf(place, place, field, by_name=True))
+        elif source.part in self.parts and not _is_raw(field, source):
+            self.parts[source.part].append(Leaf(place, source.path, field, by_name=False))
+        else:
+            self.logged.append((place, field, source))
+
+    def _is_composed(self, place: Path) -> bool:
+        return any(entry.column[: len(place)] == place for entry in self._encoding.sources)
+
+    def assembled(self, place: Path, field: Field, arrays: Mapping[Path, pa.Array]) -> pa.Array:
+        """The array of a column, or of a field inside of it."""
+        if place in arrays:
+            return arrays[place]
+        assert isinstance(field.type, Row)
+        inner = [self.assembled((*place, f.name), f, arrays) for f in field.type.fields]
+        return pa.StructArray.from_arrays(inner, fields=list(to_arrow(field.type)))
+
+
+def _is_raw(field: Field, source: Source) -> bool:
+    """Whether a column holds the bytes of a key or a value, whatever their format."""
+    return isinstance(field.type, Varbinary) and not source.path
+
+
+def _log_column(topic: str, field: Field, source: Source) -> LogColumn:
+    if source.part in (KEY, VALUE):
+        return raw_column(f"{source.part}s")
+    return log_column(topic, field, source)
+
+
+def _listed(parts: Sequence[bytes | None] | pa.Array) -> Sequence[bytes | None]:
+    return parts.to_pylist() if isinstance(parts, pa.Array) else parts
 
 
 def without(rows: pa.RecordBatch, bad: Mapping[int, str]) -> pa.RecordBatch:
@@ -118,62 +204,3 @@ def bad_record(topic: str, partition: int, offset: int, reason: str) -> Seamline
         f"record at topic {topic}, partition {partition}, offset {offset}: {reason}",
         details={"topic": topic, "partition": partition, "offset": offset},
     )
-
-
-def _metadata_arrays(
-    batch: RawBatch, bad: Mapping[int, str], batch_id: int | None
-) -> dict[str, pa.Array]:
-    count = len(batch)
-    errors = (
-        pa.array([bad.get(index) for index in range(count)], pa.string())
-        if bad
-        else pa.nulls(count, pa.string())
-    )
-    batch_ids = (
-        pa.nulls(count, pa.int64())
-        if batch_id is None
-        else pa.repeat(pa.scalar(batch_id, pa.int64()), count)
-    )
-    return {
-        names.PARTITION: pa.array(batch.partitions, pa.int32()),
-        names.OFFSET: pa.array(batch.offsets, pa.int64()),
-        names.TIMESTAMP: _timestamps(batch.timestamps_ms),
-        names.KEY: pa.array(batch.keys, pa.binary()),
-        names.HEADERS: _headers(batch.headers),
-        names.ERROR: errors,
-        names.BATCH: batch_ids,
-    }
-
-
-_HEADERS_TYPE = next(to_arrow(f.type) for f in names.METADATA_FIELDS if f.name == names.HEADERS)
-
-
-_TIME_MAX_MS = 253_402_300_799_999
-"""The end of the year 9999: our calendar, and that of most readers, goes no further."""
-
-
-def _timestamps(timestamps_ms: Sequence[int]) -> pa.Array:
-    """Milliseconds to instants; null without a time (-1), and for a time out of range."""
-    times = pa.array(timestamps_ms, pa.int64())
-    known = pc.and_(pc.greater_equal(times, 0), pc.less_equal(times, _TIME_MAX_MS))
-    times = pc.if_else(known, times, None)
-    return times.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
-
-
-def _headers(headers: Sequence[Headers | None]) -> pa.Array:
-    if not any(headers):
-        return pa.nulls(len(headers), _HEADERS_TYPE)
-    rows = [_named(entry) if entry else None for entry in headers]
-    return pa.array(rows, _HEADERS_TYPE)
-
-
-def _named(headers: Headers) -> list[dict[str, str | bytes | None]]:
-    """The headers of a record; one without name and value where a name is not UTF-8.
-
-    Kafka's clients differ here: one replaces the bytes, the other gives none of the headers. They
-    differ in names with a zero byte, too, where librdkafka's end. This is what all can give alike.
-    """
-    names_and_values = [(name.partition("\0")[0], value) for name, value in headers]
-    if any(NOT_TEXT in name for name, _ in names_and_values):
-        return [{"key": None, "value": None}]
-    return [{"key": name, "value": value} for name, value in names_and_values]

@@ -83,21 +83,22 @@ def misfits(columns: Sequence[Field], values: Values, on_error: str) -> list[str
     """
     _, broken = JsonValues(()).decode(values)
     objects = [value for index, value in enumerate(values) if index not in broken]
-    notes = [_bad(broken, values, on_error)] if broken else []
+    notes = [share_of(broken, len(values), on_error)] if broken else []
     for column in columns:
         for leaf in _leaves(column):
             bad = leaf.bad(objects, leaf.type)
             if bad:
                 other = next((t for t in _OTHERS if not leaf.bad(objects, t)), None)
                 offer = "" if other is None else f" {_offer(leaf, other, objects)}"
-                notes.append(_bad(bad, objects, on_error) + offer)
+                notes.append(share_of(bad, len(objects), on_error) + offer)
             elif leaf.type in _TIMESTAMPS:
                 notes += _seconds(leaf, objects)
     return notes
 
 
-def _bad(bad: Mapping[int, str], values: Values, on_error: str) -> str:
-    share = f"{len(bad)} of {len(values)} sampled records"
+def share_of(bad: Mapping[int, str], count: int, on_error: str) -> str:
+    """A note of the bad ones among sampled records."""
+    share = f"{len(bad)} of {count} sampled records"
     return f"{bad[min(bad)]} ({share}): {_FATES[on_error]}."
 
 

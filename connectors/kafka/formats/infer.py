@@ -10,12 +10,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from seamline.connectors.kafka.formats.json_values import is_text_of
 from seamline.errors import INFERENCE_FAILED, SeamlineError
-from seamline.sql import coercion, types
+from seamline.seam.encoding import KEY, Encoding, Path
+from seamline.sql import coercion, columns, types
 from seamline.sql.types import Array, Field, Row, Type
 
 _DAY = r"\d{4}-\d{2}-\d{2}"
@@ -38,12 +39,18 @@ class Inferred:
         records: Records that were looked at.
         bad: Records that are not JSON objects.
         unknown: Keys, with dots between levels, that never had a value, and are varchar.
+        source: What they were inferred from, for people.
+        notes: What people should know besides.
+        is_mixed: Whether the sample has records of several schemas.
     """
 
     columns: tuple[Field, ...]
     records: int
     bad: int
     unknown: tuple[str, ...] = ()
+    source: str = ""
+    notes: tuple[str, ...] = ()
+    is_mixed: bool = False
 
 
 def infer_json(values: Sequence[bytes | None]) -> Inferred:
@@ -73,6 +80,41 @@ def infer_json(values: Sequence[bytes | None]) -> Inferred:
         )
     unknown = tuple(_unknown(merged, ()))
     return Inferred(_settle_row(merged).fields, len(values), bad, unknown)
+
+
+_LOG_TYPES: Mapping[str, Type] = {
+    "partition": types.INTEGER,
+    "offset": types.BIGINT,
+    "timestamp": types.TIMESTAMP_TZ,
+    "timestamp_type": types.INTEGER,
+    "headers": columns.METADATA_TYPES[columns.HEADERS],
+}
+_KEY_TYPES: Mapping[str, Type] = {
+    "int32": types.INTEGER,
+    "int64": types.BIGINT,
+    "bytes": types.VARBINARY,
+    "raw": types.VARBINARY,
+}
+
+
+def sourced_columns(
+    encoding: Encoding, known: Sequence[Field], of_key: Callable[[Path], Type | None]
+) -> Iterator[Field]:
+    """Columns for what `columns_from` names and the values do not have.
+
+    Args:
+        encoding: How records are encoded.
+        known: The columns that the values have.
+        of_key: The type of what a path inside of keys leads to, where it is known.
+    """
+    names = {field.name.lower() for field in (*known, *columns.METADATA_FIELDS)}
+    for entry in encoding.sources:
+        if len(entry.column) == 1 and entry.column[0].lower() not in names:
+            source = entry.source
+            found = _LOG_TYPES.get(source.part, types.VARCHAR)
+            if source.part == KEY:
+                found = _KEY_TYPES.get(encoding.key) or of_key(source.path) or types.VARCHAR
+            yield Field(entry.column[0], found)
 
 
 def _type_of(value: Any) -> Type:

@@ -29,7 +29,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
+from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, Parts
+from seamline.connectors.kafka.formats.spelling import PLAIN, Micros, Spelling
 from seamline.sql import types
+from seamline.sql.slices import list_like
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
 
 DEPTH_MAX = 200
@@ -41,14 +44,22 @@ _BLOCK_SIZE_MIN = 1 << 20
 class JsonValues:
     """Decodes JSON objects into columns."""
 
-    def __init__(self, columns: tuple[Field, ...]) -> None:
+    def __init__(self, columns: tuple[Field, ...], spelling: Spelling = PLAIN) -> None:
         self._columns = columns
+        self._spelling = spelling
         self._fast = all(
-            column.write_default is None and _type_has_fast_path(column.type) for column in columns
+            column.write_default is None
+            and _type_has_fast_path(column.type)
+            and not spelling.changes(column.type)
+            for column in columns
         )
 
-    def decode(self, values: Sequence[bytes | None]) -> tuple[list[pa.Array], Mapping[int, str]]:
-        """See `ValueDecoder.decode`."""
+    def decode(
+        self,
+        values: Parts,
+        headers: AllHeaders = (),  # noqa: ARG002 - others look at them
+    ) -> tuple[list[pa.Array], Bad]:
+        """See `PartDecoder.decode`."""
         if self._fast:
             arrays = self._decode_fast(values)
             if arrays is not None:
@@ -122,7 +133,7 @@ class JsonValues:
         return arrays, bad
 
     def _row(self, value: bytes | None) -> tuple[Any, ...] | None:
-        record = None if value is None else _parse(value)
+        record = None if value is None else parse(value)
         if record is None:
             required = next((c.name for c in self._columns if c.required), None)
             if required is not None:
@@ -130,7 +141,32 @@ class JsonValues:
             return None
         if not isinstance(record, _Object):
             raise ValueError(f"{_shape(record)} where an object is expected")
-        return tuple(_member(record, column, "") for column in self._columns)
+        return tuple(_member(record, column, "", self._spelling) for column in self._columns)
+
+
+class JsonDocuments:
+    """Decodes JSON texts, each as one value of a column."""
+
+    def __init__(self, column: Field, spelling: Spelling = PLAIN) -> None:
+        self._column = column
+        self._spelling = spelling
+
+    def decode(
+        self,
+        values: Parts,
+        headers: AllHeaders = (),  # noqa: ARG002 - others look at them
+    ) -> tuple[list[pa.Array], Bad]:
+        """See `PartDecoder.decode`."""
+        found: list[Any] = []
+        bad: dict[int, str] = {}
+        for index, value in enumerate(values):
+            try:
+                parsed = None if value is None else parse(value)
+                found.append(exact(parsed, self._column.type, self._column.name, self._spelling))
+            except (ValueError, RecursionError) as error:
+                found.append(None)
+                bad[index] = str(error)
+        return [pa.array(found, types.to_arrow(self._column.type))], bad
 
 
 # --- Exact values --------------------------------------------------------------------------------
@@ -155,7 +191,12 @@ class _Object(dict[str, Any]):
             self.twice = frozenset(key for key in self if keys.count(key) > 1)
 
 
-def _parse(value: bytes) -> Any:
+def parse(value: bytes) -> Any:
+    """A JSON text, its numbers exact.
+
+    Raises:
+        ValueError: saying what is wrong with it.
+    """
     try:
         text = value.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -185,7 +226,7 @@ def _too_deep(value: bytes) -> bool:
     return False
 
 
-def _member(record: _Object, field: Field, path: str) -> Any:
+def _member(record: _Object, field: Field, path: str, spelling: Spelling) -> Any:
     """The value of a field in a record: of its names, newest first, the first with a value."""
     here = f"{path}{field.name}"
     present = [name for name in (field.name, *field.aliases) if name in record]
@@ -193,7 +234,7 @@ def _member(record: _Object, field: Field, path: str) -> Any:
         if name in record.twice:
             raise ValueError(f"{path}{name}: appears twice")
         if record[name] is not None:
-            return _exact(record[name], field.type, here)
+            return exact(record[name], field.type, here, spelling)
     if not present and field.write_default is not None:
         return field.write_default
     if field.required:
@@ -201,7 +242,7 @@ def _member(record: _Object, field: Field, path: str) -> Any:
     return None
 
 
-def _exact(value: Any, type_: Type, path: str) -> Any:
+def exact(value: Any, type_: Type, path: str, spelling: Spelling = PLAIN) -> Any:
     """The Python value of a JSON value, as Arrow's constructors take it.
 
     Raises:
@@ -212,13 +253,16 @@ def _exact(value: Any, type_: Type, path: str) -> Any:
     if isinstance(type_, Row):
         if not isinstance(value, _Object):
             raise _unlike(value, type_, path)
-        return {field.name: _member(value, field, f"{path}.") for field in type_.fields}
+        return {f.name: _member(value, f, f"{path}.", spelling) for f in type_.fields}
     if isinstance(type_, Array):
         if not isinstance(value, list):
             raise _unlike(value, type_, path)
-        return [_exact(item, type_.element, f"{path}[{i}]") for i, item in enumerate(value)]
+        element = type_.element
+        return [exact(v, element, f"{path}[{i}]", spelling) for i, v in enumerate(value)]
     if isinstance(type_, Map):
-        return _exact_map(value, type_, path)
+        return _exact_map(value, type_, path, spelling)
+    if spelling is not PLAIN:
+        value = spelling.respelt(value, type_, _Number)
     return _EXACT[type(type_) if isinstance(type_, Decimal | Varbinary) else type_](
         value, type_, path
     )
@@ -227,32 +271,35 @@ def _exact(value: Any, type_: Type, path: str) -> Any:
 def is_text_of(type_: Type, text: str) -> bool:
     """Whether a string of JSON is a value of a type."""
     try:
-        _exact(text, type_, "")
+        exact(text, type_, "")
     except ValueError:
         return False
     return True
 
 
-def _exact_map(value: Any, type_: Map, path: str) -> list[tuple[Any, Any]]:
+def _exact_map(value: Any, type_: Map, path: str, spelling: Spelling) -> list[tuple[Any, Any]]:
     if not isinstance(value, _Object):
         raise _unlike(value, type_, path)
     if value.twice:
         raise ValueError(f"{path}: the key {min(value.twice)!r} appears twice")
     return [
-        (_map_key(key, type_.key, path), _exact(item, type_.value, f"{path}[{key!r}]"))
+        (
+            map_key(key, type_.key, path),
+            exact(item, type_.value, f"{path}[{key!r}]", spelling),
+        )
         for key, item in value.items()
     ]
 
 
-def _map_key(key: str, type_: Type, path: str) -> Any:
+def map_key(key: str, type_: Type, path: str) -> Any:
     """Keys of JSON objects are strings; other key types are written as their JSON text."""
     if isinstance(type_, Varbinary) or type_ in _KEYS_IN_STRINGS:
-        return _exact(key, type_, f"{path} key")
+        return exact(key, type_, f"{path} key")
     try:
         parsed = json.loads(key, parse_float=_Number)
     except (json.JSONDecodeError, RecursionError):
         parsed = key
-    return _exact(parsed, type_, f"{path} key")
+    return exact(parsed, type_, f"{path} key")
 
 
 def _boolean(value: Any, type_: Type, path: str) -> bool:
@@ -346,14 +393,18 @@ _TIMESTAMP_TEXT = re.compile(
     r"\s?(Z|[+-]\d{2}(?::?\d{2})?)?",
     re.ASCII,
 )
-_MICROS_MAX = 253_402_300_799_999_999
-_MICROS_MIN = -62_135_596_800_000_000
+MICROS_MAX = 253_402_300_799_999_999
+MICROS_MIN = -62_135_596_800_000_000
 
 
 def _timestamp(value: Any, type_: Type, path: str) -> int:
     """Microseconds since the epoch. Digits beyond microseconds are dropped."""
+    if isinstance(value, Micros):
+        if not MICROS_MIN <= value <= MICROS_MAX:
+            raise ValueError(f"{path}: {value} microseconds is out of range for {type_}")
+        return int(value)
     if isinstance(value, int) and not isinstance(value, bool):
-        if not _MICROS_MIN <= value * 1000 <= _MICROS_MAX:
+        if not MICROS_MIN <= value * 1000 <= MICROS_MAX:
             raise ValueError(f"{path}: {value} milliseconds is out of range for {type_}")
         return value * 1000
     text = _string(value, type_, path)
@@ -370,7 +421,7 @@ def _timestamp(value: Any, type_: Type, path: str) -> int:
     micros += ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
     micros += int((fraction or "")[:6].ljust(6, "0"))
     micros -= _zone_micros(zone, text, path)
-    if not _MICROS_MIN <= micros <= _MICROS_MAX:
+    if not MICROS_MIN <= micros <= MICROS_MAX:
         raise ValueError(f"{path}: {text!r} is out of range for {type_}")
     return micros
 
@@ -528,7 +579,7 @@ def _sample(values: Sequence[bytes | None]) -> Mapping[str, Any]:
     if first is None:
         return {}
     try:
-        record = _parse(first)
+        record = parse(first)
     except ValueError:
         return {}
     return record if isinstance(record, _Object) else {}
@@ -586,8 +637,7 @@ def _convert(array: pa.Array, type_: Type) -> pa.Array:
             return pa.StructArray.from_arrays(arrays, fields=list(wanted), mask=mask)
         case Array(element):
             items = _convert(array.values, element)
-            mask = array.is_null() if array.null_count else None
-            return pa.ListArray.from_arrays(array.offsets, items, type=wanted, mask=mask)
+            return list_like(array, items, wanted)
         case Varbinary():
             return _each(array, lambda text: _bytes(text, type_, ""), wanted)
         case types.UUID:
@@ -608,8 +658,8 @@ _MOMENT_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.
 def _convert_timestamps(array: pa.Array, type_: Type) -> pa.Array:
     wanted = types.to_arrow(type_)
     if pa.types.is_integer(array.type):
-        low = _MICROS_MIN // 1000
-        outside = pc.any(pc.or_(pc.less(array, low), pc.greater(array, _MICROS_MAX // 1000)))
+        low = MICROS_MIN // 1000
+        outside = pc.any(pc.or_(pc.less(array, low), pc.greater(array, MICROS_MAX // 1000)))
         if outside.as_py():
             raise ValueError("out of range")
         return pc.multiply(array, 1000).cast(wanted)

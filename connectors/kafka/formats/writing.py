@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import base64
 import datetime
+import functools
 import json
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from seamline.connectors.kafka.formats.decoder import FORMATS
-from seamline.errors import INVALID_ARGUMENT, SeamlineError
+from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.known import format_of
+from seamline.connectors.protocols import NewRecord, RawBatch
+from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
 from seamline.seam.binding import TopicBinding
+from seamline.seam.encoding import HEADER, KEY, LOG_PARTS, VALUE, Encoding, Path, Source
+from seamline.seam.records import DecoderSpec
 from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
 
-KeyBytes = Callable[[Any, str], bytes | None]
+KeyBytes: TypeAlias = Callable[[Any, str], bytes | None]
 """The record key that a value of the key column is written as; None when that is not known."""
+_Cells: TypeAlias = Sequence[Any]
+_Maker: TypeAlias = Callable[[_Cells], bytes | None]
 
 
 class RecordWriter:
@@ -30,80 +37,183 @@ class RecordWriter:
 
     Args:
         binding: The topic.
-        fields: The columns of its records.
+        fields: The columns that come from what a producer writes.
         key_bytes: How keys are written.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED when records cannot be made of such columns.
     """
 
     def __init__(
         self, binding: TopicBinding, fields: tuple[Field, ...], key_bytes: KeyBytes
     ) -> None:
-        self._binding = binding
+        encoding = binding.encoding
         self._fields = fields
-        self._key_bytes = key_bytes
-        self._decoder = FORMATS[binding.format](fields)
+        sources = [_source_of(field, encoding) for field in fields]
+        self._value = _maker(VALUE, binding.format, fields, sources, key_bytes)
+        self._key = _maker(KEY, binding.key_format, fields, sources, key_bytes)
+        if self._key is None and binding.key is not None:
+            repeated = binding.key.lower()
+            place = next(n for n, f in enumerate(fields) if f.name.lower() == repeated)
+            self._key = _whole(place, fields[place], binding.key_format, key_bytes)
+        texts = DecoderSpec.of(binding, fields).texts
+        self._decoder = Decoder(
+            DecoderSpec(binding.topic, str(encoding), "fail", fields, texts=texts)
+        )
+        self._empty = b"{}" if binding.format == "json" else b""
+        self._headers = [
+            (place, source.path[0]) for place, source in enumerate(sources) if source.part == HEADER
+        ]
 
-    def records(self, rows: pa.Table) -> list[tuple[bytes | None, bytes | None]]:
-        """(key, value) of each row, whose columns are those of the table, in order.
+    def records(self, rows: pa.Table) -> list[NewRecord]:
+        """The record of each row, whose columns are those of the table, in order.
 
         Raises:
             SeamlineError: INVALID_ARGUMENT for a row that would not be read again as it is.
         """
         columns = [column.to_pylist() for column in rows.columns]
-        values = self._raw(columns[0]) if self._binding.format == "raw" else self._json(columns)
-        self._require_same(rows, values)
-        return list(zip(self._keys(rows), values, strict=True))
-
-    def _raw(self, column: Sequence[Any]) -> list[bytes | None]:
-        return [value.encode() if isinstance(value, str) else value for value in column]
-
-    def _json(self, columns: Sequence[Sequence[Any]]) -> list[bytes | None]:
-        converters = [_converter(field.type) for field in self._fields]
-        found: list[bytes | None] = []
-        for row in zip(*columns, strict=True):
-            body = {
-                field.name: convert(value)
-                for field, convert, value in zip(self._fields, converters, row, strict=True)
-                if value is not None or field.write_default is not None
-            }
-            found.append(_dumped(body).encode())
+        found = [self._record(row) for row in zip(*columns, strict=True)]
+        self._require_same(columns, found)
         return found
 
-    def _keys(self, rows: pa.Table) -> list[bytes | None]:
-        name = self._binding.key
-        if name is None:
-            return [None] * rows.num_rows
-        place = next(i for i, f in enumerate(self._fields) if f.name.lower() == name.lower())
-        return [
-            None if value is None else self._key(value) for value in rows.column(place).to_pylist()
-        ]
+    def _record(self, row: _Cells) -> NewRecord:
+        return NewRecord(
+            None if self._key is None else self._key(row),
+            self._empty if self._value is None else self._value(row),
+            [
+                (name, _header(row[place]))
+                for place, name in self._headers
+                if row[place] is not None
+            ],
+        )
 
-    def _key(self, value: Any) -> bytes:
-        key_format = self._binding.key_format
-        if key_format == "json" and isinstance(value, str):
-            return json.dumps(value).encode()
-        found = self._key_bytes(value, key_format)
-        if found is None:
-            raise SeamlineError(
-                INVALID_ARGUMENT,
-                f"the record key cannot repeat {value!r} of column {self._binding.key} "
-                f"as {key_format}",
-                hint="Produce it to the topic.",
-            )
-        return found
-
-    def _require_same(self, rows: pa.Table, values: Sequence[bytes | None]) -> None:
-        arrays, bad = self._decoder.decode(values)
+    def _require_same(self, columns: Sequence[list[Any]], records: Sequence[NewRecord]) -> None:
+        nothing = [0] * len(records)
+        keys = [record.key for record in records]
+        values = [record.value for record in records]
+        headers = [record.headers for record in records]
+        batch = RawBatch(nothing, nothing, nothing, keys, values, headers)
+        read, bad = self._decoder.decode_all(batch)
         for reason in bad.values():
             raise SeamlineError(
                 INVALID_ARGUMENT, f"a row cannot be written as a record: {reason}", hint=""
             )
-        for field, array, column in zip(self._fields, arrays, rows.columns, strict=True):
-            if array.to_pylist() != column.to_pylist():
+        for field, array, column in zip(self._fields, read.columns, columns, strict=True):
+            if array.to_pylist() != column:
                 raise SeamlineError(
                     INVALID_ARGUMENT,
                     f"a value of column {field.name} would not be read again as it is",
                     hint="NaN and infinity cannot be written as JSON.",
                 )
+
+
+# --- Which columns make which part ---------------------------------------------------------------
+
+
+def is_written(field: Field, encoding: Encoding) -> bool:
+    """Whether a column comes from what a producer writes, and not from the log."""
+    source = encoding.source_of((field.name,))
+    return source is None or source.part not in LOG_PARTS
+
+
+def _source_of(field: Field, encoding: Encoding) -> Source:
+    if any(entry.column[0] == field.name and entry.column[1:] for entry in encoding.sources):
+        raise _not_made(f"column {field.name}, whose fields come from several parts of it")
+    return encoding.source_of((field.name,)) or Source(VALUE, (field.name,))
+
+
+def _maker(
+    part: str,
+    format_: str,
+    fields: Sequence[Field],
+    sources: Sequence[Source],
+    key_bytes: KeyBytes,
+) -> _Maker | None:
+    """What makes a part of a record; None where no column is in it."""
+    places = [place for place, source in enumerate(sources) if source.part == part]
+    if not places:
+        return None
+    first = places[0]
+    has_fields = format_of(format_).fields is not None
+    if len(places) == 1 and not (has_fields and sources[first].path):
+        return _whole(first, fields[first], format_, key_bytes)
+    tree: dict[str, Any] = {}
+    paths = [sources[place].path for place in places]
+    if format_ != "json" or not all(map(functools.partial(_insert, tree), paths, places)):
+        names = ", ".join(fields[place].name for place in places)
+        raise _not_made(f"columns {names}: its {part} in the format {format_} cannot hold them")
+    converters = [_converter(field.type) for field in fields]
+    kept = frozenset(p for p in places if fields[p].write_default is not None)
+    return lambda row: _dumped(_object(tree, row, converters, kept)).encode()
+
+
+def _insert(tree: dict[str, Any], path: Path, place: int) -> bool:
+    """Puts a column into a tree of objects; False where another stands in its way."""
+    for name in path[:-1]:
+        inner = tree.setdefault(name, {})
+        if not isinstance(inner, dict):
+            return False
+        tree = inner
+    return bool(path) and tree.setdefault(path[-1], place) == place
+
+
+def _object(
+    tree: Mapping[str, Any],
+    row: _Cells,
+    converters: Sequence[Callable[[Any], Any]],
+    kept: frozenset[int],
+) -> dict[str, Any]:
+    """An object for JSON; what is null is left out, but for the places that are kept."""
+    return {
+        name: _object(inner, row, converters, kept)
+        if isinstance(inner, dict)
+        else converters[inner](row[inner])
+        for name, inner in tree.items()
+        if isinstance(inner, dict) or row[inner] is not None or inner in kept
+    }
+
+
+def _whole(place: int, field: Field, format_: str, key_bytes: KeyBytes) -> _Maker:
+    """What makes a part of one column."""
+    convert = _converter(field.type)
+
+    def make(row: _Cells) -> bytes | None:
+        value = row[place]
+        if value is None or isinstance(value, bytes):
+            return value
+        if isinstance(value, str) and format_ in _TEXTS:
+            return value.encode()
+        if format_ == "json":
+            text = json.dumps(value) if isinstance(value, str) else _dumped(convert(value))
+            return text.encode()
+        found = key_bytes(value, format_)
+        if found is None:
+            raise SeamlineError(
+                INVALID_ARGUMENT,
+                f"a record cannot repeat {value!r} of column {field.name} as {format_}",
+                hint="Produce it to the topic.",
+            )
+        return found
+
+    return make
+
+
+_TEXTS = frozenset({"raw", "bytes", "string"})
+
+
+def _header(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    return (value if isinstance(value, str) else json.dumps(value, default=str)).encode()
+
+
+def _not_made(what: str) -> SeamlineError:
+    return SeamlineError(
+        NOT_SUPPORTED, f"a record cannot be made of {what}", hint="Produce it to the topic."
+    )
+
+
+# --- JSON ----------------------------------------------------------------------------------------
 
 
 class _Number:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -89,6 +89,30 @@ QUESTIONS = (
 )
 
 
+class Filling(Protocol):
+    """Fills the tables from their topics while the demo asks."""
+
+    def begin(self, demo: Demo, connections: Connections) -> None:
+        """Makes the tables, and starts what fills them."""
+
+    def is_running(self) -> bool:
+        """Whether it still does."""
+
+    @property
+    def session(self) -> int:
+        """The session of its processes."""
+
+    @property
+    def log(self) -> str:
+        """What its log is called, without its ending."""
+
+    def check(self, demo: Demo, connection: seamline.Connection) -> bool:
+        """Whether what only concerns this way of filling is right at the end, too."""
+
+    def stop(self) -> None:
+        """Ends it."""
+
+
 class Demo:
     """One run.
 
@@ -96,12 +120,16 @@ class Demo:
         directory: Where everything is kept; emptied first.
         records: Bids produced before the queries begin.
         say: Takes what there is to see.
+        filling: Fills the tables.
     """
 
-    def __init__(self, directory: pathlib.Path, records: int, say: Say) -> None:
-        self._directory = directory
+    def __init__(
+        self, directory: pathlib.Path, records: int, say: Say, filling: Filling | None = None
+    ) -> None:
+        self.directory = directory
         self._records = records
-        self._say = say
+        self.say = say
+        self._filling: Filling = filling or Tiering()
         self._stack = LocalStack(directory)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._live: Loop | None = None
@@ -130,13 +158,13 @@ class Demo:
 
     def _prepare(self) -> str:
         """Stack, topics, tables, gateway, tiering; returns the gateway's address."""
-        if (self._directory / FILE_NAME).exists():
-            self._stack.down(self._say)
-        shutil.rmtree(self._directory, ignore_errors=True)
-        status = self._stack.up(self._say)
+        if (self.directory / FILE_NAME).exists():
+            self._stack.down(self.say)
+        shutil.rmtree(self.directory, ignore_errors=True)
+        status = self._stack.up(self.say)
         assert status.bootstrap_servers is not None
-        self._say(f"Kafka on {status.bootstrap_servers}, everything under {self._directory}")
-        jars.spark_jars(self._say)  # here, where progress can be seen
+        self.say(f"Kafka on {status.bootstrap_servers}, everything under {self.directory}")
+        jars.spark_jars(self.say)  # here, where progress can be seen
         connections = Connections(load(status.config_file, environment={}).config)
         _create_topics(status.bootstrap_servers)
         _produce_auctions(status.bootstrap_servers)
@@ -144,40 +172,22 @@ class Demo:
         started = time.monotonic()
         while self._producer.sent < self._records:
             self._producer.produce(min(100_000, self._records - self._producer.sent))
-            self._say(f"produced {self._producer.sent:,} of {self._records:,} bids")
+            self.say(f"produced {self._producer.sent:,} of {self._records:,} bids")
         self._producer.flush()
         rate = self._records / (time.monotonic() - started)
-        self._say(f"{self._records:,} bids acknowledged ({rate:,.0f}/s)")
-        self._create_tables(connections)
+        self.say(f"{self._records:,} bids acknowledged ({rate:,.0f}/s)")
+        self._filling.begin(self, connections)
         connections.close()
-        self._start("tier", "bids", "auctions", "--interval", "1s", "--max-records", "250000")
         url = self._start_gateway()
         self._live = Loop("demo-bids", self._produce_live)
         return url
 
-    def _create_tables(self, connections: Connections) -> None:
-        session = names.session(connections.config)
-        for name, columns, key in (
-            ("bids", bids.BIDS_COLUMNS, "auction"),
-            ("auctions", bids.AUCTIONS_COLUMNS, None),
-        ):
-            definition = tables.TableDefinition(
-                name=names.resolve((name,), session, connections),
-                topic=name,
-                cluster=connections.config.default_cluster,
-                columns=tables.parse_fields(columns),
-                key=key,
-                key_partitioner="murmur2" if key else None,
-            )
-            tables.create(connections, definition, no_deadline())
-            self._say(f"created table {name}")
-
-    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts a command of ours in the background, its output in a file."""
         log = self._log(arguments[0]).open("ab")
         process = subprocess.Popen(
             [sys.executable, "-m", "seamline.cli", *arguments],
-            env={**os.environ, "SEAMLINE_CONFIG": str(self._directory / FILE_NAME)},
+            env={**os.environ, "SEAMLINE_CONFIG": str(self.directory / FILE_NAME)},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -189,9 +199,9 @@ class Demo:
 
     def _start_gateway(self) -> str:
         port = free_port()
-        process = self._start("serve", "--port", str(port))
+        process = self.start("serve", "--port", str(port))
         url = f"http://127.0.0.1:{port}"
-        patience = self._patience("waiting for the gateway", process, "serve")
+        patience = self.patience("waiting for the gateway", process.pid, "serve")
         while True:
             try:
                 with seamline.connect(url) as connection:
@@ -199,8 +209,8 @@ class Demo:
                 break
             except seamline.OperationalError:
                 if process.poll() is not None or patience.is_over:
-                    raise self._gave_up("the gateway did not start", patience, "serve") from None
-        self._say(f"gateway on {url}, tiering in the background, live bids keep coming")
+                    raise self.gave_up("the gateway did not start", patience, "serve") from None
+        self.say(f"gateway on {url}, tables fill in the background, live bids keep coming")
         return url
 
     def _produce_live(self) -> float:
@@ -222,27 +232,29 @@ class Demo:
             for number, question in enumerate(QUESTIONS, start=1):
                 exact &= self._check(connection, number, question)
             exact &= self._check_freshness(connection)
+            exact &= self._filling.check(self, connection)
         return exact
 
     def _wait_for_boundary(self, connection: seamline.Connection) -> None:
-        """Waits until the first batch has been tiered: then answers come from both tiers."""
-        self._say("waiting for the first batch to be tiered (Spark is starting) …")
-        tierer = self._processes[0]
-        patience = self._patience("waiting for the first batch", tierer, "tier")
+        """Waits until the first records have been copied: then answers come from both tiers."""
+        self.say("waiting for the first records to be copied …")
+        filling = self._filling
+        patience = self.patience("waiting for the first records", filling.session, filling.log)
         while True:
             rows = connection.execute('SELECT sum(boundary) FROM "bids$seam"').fetchall()
             if rows[0][0]:
                 return
-            if tierer.poll() is not None or patience.is_over:
-                raise self._gave_up("nothing was tiered", patience, "tier")
+            if not filling.is_running() or patience.is_over:
+                raise self.gave_up("nothing was copied", patience, filling.log)
             time.sleep(0.2)
 
-    def _patience(self, what: str, process: subprocess.Popen[bytes], command: str) -> Patience:
+    def patience(self, what: str, session: int, command: str) -> Patience:
         """Each program has a session of its own, which includes whatever it starts."""
         log = self._log(command)
-        return Patience(what, lambda: signs_of(process.pid, log), self._say)
+        return Patience(what, lambda: signs_of(session, log), self.say)
 
-    def _gave_up(self, what: str, patience: Patience, command: str) -> SeamlineError:
+    def gave_up(self, what: str, patience: Patience, command: str) -> SeamlineError:
+        """The error of a program that does not get any further."""
         return SeamlineError(
             LOCAL_STACK_FAILED,
             f"{what} within {patience.elapsed_s:.0f} s, and no more goes on; "
@@ -250,7 +262,7 @@ class Demo:
         )
 
     def _log(self, command: str) -> pathlib.Path:
-        return self._directory / f"{command}.log"
+        return self.directory / f"{command}.log"
 
     def _check(self, connection: seamline.Connection, number: int, question: Question) -> bool:
         started = time.monotonic()
@@ -261,10 +273,10 @@ class Demo:
         end = next(t["end"] for t in receipt["tables"] if t["table"][-1] == "bids")
         wanted = list(question.expected(self._producer.numbers(end)))
         exact = sorted(rows) == sorted(wanted)
-        self._say(f"\n{number}. {question.title}\n   {question.sql}")
+        self.say(f"\n{number}. {question.title}\n   {question.sql}")
         for row in rows[:5]:
-            self._say("      " + "  ".join(str(cell) for cell in row))
-        self._say(
+            self.say("      " + "  ".join(str(cell) for cell in row))
+        self.say(
             f"   {receipt['rows_cold']:,} cold + {receipt['rows_hot']:,} hot rows read, "
             f"{sum(end.values()):,} offsets, {receipt['engine']}, {seconds:.2f} s: "
             + ("exact" if exact else f"WRONG, should be {wanted[:5]}")
@@ -282,7 +294,7 @@ class Demo:
         ((count,),) = cursor.fetchall()
         seconds = time.monotonic() - acknowledged
         exact = count == self._producer.sent
-        self._say(
+        self.say(
             f"\nafter the acknowledgement of one more bid: {count:,} bids counted in "
             f"{seconds:.2f} s, {self._producer.sent:,} acknowledged: "
             + ("exact" if exact else "WRONG")
@@ -292,18 +304,19 @@ class Demo:
     # --- Ending --------------------------------------------------------------------------------
 
     def _explain_how_to_connect(self, url: str) -> None:
-        file = self._directory / FILE_NAME
-        self._say(
+        file = self.directory / FILE_NAME
+        self.say(
             f"\nleft running. Try:\n"
             f"  seamline query --url {url} 'SELECT channel, count(*) FROM bids GROUP BY channel'\n"
             f"  python -c \"import seamline; print(seamline.connect('{url}')"
             f".execute('SELECT count(*) FROM bids').fetchall())\"\n"
             f"stop it with:\n  kill {' '.join(str(p.pid) for p in self._processes)}; "
-            f"seamline local down --state {self._directory}\n"
+            f"seamline local down --state {self.directory}\n"
             f"configuration: {file}"
         )
 
     def _stop(self) -> None:
+        self._filling.stop()
         for process in reversed(self._processes):
             process.terminate()
         for process in self._processes:
@@ -314,6 +327,52 @@ class Demo:
                 process.wait()
         with contextlib.suppress(SeamlineError):
             self._stack.down(lambda _: None)
+
+
+class Tiering:
+    """Seamline's own pipeline: a command of its own, on Spark."""
+
+    log = "tier"
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def begin(self, demo: Demo, connections: Connections) -> None:
+        """See `Filling.begin`."""
+        session = names.session(connections.config)
+        for name, columns, key in (
+            ("bids", bids.BIDS_COLUMNS, "auction"),
+            ("auctions", bids.AUCTIONS_COLUMNS, None),
+        ):
+            definition = tables.TableDefinition(
+                name=names.resolve((name,), session, connections),
+                topic=name,
+                cluster=connections.config.default_cluster,
+                columns=tables.parse_fields(columns),
+                key=key,
+                key_partitioner="murmur2" if key else None,
+            )
+            tables.create(connections, definition, no_deadline())
+            demo.say(f"created table {name}")
+        options = ("--interval", "1s", "--max-records", "250000")
+        self._process = demo.start("tier", "bids", "auctions", *options)
+
+    def is_running(self) -> bool:
+        """See `Filling.is_running`."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def session(self) -> int:
+        """See `Filling.session`."""
+        assert self._process is not None
+        return self._process.pid
+
+    def check(self, demo: Demo, connection: seamline.Connection) -> bool:  # noqa: ARG002
+        """See `Filling.check`: there is nothing more."""
+        return True
+
+    def stop(self) -> None:
+        """See `Filling.stop`: the demo ends what it has started."""
 
 
 def _create_topics(bootstrap_servers: str) -> None:

@@ -18,13 +18,6 @@ class DuckDBTables:
         self._connection = duckdb.connect()
         for name in ("avro", "httpfs", "iceberg"):
             self._connection.execute(f"LOAD '{_extension(name)}'")
-        if settings.storage:
-            endpoint = settings.storage["s3.endpoint"].removeprefix("http://")
-            self._connection.execute(
-                f"CREATE SECRET (TYPE s3, KEY_ID '{settings.storage['s3.access-key-id']}', "
-                f"SECRET '{settings.storage['s3.secret-access-key']}', ENDPOINT '{endpoint}', "
-                f"REGION '{settings.storage['s3.region']}', URL_STYLE 'path', USE_SSL false)"
-            )
         self._connection.execute(
             "ATTACH 'lake' AS live "
             f"(TYPE iceberg, ENDPOINT '{settings.url}/iceberg', AUTHORIZATION_TYPE 'none')"

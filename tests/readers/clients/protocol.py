@@ -26,7 +26,8 @@ class Settings:
 
     Attributes:
         url: The gateway.
-        storage: How object storage is reached, in the words of Iceberg; empty for local files.
+        storage: How object storage is reached, in the words of Iceberg, for a reader that must be
+            told; empty for others, and for local files.
         conf: Settings of Spark.
     """
 

@@ -14,47 +14,42 @@ from pyiceberg.table import Table
 
 from readers.clients.protocol import Settings, serve
 
-Read = Callable[[Table, Mapping[str, str]], pa.Table]
+Read = Callable[[Table], pa.Table]
 
 
-def pyiceberg(table: Table, _: Mapping[str, str]) -> pa.Table:
+def pyiceberg(table: Table) -> pa.Table:
     return table.scan().to_arrow()
 
 
-def polars_native(table: Table, storage: Mapping[str, str]) -> pa.Table:
-    """It has words of its own for object storage."""
+def polars_native(table: Table) -> pa.Table:
+    """It takes what came with the table only when it is told to, and HTTP without TLS besides."""
     import polars
 
-    options = {
-        "aws_endpoint_url": storage["s3.endpoint"],
-        "aws_access_key_id": storage["s3.access-key-id"],
-        "aws_secret_access_key": storage["s3.secret-access-key"],
-        "aws_region": storage["s3.region"],
-        "aws_allow_http": "true",
-    } if storage else None  # fmt: skip
+    options = {**table.config, "aws_allow_http": "true"} if table.config else None
     lazy = polars.scan_iceberg(table, reader_override="native", storage_options=options)
     return lazy.collect().to_arrow()
 
 
-def polars_pyiceberg(table: Table, _: Mapping[str, str]) -> pa.Table:
+def polars_pyiceberg(table: Table) -> pa.Table:
     import polars
 
     return polars.scan_iceberg(table, reader_override="pyiceberg").collect().to_arrow()
 
 
-def daft(table: Table, _: Mapping[str, str]) -> pa.Table:
+def daft(table: Table) -> pa.Table:
     import daft as library
 
     return library.read_iceberg(table).to_arrow()
 
 
-def rust(table: Table, storage: Mapping[str, str]) -> pa.Table:
+def rust(table: Table) -> pa.Table:
     """By DataFusion, from the metadata file on."""
     from datafusion import SessionContext
     from pyiceberg_core.datafusion import IcebergDataFusionTable
 
     context = SessionContext()
-    provider = IcebergDataFusionTable(list(table.name()), table.metadata_location, dict(storage))
+    name, location = list(table.name()), table.metadata_location
+    provider = IcebergDataFusionTable(name, location, dict(table.config))
     context.register_table("live", provider)
     return context.table("live").to_arrow_table()
 
@@ -68,10 +63,9 @@ class LoadedTables:
     """The tables as PyIceberg loads them."""
 
     def __init__(self, settings: Settings) -> None:
-        self._storage = settings.storage
         self._read = READS[sys.argv[2]]
         self._catalogs = {
-            name: RestCatalog(name, uri=f"{settings.url}/{root}", **settings.storage)
+            name: RestCatalog(name, uri=f"{settings.url}/{root}")
             for name, root in (("live", "iceberg"), ("planned", "iceberg-plan"))
         }
 
@@ -79,7 +73,7 @@ class LoadedTables:
         return int(self.rows(catalog, table).num_rows)
 
     def rows(self, catalog: str, table: str) -> pa.Table:
-        return self._read(self._catalogs[catalog].load_table(("default", table)), self._storage)
+        return self._read(self._catalogs[catalog].load_table(("default", table)))
 
 
 if __name__ == "__main__":

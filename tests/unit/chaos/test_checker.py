@@ -473,6 +473,29 @@ def test_compaction_may_drop_only_what_was_replaced() -> None:
     assert found([(0, 0, 1), (0, 2, 3)]) == {"hole"}
 
 
+def test_an_upsert_table_is_the_newest_record_of_each_key() -> None:
+    opened = TableOpened(TABLE, TOPIC_ID, {0: 0}, "fail", 1, 1, is_upsert=True)
+    records = [(0, 1, "a"), (1, 2, "b"), (2, 3, "a"), (3, NO_ID, "b"), (4, 4, "b")]
+    log = Logged(TOPIC, TOPIC_ID, 0, records, 2)
+
+    def found(end: int, *rows: tuple[int, int], key: str = "") -> set[str]:
+        model = Model(log={0: [(0, True)] * end}, now=3.0)
+        packed = pack(sorted_rows([(0, offset, id_) for offset, id_ in rows]))
+        read = dataclasses.replace(model.read(), rows=packed, filter=Filter(key=key))
+        return kinds([opened, log, read]) - {"backward read"}
+
+    assert found(2, (0, 1), (1, 2)) == set()
+    assert found(3, (1, 2), (2, 3)) == set()
+    assert found(4, (2, 3)) == set()
+    assert found(5, (2, 3), (4, 4)) == set()
+    assert found(5, (2, 3), key="a") == set()
+    assert found(3, (0, 1), (1, 2), (2, 3)) == {"not asked for"}, "what was replaced is gone"
+    assert found(3, (0, 1), (1, 2)) == {"not asked for", "hole"}
+    assert found(4, (1, 2), (2, 3)) == {"not asked for"}, "a deleted key has come back"
+    assert found(5, (2, 3)) == {"hole"}
+    assert found(5, (4, 4), key="a") == {"not asked for", "hole"}
+
+
 def test_a_lagging_broker_excuses_only_what_it_cannot_know() -> None:
     """While one lags, a read may miss what became readable after that began, and nothing else."""
 

@@ -25,6 +25,7 @@ from seamline.connectors import supervision
 from seamline.connectors.duckdb.instances import Instances
 from seamline.connectors.protocols import Polled, Subscription
 from seamline.errors import SeamlineError
+from seamline.gateway.access.rights import Principal
 from seamline.gateway.http.server import DrainingWorker
 from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
 from seamline.gateway.query.deadline import StatementDeadline
@@ -205,7 +206,7 @@ def test_fault_04_a_result_that_cannot_be_released_keeps_no_other(
         broken._file = (tmp_path / "open").open("wb")
         broken._path = tmp_path  # which is a folder, and cannot be unlinked
         service.sweep()
-        assert service.statements("tests") == []
+        assert service.statements(Principal("tests")) == []
         assert [s.state for s in (statements[0], statements[2])] == [Ended.CLOSED] * 2
     finally:
         running.close()

@@ -17,6 +17,7 @@ from support.waiting import wait_until
 from seamline.connectors.protocols import HotLog, TierTable
 from seamline.connectors.supervision import Backoff, Loop
 from seamline.errors import INTERNAL_ERROR, TABLE_NOT_FOUND, SeamlineError
+from seamline.gateway.access.rights import Principal
 from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.query.metrics import Metrics
 from seamline.gateway.query.names import TableName
@@ -51,7 +52,7 @@ def told(registry: CollectorRegistry, prefix: str) -> Told:
 
 def statement(seconds: float, receipt: dict[str, Any], error: SeamlineError | None) -> Statement:
     """A statement that took so long."""
-    found = Statement(StatementRequest("SELECT 1"), "me", 60.0)
+    found = Statement(StatementRequest("SELECT 1"), Principal("me"), 60.0)
     found.receipt, found.error = receipt, error
     found.submitted_at, found.finished_at = 1000.0, 1000.0 + seconds
     return found

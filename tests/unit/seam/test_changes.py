@@ -20,7 +20,9 @@ from seamline.errors import (
 )
 from seamline.seam.changes import between, cold_predicate
 from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.records import Places
 from seamline.seam.seam import Seam
+from seamline.sql import columns
 from seamline.sql.predicates import describe
 
 LATER = Seam(
@@ -32,6 +34,10 @@ LATER = Seam(
     topic_id="topic-1",
     boundary=Offsets({0: 10, 1: 20}),
     end=Offsets({0: 15, 1: 20}),
+)
+
+OWN = Places(
+    *((f,) for f in columns.METADATA_FIELDS if f.name in (columns.PARTITION, columns.OFFSET))
 )
 
 
@@ -50,7 +56,7 @@ def test_both_tiers_begin_at_the_earlier_end() -> None:
     found = between(LATER, earlier({0: 12, 1: 5}))
     assert found.since == Offsets({0: 12, 1: 5})
     assert found.hot_ranges == (OffsetRange(0, 12, 15),)
-    predicate = cold_predicate(found)
+    predicate = cold_predicate(found, OWN)
     assert predicate is not None
     assert describe(predicate) == "(_kafka_partition = 1 AND _kafka_offset >= 5)"
     assert found.whole == LATER
@@ -112,6 +118,6 @@ def test_a_piece_leaves_out_later_rows_of_the_snapshot() -> None:
 def test_of_many_partitions_the_least_offset_is_said() -> None:
     many = Offsets({p: 10 + p for p in range(100)})
     later = dataclasses.replace(LATER, boundary=many, end=many)
-    found = cold_predicate(between(later, earlier(dict.fromkeys(many, 5))))
+    found = cold_predicate(between(later, earlier(dict.fromkeys(many, 5))), OWN)
     assert found is not None
     assert describe(found) == "_kafka_offset >= 5"

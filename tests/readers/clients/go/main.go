@@ -15,8 +15,7 @@ import (
 )
 
 type settings struct {
-	URL     string            `json:"url"`
-	Storage map[string]string `json:"storage"`
+	URL string `json:"url"`
 }
 
 type request struct {
@@ -72,8 +71,7 @@ func main() {
 	if err := json.Unmarshal([]byte(os.Args[1]), &told); err != nil {
 		panic(err)
 	}
-	live, err := rest.NewCatalog(
-		ctx, "live", told.URL+"/iceberg", rest.WithAdditionalProps(told.Storage))
+	live, err := rest.NewCatalog(ctx, "live", told.URL+"/iceberg")
 	if err != nil {
 		panic(err)
 	}

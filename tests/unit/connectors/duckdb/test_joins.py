@@ -173,7 +173,14 @@ def check(
             assert found == wanted, f"{shape}: p {probe}, b {build}"
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(
+    # the equality of arrays, nulls in them included, is no key of a hash join
+    "key",
+    [
+        pytest.param(key, marks=[pytest.mark.prove] if key == "array(integer)" else [])
+        for key in KEYS
+    ],
+)
 def test_fault_17_joins_over_keys_of_every_type(
     key: str, engine: DuckDBEngine, tmp_path: pathlib.Path
 ) -> None:

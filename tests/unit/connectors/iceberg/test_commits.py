@@ -23,7 +23,9 @@ from seamline.connectors.config import CatalogConfig
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.catalog import IcebergCatalog, IcebergTable
 from seamline.seam.boundary import TAG, Boundary
+from seamline.seam.evolution import AddColumn
 from seamline.seam.offsets import Offsets
+from seamline.sql import types
 
 NAME = ("default", "t")
 KEPT_BY_NOBODY = "a-property"
@@ -85,6 +87,7 @@ COMMITS: Mapping[str, Callable[[IcebergTable], Any]] = {
     "set_properties": lambda table: commits.set_properties(table, {"a": "b"}),
     "remove_properties": lambda table: commits.remove_properties(table, [KEPT_BY_NOBODY]),
     "change_schema": lambda table: commits.change_schema(table, another_column),
+    "evolve": lambda table: commits.evolve(table, [AddColumn(("another",), types.BIGINT)]),
     "move_head": lambda table: commits.move_head(table, head(table), first(table)),
 }
 

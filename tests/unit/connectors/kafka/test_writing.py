@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from seamline.connectors.kafka.formats.writing import RecordWriter
+from seamline.connectors.protocols import NewRecord
 from seamline.errors import SeamlineError
 from seamline.gateway.commands.tables import parse_fields
 from seamline.planners.rules.prune_tail_by_key import key_bytes
@@ -23,7 +24,7 @@ from seamline.seam.binding import TopicBinding
 from seamline.sql import types
 
 
-def written(columns: str, *rows: Any, **binding: Any) -> list[tuple[bytes | None, bytes | None]]:
+def written(columns: str, *rows: Any, **binding: Any) -> list[NewRecord]:
     fields = parse_fields(columns)
     schema = pa.schema([(field.name, types.to_arrow(field.type)) for field in fields])
     table = pa.Table.from_pylist(
@@ -35,7 +36,7 @@ def written(columns: str, *rows: Any, **binding: Any) -> list[tuple[bytes | None
 
 def test_every_digit_is_kept() -> None:
     big = decimal.Decimal(-12345678901234567890123456789012345678)
-    ((_, value),) = written("a decimal(38, 0), b decimal(38, 38), c double", (big, 0, 5e-324))
+    ((_, value, _),) = written("a decimal(38, 0), b decimal(38, 38), c double", (big, 0, 5e-324))
     assert value == (
         b'{"a":-12345678901234567890123456789012345678,'
         b'"b":0.00000000000000000000000000000000000000,"c":5e-324}'
@@ -43,7 +44,7 @@ def test_every_digit_is_kept() -> None:
 
 
 def test_values_are_plain_json() -> None:
-    ((_, value),) = written(
+    ((_, value, _),) = written(
         "s varchar, m map(bigint, varchar), at timestamp(6), d date",
         (
             '\u2028 " \\ \x01 é',
@@ -61,7 +62,7 @@ def test_values_are_plain_json() -> None:
 
 
 def test_nulls_are_left_out() -> None:
-    assert written("a bigint, b varchar", (None, None)) == [(None, b"{}")]
+    assert written("a bigint, b varchar", (None, None)) == [(None, b"{}", [])]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_nulls_are_left_out() -> None:
 def test_the_key_repeats_its_column(
     key_format: str, columns: str, value: Any, key: bytes | None
 ) -> None:
-    ((found, _),) = written(columns, (value,), key="k", key_format=key_format)
+    ((found, _, _),) = written(columns, (value,), key="k", key_format=key_format)
     assert found == key
 
 
@@ -101,3 +102,58 @@ def test_what_would_not_be_read_again_is_refused(
     with pytest.raises(SeamlineError) as caught:
         written(columns, (value,), **binding)
     assert caught.value.code.name == "INVALID_ARGUMENT"
+
+
+def test_parts_are_written_where_they_are_read() -> None:
+    found = written(
+        "id bigint, v varchar, after_id bigint, n bigint, trace varchar, raw varbinary, k varchar",
+        (7, "x", 1, 2, "t", b"\xff", "y"),
+        (8, None, None, None, None, None, None),
+        columns_from=(
+            "id = key.id, k = key.of.k, after_id = value.after.id, n = value.after.n,"
+            " trace = header.trace-id, raw = header.raw",
+        ),
+        key_format="json",
+    )
+    assert found == [
+        (
+            b'{"id":7,"of":{"k":"y"}}',
+            b'{"v":"x","after":{"id":1,"n":2}}',
+            [("trace-id", b"t"), ("raw", b"\xff")],
+        ),
+        (b'{"id":8,"of":{}}', b'{"after":{}}', []),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key_format", "column", "value", "key"),
+    [
+        ("string", "varchar", "é", "é".encode()),
+        ("string", "bigint", 7, b"7"),
+        ("int64", "bigint", 7, b"\x00" * 7 + b"\x07"),
+        ("json", "row(a bigint)", {"a": 1}, b'{"a":1}'),
+        ("bytes", "varbinary", b"\x00", b"\x00"),
+        ("string", "varchar", None, None),
+    ],
+)
+def test_a_key_column_is_written_so_that_it_comes_back(
+    key_format: str, column: str, value: Any, key: bytes | None
+) -> None:
+    made = {"columns_from": ("k = key",), "key_format": key_format}
+    assert written(f"k {column}, v bigint", (value, 1), **made) == [(key, b'{"v":1}', [])]
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "columns_from"),
+    [
+        ("r row(o bigint)", ({"o": 1},), "r.o = offset"),
+        ("raw varbinary, v bigint", (b"x", 1), "raw = value"),
+        ("a bigint, b bigint", (1, 2), "a = key.id, b = key"),
+    ],
+)
+def test_what_no_record_can_hold_is_refused_by_name(
+    columns: str, row: tuple[Any, ...], columns_from: str
+) -> None:
+    with pytest.raises(SeamlineError) as caught:
+        written(columns, row, columns_from=(columns_from,), key_format="json")
+    assert caught.value.code.name == "NOT_SUPPORTED"

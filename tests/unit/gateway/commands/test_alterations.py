@@ -9,9 +9,11 @@ from __future__ import annotations
 import pathlib
 
 import pytest
+from pyiceberg.table import TableProperties
 from support import offline
 from support.creating import World
 
+from seamline.connectors.iceberg import commits
 from seamline.errors import SeamlineError
 from seamline.seam.table import TableState
 
@@ -50,6 +52,14 @@ def test_a_column_comes_goes_and_is_renamed(world: World) -> None:
     assert [name for name, _ in own_columns(world)] == ["id", "at", "size", "extra"]
 
 
+def test_a_table_without_a_name_mapping_has_one_once_its_columns_change(world: World) -> None:
+    table = world.catalog("lake").load(("default", "t"))
+    commits.remove_properties(table, [TableProperties.DEFAULT_NAME_MAPPING])
+    world.run("ALTER TABLE t RENAME COLUMN name TO title")
+    (title,) = (column for column in state(world).schema.columns if column.name == "title")
+    assert title.aliases == ("name",)
+
+
 def test_a_property_is_set_as_the_command_line_sets_it(world: World) -> None:
     assert world.run("ALTER TABLE t SET PROPERTIES on_error = 'skip'") == "done"
     assert state(world).properties["seamline.on-error"] == "skip"
@@ -84,7 +94,7 @@ def test_comments_are_kept_and_shown(world: World) -> None:
         ("ALTER TABLE t DROP COLUMN nam", "COLUMN_NOT_FOUND", "nam"),
         ("ALTER TABLE t RENAME COLUMN name TO size", "INVALID_TABLE_DEFINITION", "twice"),
         ("ALTER TABLE t RENAME TO u", "NOT_SUPPORTED", "renamed"),
-        ("ALTER TABLE t SET PROPERTIES topic = 'x'", "INVALID_TABLE_DEFINITION", "topic"),
+        ("ALTER TABLE t SET PROPERTIES topic = 'x'", "ADOPTION_REFUSED", "topic"),
         ("ALTER TABLE t SET PROPERTIES on_error = 'x'", "INVALID_TABLE_DEFINITION", "x"),
         ("ALTER TABLE nope DROP COLUMN id", "TABLE_NOT_FOUND", "nope"),
         ('ALTER TABLE "t$cold" DROP COLUMN id', "STATEMENT_NOT_ALLOWED", "changed"),

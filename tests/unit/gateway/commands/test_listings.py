@@ -21,6 +21,7 @@ from support.named import NamedSources
 from seamline.cli import root
 from seamline.connectors.protocols import Catalog, HotLog, NoDeadline
 from seamline.errors import CATALOG_UNAVAILABLE, INVALID_CONFIG, SeamlineError
+from seamline.gateway.access.rights import OPERATOR
 from seamline.gateway.commands import listings
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
@@ -54,6 +55,8 @@ ROOT = "/iceberg/v1/lake/namespaces/shop/tables"
 
 class BrokenSources:
     """A real catalog of broken tables, over a cluster in memory."""
+
+    rights = OPERATOR
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._connections = Connections(offline.config(folder))

@@ -130,7 +130,7 @@ def test_a_catalog_and_a_cluster_cannot_share_a_name(tmp_path: pathlib.Path, nam
 # --- Secrets -------------------------------------------------------------------------------------
 
 SECRETS = """
-tokens: {secret: SECRET}
+tokens: {secret: a rather long SECRET}
 catalogs:
   lake:
     type: sql

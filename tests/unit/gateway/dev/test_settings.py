@@ -68,6 +68,7 @@ def test_a_catalog_reached_by_rest_is_the_same_in_spark() -> None:
         "uri": "https://catalog.example",
         "warehouse": "main",
         "cache-enabled": "false",
+        "io-impl": "org.apache.iceberg.io.ResolvingFileIO",
         "credential": "id:secret",
         "scope": "PRINCIPAL_ROLE:ALL",
         "header.X-Realm": "main",

@@ -13,6 +13,7 @@ from typing import Any
 import flask.testing
 import pytest
 
+from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.load import load
 from seamline.gateway.query.service import Service
 from seamline.gateway.query.statements import Statement, StatementRequest
@@ -51,7 +52,7 @@ def _run(
 ) -> Statement:
     body = {"statement": sql, **options}
     statement_id = client.post(_API, json=body, headers=_LOCAL).get_json()["statement_id"]
-    statement = service.statement(statement_id, "anonymous")
+    statement = service.statement(statement_id, Principal("anonymous"))
     statement.wait(60)
     return statement
 
@@ -89,7 +90,7 @@ def test_a_statement_that_failed_is_not_wanted(
 
 
 def test_a_statement_that_has_not_ended_is_wanted() -> None:
-    statement = Statement(StatementRequest("SELECT 1"), "anonymous", 60.0)
+    statement = Statement(StatementRequest("SELECT 1"), Principal("anonymous"), 60.0)
     assert statement.is_wanted(0.0)
     statement.begin()
     assert statement.is_wanted(0.0)

@@ -8,6 +8,7 @@ application is checked against the specification's models while real requests ar
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import pathlib
@@ -24,8 +25,13 @@ from support.gateway import Gateway
 from support.rest_answers import Watch
 from werkzeug.test import TestResponse
 
+from seamline.connectors.config import CatalogConfig
+from seamline.errors import INVALID_CONFIG, SeamlineError
 from seamline.gateway.config.model import AccessToken, AuthConfig
+from seamline.gateway.connections import Connections
+from seamline.gateway.iceberg_rest import storage_access
 from seamline.gateway.iceberg_rest.routes import SESSIONS_HEADER
+from seamline.gateway.iceberg_rest.storage import SnapshotStorage
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "text": [f"t{i % 3}" for i in range(10)]})
 TABLE = "/iceberg/v1/lake/namespaces/sales/tables/orders"
@@ -92,7 +98,9 @@ def test_only_what_is_served_is_announced(catalog: Catalog) -> None:
     planned = catalog.get("/iceberg-plan/v1/config?warehouse=lake")
     assert files["overrides"]["prefix"] == planned["overrides"]["prefix"] == "lake"
     writing = [e for e in files["endpoints"] if e.split()[0] in {"POST", "DELETE"}]
-    assert writing == ["POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics"]
+    table = "/v1/{prefix}/namespaces/{namespace}/tables/{table}"
+    # the second is refused: a writer that asks removes what it has written
+    assert writing == [f"POST {table}/metrics", f"POST {table}"]
     more = set(planned["endpoints"]) - set(files["endpoints"])
     assert {e.rsplit("/", 1)[-1] for e in more} == {"plan", "{plan-id}", "tasks"}
     assert planned["defaults"]["scan-planning-mode"] == "server"
@@ -377,3 +385,96 @@ def test_every_route_was_asked(catalog: Catalog) -> None:
     """Kept last: each route that is announced has been answered, and checked, at least once."""
     answered = {(method, status) for method, _, status in catalog.watch.seen}
     assert {("GET", 200), ("GET", 304), ("HEAD", 204), ("POST", 204), ("DELETE", 204)} <= answered
+
+
+# --- Object storage ------------------------------------------------------------------------------
+
+STORAGE = {
+    "s3.endpoint": "http://127.0.0.1:1",
+    "s3.access-key-id": "the gateway's",
+    "s3.secret-access-key": "the gateway's secret",
+    "s3.path-style-access": "true",
+}
+READERS = {"s3.access-key-id": "readers'", "s3.secret-access-key": "readers' secret"}
+
+
+@pytest.mark.parametrize("readers", [{}, READERS], ids=["no keys", "keys"])
+def test_a_reader_is_given_its_own_keys_and_only_if_it_asks(readers: dict[str, str]) -> None:
+    lake = CatalogConfig(
+        name="lake",
+        type="sql",
+        uri="sqlite://",
+        warehouse="s3://lake/warehouse",
+        properties=STORAGE,
+        reader_properties=readers,
+    )
+    address = {
+        "s3.endpoint": "http://127.0.0.1:1",
+        "s3.path-style-access": "true",
+        "s3.region": "us-east-1",
+        "client.region": "us-east-1",
+    }
+    assert storage_access.addresses(lake, "s3a://lake/warehouse/t") == address
+    assert storage_access.addresses(lake, "file:///warehouse/t") == {}
+    locations = ("s3a://lake/warehouse/t", "file:///warehouse/t", "s3://lake/_seamline/", "/t")
+    prefixes = ["s3a://lake/warehouse/t/", "s3://lake/_seamline/"] if readers else []
+    assert storage_access.credentials(lake, locations) == [
+        {"prefix": prefix, "config": {**address, **readers}} for prefix in prefixes
+    ]
+
+
+@pytest.mark.parametrize(
+    ("header", "asks"),
+    [
+        (None, False),
+        ("", False),
+        ("remote-signing", False),
+        ("vended-credentials", True),
+        ("Vended-Credentials,remote-signing", True),
+        ("remote-signing, vended-credentials", True),
+    ],
+)
+def test_what_a_reader_takes(header: str | None, asks: bool) -> None:
+    assert storage_access.asks_for_credentials(header) is asks
+
+
+def test_files_of_this_machine_need_no_keys(catalog: Catalog) -> None:
+    vended = {"X-Iceberg-Access-Delegation": "vended-credentials"}
+    assert "storage-credentials" not in catalog.get(TABLE, headers=vended)
+    assert catalog.get(f"{TABLE}/credentials") == {"storage-credentials": []}
+    none = catalog.error("GET", "/iceberg/v1/lake/namespaces/sales/tables/none/credentials")
+    assert none == (404, "NoSuchTableException")
+
+
+@pytest.mark.parametrize(
+    ("warehouse", "locations", "table", "folder"),
+    [
+        ("s3://lake/warehouse", (), None, "s3://lake/warehouse/_seamline/"),
+        ("s3://lake/warehouse/", (), "s3a://lake/else/t", "s3://lake/warehouse/_seamline/"),
+        ("main", ("s3://a/x", "s3://b/y"), "s3://b/y/t", "s3://b/y/_seamline/"),
+        ("main", ("s3://a/x",), "s3://b/y/t", None),
+        ("main", (), "s3://b/y/t", None),
+        ("/warehouse", (), "s3://b/y/t", None),
+        ("/warehouse", (), None, "file:"),
+    ],
+)
+def test_where_our_own_files_go(
+    tmp_path: pathlib.Path,
+    warehouse: str,
+    locations: tuple[str, ...],
+    table: str | None,
+    folder: str | None,
+) -> None:
+    config = offline.config(tmp_path, state_directory=str(tmp_path / "state"))
+    lake = CatalogConfig(
+        name="lake", type="rest", uri="http://127.0.0.1:1", warehouse=warehouse, locations=locations
+    )
+    config = config.model_copy(update={"catalogs": {"lake": lake}})
+    with contextlib.closing(Connections(config)) as connections:
+        storage = SnapshotStorage(config, connections)
+        if folder is not None:
+            assert storage.folder("lake", table).startswith(folder)
+            return
+        with pytest.raises(SeamlineError) as caught:
+            storage.folder("lake", table)
+    assert caught.value.code is INVALID_CONFIG

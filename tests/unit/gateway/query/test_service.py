@@ -24,11 +24,13 @@ from seamline.errors import (
     ErrorCode,
     SeamlineError,
 )
+from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.model import LimitsConfig
 from seamline.gateway.query.metrics import Metrics
 from seamline.gateway.query.service import ABANDONED_S, Service
 from seamline.gateway.query.statements import State, Statement, StatementRequest
 
+ADA, BOB = Principal("ada"), Principal("bob")
 ONE = StatementRequest("SELECT 1")
 LIMITS = LimitsConfig(statements_running_max=1, statements_queued_max=2, result_seconds=60)
 
@@ -85,14 +87,14 @@ def refused(call: Callable[[], object], code: ErrorCode) -> SeamlineError:
 
 
 def test_a_statement_runs_and_is_its_principals_alone(service: Service) -> None:
-    statement = service.submit(ONE, "ada")
+    statement = service.submit(ONE, ADA)
     assert statement.wait(10) is State.SUCCEEDED
-    assert service.statement(statement.statement_id, "ada") is statement
-    assert service.statements("ada") == [statement]
-    refused(lambda: service.statement(statement.statement_id, "bob"), STATEMENT_NOT_FOUND)
-    assert service.statements("bob") == []
+    assert service.statement(statement.statement_id, ADA) is statement
+    assert service.statements(ADA) == [statement]
+    refused(lambda: service.statement(statement.statement_id, BOB), STATEMENT_NOT_FOUND)
+    assert service.statements(BOB) == []
     statement.close()
-    refused(lambda: service.statement(statement.statement_id, "ada"), STATEMENT_NOT_FOUND)
+    refused(lambda: service.statement(statement.statement_id, ADA), STATEMENT_NOT_FOUND)
 
 
 @pytest.mark.parametrize(
@@ -110,25 +112,75 @@ def test_whatever_goes_wrong_is_a_named_error_of_the_statement(
     service: Service, answers: Answers, raised: BaseException, code: ErrorCode | None
 ) -> None:
     answers.ends_with = raised
-    statement = service.submit(ONE, "ada")
+    statement = service.submit(ONE, ADA)
     assert statement.wait(10) is State.FAILED
     assert statement.error is not None
     assert code is None or statement.error.code is code
     assert statement.error.query_id == statement.statement_id
     answers.ends_with = None
-    assert service.submit(ONE, "ada").wait(10) is State.SUCCEEDED, "the runner lives on"
+    assert service.submit(ONE, ADA).wait(10) is State.SUCCEEDED, "the runner lives on"
+
+
+def test_nobody_waits_for_the_many_of_somebody_else(answers: Answers) -> None:
+    limits = LIMITS.model_copy(
+        update={
+            "statements_running_max": 3,
+            "statements_queued_max": 100,
+            "principal_running_max": 2,
+            "principal_queued_max": 10,
+        }
+    )
+    service = Service(limits, answers.run, Metrics(CollectorRegistry()))
+    answers.hold()
+    many = [service.submit(ONE, ADA) for _ in range(12)]
+    wait_until(lambda: answers.begun == 2, what="the two that may run")
+    refused(lambda: service.submit(ONE, ADA), TOO_MANY_STATEMENTS)
+    one = service.submit(ONE, BOB)
+    wait_until(lambda: one.state is State.RUNNING, what="the statement of somebody else")
+    assert [s.state for s in many] == [State.RUNNING] * 2 + [State.PENDING] * 10
+    answers.hold(False)
+    assert [s.wait(10) for s in (one, *many)] == [State.SUCCEEDED] * 13
+    service.close()
+
+
+def test_the_next_to_run_is_of_who_has_fewest_running(answers: Answers) -> None:
+    limits = LIMITS.model_copy(update={"statements_running_max": 2, "statements_queued_max": 100})
+    service = Service(limits, answers.run, Metrics(CollectorRegistry()))
+    answers.hold()
+    many = [service.submit(ONE, ADA) for _ in range(5)]
+    wait_until(lambda: answers.begun == 2, what="the first two")
+    last = service.submit(ONE, BOB)
+    many[0].cancel()
+    wait_until(lambda: answers.begun == 3, what="the next")
+    assert last.state is State.RUNNING, "it came last, and its principal has none running"
+    answers.hold(False)
+    assert {s.wait(10) for s in (*many[1:], last)} == {State.SUCCEEDED}
+    service.close()
+
+
+def test_the_oldest_results_of_many_are_released(answers: Answers) -> None:
+    limits = LIMITS.model_copy(update={"principal_results_max": 2, "statements_queued_max": 9})
+    service = Service(limits, answers.run, Metrics(CollectorRegistry()))
+    ended = [service.submit(ONE, ADA) for _ in range(4)]
+    other = service.submit(ONE, BOB)
+    assert {s.wait(10) for s in (*ended, other)} == {State.SUCCEEDED}
+    service.sweep()
+    assert len(service.statements(ADA)) == 2
+    assert service.statements(BOB) == [other]
+    assert sum(s.state is State.CLOSED for s in ended) == 2
+    service.close()
 
 
 def test_so_many_run_so_many_wait_and_no_more_are_taken(service: Service, answers: Answers) -> None:
     answers.hold()
-    running = service.submit(ONE, "ada")
+    running = service.submit(ONE, ADA)
     wait_until(lambda: running.state is State.RUNNING, what="the first statement")
-    waiting = [service.submit(ONE, "ada") for _ in range(2)]
-    refused(lambda: service.submit(ONE, "bob"), TOO_MANY_STATEMENTS)
+    waiting = [service.submit(ONE, ADA) for _ in range(2)]
+    refused(lambda: service.submit(ONE, BOB), TOO_MANY_STATEMENTS)
     assert answers.begun == 1
     waiting[0].cancel()
     assert waiting[0].wait(10) is State.CANCELED, "one that waits ends at once"
-    waiting.append(service.submit(ONE, "bob"))
+    waiting.append(service.submit(ONE, BOB))
     answers.hold(False)
     assert [s.wait(10) for s in (running, *waiting[1:])] == [State.SUCCEEDED] * 3
     assert answers.begun == 3, "what was canceled while it waited never began"
@@ -140,14 +192,14 @@ def test_so_many_run_so_many_wait_and_no_more_are_taken(service: Service, answer
 def test_what_cannot_be_is_refused_before_anything_runs(
     service: Service, answers: Answers, request_: StatementRequest
 ) -> None:
-    refused(lambda: service.submit(request_, "ada"), INVALID_REQUEST)
+    refused(lambda: service.submit(request_, ADA), INVALID_REQUEST)
     assert answers.begun == 0
 
 
 def test_the_gateways_limit_bounds_what_a_statement_asks_for(service: Service) -> None:
-    long = service.submit(StatementRequest("SELECT 1", timeout_s=1e9), "ada")
+    long = service.submit(StatementRequest("SELECT 1", timeout_s=1e9), ADA)
     assert long.deadline.remaining_s() <= LIMITS.statement_seconds_max
-    short = service.submit(StatementRequest("SELECT 1", timeout_s=5), "ada")
+    short = service.submit(StatementRequest("SELECT 1", timeout_s=5), ADA)
     assert short.deadline.remaining_s() <= 5
 
 
@@ -155,11 +207,11 @@ def test_draining_refuses_new_statements_and_lets_the_others_end(
     service: Service, answers: Answers
 ) -> None:
     answers.hold()
-    statement = service.submit(ONE, "ada")
+    statement = service.submit(ONE, ADA)
     drained = threading.Thread(target=service.drain, args=(60.0,))
     drained.start()
     wait_until(lambda: not service.accepts_statements, what="draining")
-    refused(lambda: service.submit(ONE, "ada"), SHUTTING_DOWN)
+    refused(lambda: service.submit(ONE, ADA), SHUTTING_DOWN)
     answers.hold(False)
     assert statement.wait(10) is State.SUCCEEDED
     drained.join(30)
@@ -168,7 +220,7 @@ def test_draining_refuses_new_statements_and_lets_the_others_end(
 
 def test_closing_cancels_what_runs_and_what_waits(service: Service, answers: Answers) -> None:
     answers.hold()
-    statements = [service.submit(ONE, "ada") for _ in range(3)]
+    statements = [service.submit(ONE, ADA) for _ in range(3)]
     service.close()
     assert [s.state for s in statements] == [State.CANCELED] * 3
     assert all(s.error is not None and s.error.code is CANCELED for s in statements)
@@ -177,13 +229,13 @@ def test_closing_cancels_what_runs_and_what_waits(service: Service, answers: Ans
 def test_what_nobody_asks_for_any_more_is_released_or_canceled(
     service: Service, answers: Answers
 ) -> None:
-    ended, lately = service.submit(ONE, "ada"), service.submit(ONE, "ada")
+    ended, lately = service.submit(ONE, ADA), service.submit(ONE, ADA)
     assert [s.wait(10) for s in (ended, lately)] == [State.SUCCEEDED] * 2
     answers.hold()
-    abandoned = service.submit(ONE, "ada")
+    abandoned = service.submit(ONE, ADA)
     ended.touched_at -= LIMITS.result_seconds + 1
     abandoned.touched_at -= ABANDONED_S + 1
     service.sweep()
     assert ended.state is State.CLOSED
     assert abandoned.wait(10) is State.CANCELED
-    assert set(service.statements("ada")) == {lately, abandoned}
+    assert set(service.statements(ADA)) == {lately, abandoned}

@@ -16,6 +16,7 @@ from support.gateway import Gateway
 from support.waiting import wait_until
 
 from seamline.errors import CANCELED, DEADLINE_EXCEEDED, SeamlineError
+from seamline.gateway.access.rights import Principal
 from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.statements import State, Statement, StatementRequest
 
@@ -34,7 +35,7 @@ def small(tmp_path: pathlib.Path) -> Iterator[Gateway]:
 
 
 def submit(gateway: Gateway, sql: str, timeout_s: float | None = None) -> Statement:
-    return gateway.service.submit(StatementRequest(sql, timeout_s=timeout_s), "ann")
+    return gateway.service.submit(StatementRequest(sql, timeout_s=timeout_s), Principal("ann"))
 
 
 def started(gateway: Gateway) -> Statement:
@@ -140,7 +141,7 @@ def test_rows_past_the_limit_are_cut_off_and_it_says_so(offline_gateway: Gateway
 
 def refused(gateway: Gateway, **options: object) -> str:
     with pytest.raises(SeamlineError) as caught:
-        gateway.service.submit(StatementRequest("SELECT 1", **options), "ann")  # type: ignore[arg-type]
+        gateway.service.submit(StatementRequest("SELECT 1", **options), Principal("ann"))  # type: ignore[arg-type]
     return caught.value.code.name
 
 
@@ -160,10 +161,10 @@ def test_more_than_may_wait_are_refused_and_leave_nothing_behind(small: Gateway)
 
 def test_somebody_elses_statement_does_not_exist(offline_gateway: Gateway) -> None:
     statement = submit(offline_gateway, "SELECT 1")
-    assert offline_gateway.service.statement(statement.statement_id, "ann") is statement
-    assert statement not in offline_gateway.service.statements("bob")
+    assert offline_gateway.service.statement(statement.statement_id, Principal("ann")) is statement
+    assert statement not in offline_gateway.service.statements(Principal("bob"))
     with pytest.raises(SeamlineError) as caught:
-        offline_gateway.service.statement(statement.statement_id, "bob")
+        offline_gateway.service.statement(statement.statement_id, Principal("bob"))
     assert caught.value.code.name == "STATEMENT_NOT_FOUND"
 
 

@@ -12,6 +12,7 @@ import ipaddress
 from collections.abc import Sequence
 
 from seamline.errors import INVALID_CONFIG, PERMISSION_DENIED, UNAUTHENTICATED, SeamlineError
+from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.model import AccessToken, Config
 
 ANONYMOUS = "anonymous"
@@ -31,7 +32,24 @@ def check_listening(config: Config) -> None:
         )
 
 
-def principal(config: Config, authorization: str | None, host: str) -> str:
+def check_site(site: str | None) -> None:
+    """A gateway without tokens answers no page of another site.
+
+    Args:
+        site: What the browser says of the page that sends a request.
+
+    Raises:
+        SeamlineError: PERMISSION_DENIED.
+    """
+    if site in {"cross-site", "same-site"}:
+        raise SeamlineError(
+            PERMISSION_DENIED,
+            "this gateway has no access control and answers no page of another site",
+            hint="Configure auth.tokens.",
+        )
+
+
+def principal(config: Config, authorization: str | None, host: str) -> Principal:
     """The principal of a request.
 
     Args:
@@ -50,7 +68,7 @@ def principal(config: Config, authorization: str | None, host: str) -> str:
                 f"this gateway has no access control and does not answer to the name {name}",
                 hint="Use 127.0.0.1 or localhost, or configure auth.tokens.",
             )
-        return ANONYMOUS
+        return Principal(ANONYMOUS)
     kind, _, token = (authorization or "").partition(" ")
     if kind.lower() != "bearer" or not token:
         raise SeamlineError(UNAUTHENTICATED, "the request carries no access token")
@@ -60,14 +78,26 @@ def principal(config: Config, authorization: str | None, host: str) -> str:
     return found
 
 
-def _find(token: str, known: Sequence[AccessToken]) -> str | None:
+def by_name(config: Config, name: str) -> Principal:
+    """A principal that was known before.
+
+    Raises:
+        SeamlineError: UNAUTHENTICATED when no token of theirs is taken any more.
+    """
+    for token in config.auth.tokens:
+        if token.name == name and not token.has_expired():
+            return Principal(name, token.groups)
+    raise SeamlineError(UNAUTHENTICATED, f"{name} has no access any more")
+
+
+def _find(token: str, known: Sequence[AccessToken]) -> Principal | None:
     """The owner of a token; every known one is compared, whichever matches."""
     digest = hashlib.sha256(token.encode()).hexdigest()
     found = None
     for candidate in known:
-        if hmac.compare_digest(digest, candidate.sha256.lower()):
-            found = candidate.name
-    return found
+        if hmac.compare_digest(digest, candidate.sha256.lower()) and not candidate.has_expired():
+            found = candidate
+    return Principal(found.name, found.groups) if found is not None else None
 
 
 def is_loopback(host: str) -> bool:

@@ -12,8 +12,9 @@ import pytest
 from support import offline
 
 from seamline.errors import SeamlineError
+from seamline.gateway.access import authentication
+from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.model import AccessToken, AuthConfig, Config
-from seamline.gateway.http import access
 
 
 def digest(token: str) -> str:
@@ -38,7 +39,7 @@ def closed_gateway(open_gateway: Config) -> Config:
     "host", ["127.0.0.1", "127.0.0.1:8474", "127.8.8.8", "localhost:80", "[::1]", "[::1]:8474"]
 )
 def test_an_open_gateway_answers_to_loopback(open_gateway: Config, host: str) -> None:
-    assert access.principal(open_gateway, None, host) == access.ANONYMOUS
+    assert authentication.principal(open_gateway, None, host) == Principal(authentication.ANONYMOUS)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_an_open_gateway_answers_to_loopback(open_gateway: Config, host: str) ->
 )  # fmt: skip
 def test_an_open_gateway_answers_to_no_other_name(open_gateway: Config, host: str) -> None:
     with pytest.raises(SeamlineError) as caught:
-        access.principal(open_gateway, None, host)
+        authentication.principal(open_gateway, None, host)
     assert caught.value.code.name == "PERMISSION_DENIED"
 
 
@@ -56,7 +57,7 @@ def test_an_open_gateway_answers_to_no_other_name(open_gateway: Config, host: st
     ("header", "name"), [("Bearer one", "ann"), ("bearer two", "bob"), ("Bearer  two ", "bob")]
 )
 def test_a_known_token_tells_who_asks(closed_gateway: Config, header: str, name: str) -> None:
-    assert access.principal(closed_gateway, header, "anything.example") == name
+    assert authentication.principal(closed_gateway, header, "anything.example").name == name
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_a_known_token_tells_who_asks(closed_gateway: Config, header: str, name:
 )  # fmt: skip
 def test_everybody_else_is_asked_for_one(closed_gateway: Config, header: str | None) -> None:
     with pytest.raises(SeamlineError) as caught:
-        access.principal(closed_gateway, header, "127.0.0.1")
+        authentication.principal(closed_gateway, header, "127.0.0.1")
     assert caught.value.code.name == "UNAUTHENTICATED"
     assert "one" not in caught.value.message.split()
 
@@ -77,11 +78,11 @@ def test_only_with_tokens_it_listens_to_the_outside(
 ) -> None:
     outside = offline.config(tmp_path, http__host=host)
     with pytest.raises(SeamlineError) as caught:
-        access.check_listening(outside)
+        authentication.check_listening(outside)
     assert caught.value.code.name == "INVALID_CONFIG"
-    access.check_listening(outside.model_copy(update={"auth": closed_gateway.auth}))
+    authentication.check_listening(outside.model_copy(update={"auth": closed_gateway.auth}))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_loopback_needs_no_token(tmp_path: pathlib.Path, host: str) -> None:
-    access.check_listening(offline.config(tmp_path, http__host=host))
+    authentication.check_listening(offline.config(tmp_path, http__host=host))

@@ -1,0 +1,196 @@
+"""Which records the rows of a snapshot are: counted, and what is missing or double among them.
+
+DuckDB counts over the snapshot's files, deletes applied; only two columns are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import duckdb
+
+from seamline.connectors.duckdb.engine import open_scan
+from seamline.connectors.duckdb.relation import text
+from seamline.connectors.protocols import ColdTable, EngineScan
+from seamline.errors import NOT_SUPPORTED, OFFSETS_NOT_STORED, SeamlineError
+from seamline.seam.encoding import Encoding
+from seamline.seam.files import ScanRequest
+from seamline.seam.offsets import OffsetRange
+from seamline.seam.records import Places
+from seamline.seam.table import TableState
+from seamline.sql.types import Field, Row, quoted
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PartitionRows:
+    """The rows that a snapshot has of one partition.
+
+    Attributes:
+        partition: The partition.
+        rows: How many.
+        records: Different offsets among them.
+        first: The least offset.
+        last: The greatest.
+    """
+
+    partition: int
+    rows: int
+    records: int
+    first: int
+    last: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Doubles:
+    """Neighbouring records of a partition that have more than one row each.
+
+    Attributes:
+        range: Their offsets.
+        rows: Rows there are too many.
+    """
+
+    range: OffsetRange
+    rows: int
+
+
+class SnapshotRecords:
+    """The positions of the rows of one snapshot; use it within `snapshot_records`."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def others(self) -> int:
+        """Rows that say no partition or no offset."""
+        sql = "SELECT count(*) FROM positions WHERE p IS NULL OR o IS NULL"
+        return int(self._one(sql)[0])
+
+    def partitions(self) -> list[PartitionRows]:
+        """What there is of each partition."""
+        sql = (
+            "SELECT p, count(*), count(DISTINCT o), min(o), max(o) FROM positions"
+            " WHERE p IS NOT NULL AND o IS NOT NULL GROUP BY p ORDER BY p"
+        )
+        return [PartitionRows(*map(int, row)) for row in self._connection.sql(sql).fetchall()]
+
+    def holes(self, partition: int) -> list[OffsetRange]:
+        """Offsets between the first and the last one that have no row."""
+        sql = (
+            "SELECT before + 1, o FROM (SELECT o, lag(o) OVER (ORDER BY o) AS before"
+            f" FROM (SELECT DISTINCT o FROM positions WHERE p = {partition} AND o IS NOT NULL))"
+            " WHERE o > before + 1 ORDER BY o"
+        )
+        found = self._connection.sql(sql).fetchall()
+        return [OffsetRange(partition, int(start), int(end)) for start, end in found]
+
+    def doubles(self, partition: int) -> list[Doubles]:
+        """Offsets that have several rows."""
+        sql = (
+            "SELECT min(o), max(o) + 1, sum(extra) FROM (SELECT o, n - 1 AS extra,"
+            " o - row_number() OVER (ORDER BY o) AS island FROM (SELECT o, count(*) AS n"
+            f" FROM positions WHERE p = {partition} AND o IS NOT NULL GROUP BY o) WHERE n > 1)"
+            " GROUP BY island ORDER BY 1"
+        )
+        found = self._connection.sql(sql).fetchall()
+        return [Doubles(OffsetRange(partition, int(a), int(b)), int(n)) for a, b, n in found]
+
+    def _one(self, sql: str) -> tuple[int, ...]:
+        row = self._connection.sql(sql).fetchone()
+        assert row is not None
+        return tuple(map(int, row))
+
+
+@contextlib.contextmanager
+def snapshot_records(
+    table: ColdTable, snapshot_id: int, encoding: Encoding, *, memory_bytes: int
+) -> Iterator[SnapshotRecords]:
+    """The records of a snapshot, to be asked for.
+
+    Args:
+        table: The table.
+        snapshot_id: The snapshot.
+        encoding: Says which columns hold partition and offset.
+        memory_bytes: What DuckDB may use before it spills.
+
+    Raises:
+        SeamlineError: OFFSETS_NOT_STORED, NOT_SUPPORTED, COLD_FILE_MISSING, STORAGE_UNAVAILABLE, …
+    """
+    places = places_of(table.state, encoding)
+    wanted = merged(narrowed(places.partition), narrowed(places.offset))
+    scan = cold_scan(table, snapshot_id, wanted)
+    p, o = expression(places.partition), expression(places.offset)
+    with open_scan(scan) as (connection, relation):
+        connection.execute(f"SET memory_limit = '{memory_bytes // (1 << 20)}MiB'")
+        connection.execute(
+            f"CREATE TEMP VIEW positions AS SELECT {p} AS p, {o} AS o FROM ({relation})"
+        )
+        yield SnapshotRecords(connection)
+
+
+def cold_scan(table: ColdTable, snapshot_id: int, columns: Sequence[Field]) -> EngineScan:
+    """The scan of all of a snapshot's rows.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED for files that only Spark reads exactly.
+    """
+    state = table.state
+    names = tuple(column.name for column in columns)
+    plan = table.inspect(table.plan(snapshot_id, ScanRequest(state.current_schema_id, names)))
+    if plan.unsupported is not None:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"table {state.display_name} has {plan.unsupported}, which only Spark reads",
+            hint="Compact the table first.",
+        )
+    return EngineScan(
+        "scan",
+        state.name,
+        tuple(columns),
+        snapshot_id,
+        state.schema_of(snapshot_id).columns,
+        cold=plan,
+        deletes=table.deleted_rows(plan),
+        file_access=table.file_access,
+    )
+
+
+def places_of(state: TableState, encoding: Encoding) -> Places:
+    """The columns that say which record a row is.
+
+    Raises:
+        SeamlineError: OFFSETS_NOT_STORED.
+    """
+    places = Places.of(encoding, state.schema.columns)
+    if places is None:
+        raise SeamlineError(
+            OFFSETS_NOT_STORED,
+            f"which records the rows of {state.display_name} are is stored in no column",
+        )
+    return places
+
+
+def narrowed(path: Sequence[Field]) -> Field:
+    """The column at the beginning of a path, with nothing in it but what the path leads to."""
+    top, *rest = path
+    return dataclasses.replace(top, type=Row((narrowed(rest),))) if rest else top
+
+
+def merged(one: Field, other: Field) -> tuple[Field, ...]:
+    """Two narrowed columns, or the one that has what both have."""
+    if one.name != other.name:
+        return one, other
+    if not isinstance(one.type, Row) or not isinstance(other.type, Row):
+        return (one,)
+    inside = [field for inner in (one.type, other.type) for field in inner.fields]
+    if len(inside) == 2:
+        inside = list(merged(*inside))
+    return (dataclasses.replace(one, type=Row(tuple(inside))),)
+
+
+def expression(path: Sequence[Field]) -> str:
+    """A field inside of a scan's column, in DuckDB's SQL."""
+    found = quoted(path[0].name.lower())
+    for field in path[1:]:
+        found = f"struct_extract({found}, {text(field.name)})"
+    return found

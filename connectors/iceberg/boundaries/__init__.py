@@ -1,0 +1,1 @@
+"""Boundary providers: how far the snapshots of other writers have the log, in each one's terms."""

@@ -1,0 +1,252 @@
+"""The provider `kafka-connect`: the Iceberg sink's control topic says what each commit holds.
+
+The sink's workers report to a control topic: which files they have written, and in the same
+transaction up to which source offsets (DATA_COMPLETE). A commit to the table takes all reports that
+its coordinator has read, late ones too, and writes into the summary how far it has read the control
+topic. So the boundary of a snapshot is exact: the greatest offset reported below that place. It
+needs no columns in the table.
+
+Reports that are no longer in the control topic are only missed for a partition that has been idle
+since; then the boundary is refused, not guessed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+
+from seamline.connectors.continuity import checked
+from seamline.connectors.iceberg.boundaries import avro
+from seamline.connectors.iceberg.boundaries.provider import (
+    Adopted,
+    Answer,
+    Provider,
+    invalid,
+    summary_of,
+    whole,
+)
+from seamline.connectors.protocols import HotLog, NoDeadline
+from seamline.errors import BOUNDARY_INVALID, BOUNDARY_MISSING, SeamlineError
+from seamline.seam.boundary import EXACT
+from seamline.seam.checks import LogRead
+from seamline.seam.log import READ_COMMITTED, LogBounds
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.table import Snapshot
+
+SUMMARY_PREFIX = "kafka.connect.offsets."
+COMMIT_ID = "kafka.connect.commit-id"
+TASK = "kafka.connect.task-id"
+_DATA_COMPLETE = 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Report:
+    """What one worker reported: the source offsets up to which its files reach.
+
+    Attributes:
+        place: Where in the control topic: partition and offset.
+        group: The sink's consumer group.
+        ends: By topic and partition, the first offset that is not in its files.
+    """
+
+    place: tuple[int, int]
+    group: str
+    ends: Mapping[tuple[str, int], int] = dataclasses.field(hash=False)
+
+
+class KafkaConnect(Provider):
+    """Joins the sink's commits with its control topic.
+
+    Options: `control-topic` and `group`, where the summaries of several sinks are in the table.
+    """
+
+    name = "kafka-connect"
+    trust = EXACT
+
+    def answer(self, snapshot: Snapshot) -> Answer | None:
+        """See `Provider.answer`."""
+        if not any(name.startswith(SUMMARY_PREFIX) for name in snapshot.summary):
+            return None
+        log = self.adopted.log()
+        control, group = sink_of(self.adopted, snapshot, log)
+        read, is_whole_line = self._read_by(snapshot, f"{SUMMARY_PREFIX}{control}.{group}")
+        reports = self.adopted.reports.of(self.adopted.binding.cluster, control, log, read)
+        topic = self.adopted.binding.topic
+        ends: dict[int, int] = {}
+        for report in reports:
+            partition, offset = report.place
+            mine = {p: end for (t, p), end in report.ends.items() if t == topic}
+            if report.group != group or not mine:
+                continue
+            if partition not in read and not is_whole_line:
+                raise self._unknown(f"its commits of partition {partition} of {control} expired")
+            if offset < read.get(partition, 0):
+                for source, end in mine.items():
+                    ends[source] = max(end, ends.get(source, 0))
+        self._require_all(log, control, reports.is_whole, ends)
+        return Answer(self.adopted.start.raised(ends))
+
+    def wrote(self, snapshot: Snapshot) -> bool:
+        """See `BoundaryProvider.wrote`."""
+        return super().wrote(snapshot) and COMMIT_ID in snapshot.summary
+
+    def _read_by(self, snapshot: Snapshot, key: str) -> tuple[Offsets, bool]:
+        """How far the control topic had been read, and whether no earlier commit has expired.
+
+        A coordinator writes only the partitions that it has read since it started.
+        """
+        read = Offsets()
+        last = snapshot
+        for last in self.adopted.state.ancestors(snapshot.snapshot_id):
+            text = last.summary.get(key)
+            if text is not None:
+                with invalid(f"{key} of snapshot {last.snapshot_id}"):
+                    read = read.raised({int(p): whole(o) for p, o in json.loads(text).items()})
+        return read, last.parent_id is None
+
+    def _require_all(
+        self, log: HotLog, control: str, is_whole: bool, ends: Mapping[int, int]
+    ) -> None:
+        """Of each partition that has ever held records, its end must be known."""
+        if is_whole:
+            return
+        binding = self.adopted.binding
+        bounds = log.bounds([binding.topic], binding.isolation, NoDeadline())[binding.topic]
+        for partition, end in bounds.end.items():
+            if end > 0 and partition not in ends and partition not in self.adopted.start:
+                raise self._unknown(
+                    f"what was reported of partition {partition} has left the topic {control}"
+                )
+
+    def _unknown(self, why: str) -> SeamlineError:
+        return SeamlineError(
+            BOUNDARY_MISSING,
+            f"how far {self.adopted.state.display_name} has the log is not known: {why}",
+            hint="Keep the control topic for longer, or let the sink store offsets in columns and "
+            "adopt the table with --boundary columns.",
+        )
+
+
+def sink_of(adopted: Adopted, snapshot: Snapshot, log: HotLog) -> tuple[str, str]:
+    """The control topic and the group of the sink that fills a table.
+
+    The summary has both in one name with a dot in between, and both may have dots.
+
+    Raises:
+        SeamlineError: BOUNDARY_INVALID where options must say it.
+    """
+    control, group = adopted.option("control-topic"), adopted.option("group")
+    names = list(summary_of(snapshot, SUMMARY_PREFIX))
+    if control is not None:
+        names = [name for name in names if name.startswith(f"{control}.")]
+        pairs = {(control, name.removeprefix(f"{control}.")) for name in names}
+    else:
+        topics = set(log.topics(NoDeadline()))
+        pairs = {(c, g) for name in names for c, g in _splits(name) if c in topics}
+    named = f"connect-{snapshot.summary.get(TASK, '').rpartition('-')[0]}"
+    if group is None and any(pair[1] == named for pair in pairs):
+        group = named  # unless a connector is given another, its group is called like it
+    if group is not None:
+        pairs = {pair for pair in pairs if pair[1] == group}
+    if len(pairs) != 1:
+        found = ", ".join(sorted(f"{c} of group {g}" for c, g in pairs)) or "none"
+        raise SeamlineError(
+            BOUNDARY_INVALID,
+            f"the sink's control topic cannot be told for {adopted.state.display_name}: {found}",
+            hint="Say it with --option control-topic=… and --option group=….",
+        )
+    return pairs.pop()
+
+
+def _splits(name: str) -> Iterator[tuple[str, str]]:
+    parts = name.split(".")
+    for place in range(1, len(parts)):
+        yield ".".join(parts[:place]), ".".join(parts[place:])
+
+
+# --- The control topic ---------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reports:
+    """The reports of a control topic that have been read.
+
+    Attributes:
+        found: The reports.
+        is_whole: Whether the topic still holds its first record.
+    """
+
+    found: tuple[Report, ...]
+    is_whole: bool
+
+    def __iter__(self) -> Iterator[Report]:
+        return iter(self.found)
+
+
+class ControlTopics:
+    """Reads control topics, each record once. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str], tuple[Offsets, Reports]] = {}
+
+    def of(self, cluster: str, topic: str, log: HotLog, committed: Mapping[int, int]) -> Reports:
+        """The reports of a control topic, as far as it goes now.
+
+        Args:
+            cluster: Name of its cluster.
+            topic: Its name.
+            log: The cluster.
+            committed: Offsets that a commit says it has read, so it must have them.
+
+        Raises:
+            SeamlineError: BOUNDARY_INVALID, TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE.
+        """
+        with self._lock:
+            bounds = log.bounds([topic], READ_COMMITTED, NoDeadline())[topic]
+            if any(bounds.end.get(p, 0) < end for p, end in committed.items()):
+                raise SeamlineError(
+                    BOUNDARY_INVALID,
+                    f"the control topic {topic} ends before what the table's commits have read of "
+                    "it: it is not the one they were written with",
+                )
+            key = (cluster, bounds.topic_id)
+            read, known = self._known.get(key, (Offsets(), Reports((), is_whole=True)))
+            gap = any(start > read.get(p, 0) for p, start in bounds.start.items())
+            ranges = [
+                OffsetRange(p, max(read.get(p, 0), bounds.start.get(p, 0)), end)
+                for p, end in bounds.end.items()
+                if end > max(read.get(p, 0), bounds.start.get(p, 0))
+            ]
+            with checked(log, LogRead.within(bounds, ranges), NoDeadline()):
+                found = (*known.found, *_read(log, bounds, ranges))
+            reports = Reports(found, known.is_whole and not gap)
+            self._known[key] = (bounds.end, reports)
+            return reports
+
+
+def _read(log: HotLog, bounds: LogBounds, ranges: Sequence[OffsetRange]) -> Iterator[Report]:
+    for batch in log.read(bounds.topic, ranges, READ_COMMITTED, NoDeadline()) if ranges else ():
+        for partition, offset, value in zip(
+            batch.partitions, batch.offsets, batch.values, strict=True
+        ):
+            place = (int(partition), int(offset))
+            if value is None:
+                continue
+            with invalid(f"record {place} of the control topic {bounds.topic}"):
+                report = _report(place, value)
+            if report is not None:
+                yield report
+
+
+def _report(place: tuple[int, int], value: bytes) -> Report | None:
+    event = avro.decode(value)
+    if event["type"] != _DATA_COMPLETE:
+        return None
+    ends = {}
+    for entry in event["payload"]["assignments"] or ():
+        if entry["offset"] is not None:
+            ends[entry["topic"], entry["partition"]] = entry["offset"]
+    return Report(place, event["group_id"], ends)

@@ -1,0 +1,227 @@
+"""Which records the files of a table hold: per file, the greatest offset of each partition.
+
+The manifests say it of a file that holds one partition. Of any other file the two columns are read,
+once: files never change, so what was found is kept for ever.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.conversions import from_bytes
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.types import IntegerType, LongType
+
+from seamline.connectors.cache import Cache
+from seamline.connectors.iceberg.errors import storage_errors
+from seamline.connectors.iceberg.files import field_id
+from seamline.errors import (
+    COLD_FILE_INVALID,
+    COLD_FILE_MISSING,
+    INVALID_TABLE_DEFINITION,
+    NOT_SUPPORTED,
+    OFFSETS_NOT_STORED,
+    SeamlineError,
+)
+from seamline.seam.encoding import Encoding
+from seamline.seam.records import Places
+from seamline.seam.table import TableState
+from seamline.sql.types import BIGINT, INTEGER
+
+FILES_CACHED_MAX = 200_000
+_READERS = 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PositionColumns:
+    """The columns that say which record a row is.
+
+    Attributes:
+        partition: Field id of the one with the partition.
+        offset: Field id of the one with the offset.
+    """
+
+    partition: int
+    offset: int
+
+    @classmethod
+    def of(cls, state: TableState, encoding: Encoding) -> PositionColumns:
+        """Those of a table.
+
+        Raises:
+            SeamlineError: OFFSETS_NOT_STORED where it has none, INVALID_TABLE_DEFINITION where they
+                are no whole numbers.
+        """
+        places = Places.of(encoding, state.schema.columns)
+        if places is None:
+            raise SeamlineError(
+                OFFSETS_NOT_STORED,
+                f"table {state.display_name} has no columns that hold partition and offset of its "
+                "records",
+            )
+        for path in (places.partition, places.offset):
+            if path[-1].type not in (INTEGER, BIGINT):
+                raise SeamlineError(
+                    INVALID_TABLE_DEFINITION,
+                    f"column {'.'.join(field.name for field in path)} of {state.display_name} is "
+                    f"{path[-1].type}, and cannot hold a partition or an offset",
+                )
+        return cls(places.partition[-1].field_id, places.offset[-1].field_id)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FilePositions:
+    """What a file holds of the log.
+
+    Attributes:
+        ends: Per partition, the greatest offset plus one.
+        others: Rows that are no record: they have no partition or no offset.
+    """
+
+    ends: Mapping[int, int] = dataclasses.field(hash=False)
+    others: int = 0
+
+
+class PositionReader:
+    """Finds the positions of files. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._known: Cache[tuple[str, PositionColumns], FilePositions] = Cache(FILES_CACHED_MAX)
+        self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-positions")
+
+    def ends(
+        self, io: FileIO, files: Sequence[DataFile], columns: PositionColumns
+    ) -> FilePositions:
+        """The greatest offset plus one of each partition that any of the files holds.
+
+        Files that can add nothing, by what manifests say of them, are not read.
+
+        Raises:
+            SeamlineError: COLD_FILE_MISSING, COLD_FILE_INVALID, STORAGE_UNAVAILABLE,
+                NOT_SUPPORTED for files that are not Parquet.
+        """
+        ends: dict[int, int] = {}
+        others = 0
+        unsaid = []
+        for file in files:
+            found = _said(file, columns) or self._known.get((file.file_path, columns))
+            if found is None:
+                unsaid.append(file)
+            else:
+                others += found.others
+                _raise(ends, found.ends)
+        unsaid.sort(key=lambda file: _bound(file.upper_bounds, columns.offset) or 0, reverse=True)
+        wanted = (file for file in unsaid if not _adds_nothing(file, columns, ends))
+        while batch := list(itertools.islice(wanted, _READERS)):
+            for found in self._pool.map(lambda file: self._read(io, file, columns), batch):
+                others += found.others
+                _raise(ends, found.ends)
+        return FilePositions(ends, others)
+
+    def _read(self, io: FileIO, file: DataFile, columns: PositionColumns) -> FilePositions:
+        found = _positions(_column_values(io, file, columns))
+        self._known.put((file.file_path, columns), found)
+        return found
+
+
+def _raise(ends: dict[int, int], others: Mapping[int, int]) -> None:
+    for partition, end in others.items():
+        ends[partition] = max(end, ends.get(partition, 0))
+
+
+def _bound(bounds: Mapping[int, bytes] | None, column: int) -> int | None:
+    """A bound of a column of whole numbers; a column that was widened has some of four bytes."""
+    value = (bounds or {}).get(column)
+    if value is None or len(value) not in (4, 8):
+        return None
+    return int(from_bytes(IntegerType() if len(value) == 4 else LongType(), value))
+
+
+def _said(file: DataFile, columns: PositionColumns) -> FilePositions | None:
+    """What the manifests say of a file; None unless that is all of it."""
+    nulls = file.null_value_counts or {}
+    if any(nulls.get(column) != 0 for column in (columns.partition, columns.offset)):
+        return None
+    low = _bound(file.lower_bounds, columns.partition)
+    high = _bound(file.upper_bounds, columns.partition)
+    end = _bound(file.upper_bounds, columns.offset)
+    if low is None or low != high or end is None:
+        return None
+    return FilePositions({low: end + 1})
+
+
+def _adds_nothing(file: DataFile, columns: PositionColumns, ends: Mapping[int, int]) -> bool:
+    """Whether no record of a file can be past what is known of its partition."""
+    nulls = file.null_value_counts or {}
+    if any(nulls.get(column) != 0 for column in (columns.partition, columns.offset)):
+        return False
+    low = _bound(file.lower_bounds, columns.partition)
+    high = _bound(file.upper_bounds, columns.partition)
+    last = _bound(file.upper_bounds, columns.offset)
+    if low is None or high is None or last is None or high - low > len(ends):
+        return False
+    return all(ends.get(partition, 0) > last for partition in range(low, high + 1))
+
+
+def _column_values(io: FileIO, file: DataFile, columns: PositionColumns) -> pa.Table:
+    """The two columns of a file, found by field id; nulls where it lacks one."""
+    path = file.file_path
+    if file.file_format != FileFormat.PARQUET:
+        raise SeamlineError(NOT_SUPPORTED, f"offsets cannot be read from {path}: it is no Parquet")
+    try:
+        with storage_errors(path), io.new_input(path).open() as stream:
+            parquet = pq.ParquetFile(stream)
+            paths = {i: p for p, i in _leaves(list(parquet.schema_arrow), ())}
+            wanted = {"partition": columns.partition, "offset": columns.offset}
+            found = {name: paths.get(column) for name, column in wanted.items()}
+            table = parquet.read(columns=[".".join(p) for p in found.values() if p is not None])
+            rows = parquet.metadata.num_rows
+    except FileNotFoundError as error:
+        raise SeamlineError(COLD_FILE_MISSING, f"{path} does not exist") from error
+    except pa.ArrowInvalid as error:
+        raise SeamlineError(COLD_FILE_INVALID, f"{path}: {error}") from error
+    return pa.table(
+        {
+            name: pa.nulls(rows, pa.int64()) if p is None else _leaf(table, p).cast(pa.int64())
+            for name, p in found.items()
+        }
+    )
+
+
+def _leaves(
+    fields: Sequence[pa.Field], above: tuple[str, ...]
+) -> list[tuple[tuple[str, ...], int | None]]:
+    """The paths of all fields, through rows only, with their ids."""
+    found = []
+    for field in fields:
+        path = (*above, field.name)
+        found.append((path, field_id(field)))
+        if pa.types.is_struct(field.type):
+            inside = [field.type.field(i) for i in range(field.type.num_fields)]
+            found += _leaves(inside, path)
+    return found
+
+
+def _leaf(table: pa.Table, path: Sequence[str]) -> pa.ChunkedArray:
+    column = table.column(path[0])
+    for name in path[1:]:
+        column = pc.struct_field(column, name)
+    return column
+
+
+def _positions(values: pa.Table) -> FilePositions:
+    known = values.filter(
+        pc.and_(pc.is_valid(values.column("partition")), pc.is_valid(values.column("offset")))
+    )
+    greatest = known.group_by("partition").aggregate([("offset", "max")])
+    pairs = zip(greatest["partition"].to_pylist(), greatest["offset_max"].to_pylist(), strict=True)
+    return FilePositions(
+        {partition: offset + 1 for partition, offset in pairs}, values.num_rows - known.num_rows
+    )

@@ -1,0 +1,205 @@
+"""What boundary providers share: the table they speak of, and how offsets become a boundary.
+
+A provider is a class with a name, a trust, and a function from a snapshot to the first offsets that
+it does not hold. Answers are kept for as long as the snapshot alone decides: for ever.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from seamline.connectors.cache import Cache
+from seamline.errors import BOUNDARY_INVALID, BOUNDARY_NOT_TRUSTED, SeamlineError
+from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
+from seamline.seam.boundary import HINT, Boundary
+from seamline.seam.offsets import Offsets
+from seamline.seam.table import Snapshot, TableState
+
+if TYPE_CHECKING:
+    from seamline.connectors.iceberg.boundaries.kafka_connect import ControlTopics
+    from seamline.connectors.iceberg.boundaries.positions import PositionReader
+    from seamline.connectors.iceberg.catalog import IcebergTable
+    from seamline.connectors.protocols import HotLog
+
+OPTION_PREFIX = f"{PROPERTY_PREFIX}boundary-"
+APPEND = "append"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """What a provider says of a snapshot.
+
+    Attributes:
+        next: The first offsets that it does not hold.
+        has_others: Whether it has rows that are no records of the log.
+    """
+
+    next: Offsets
+    has_others: bool = False
+
+
+Answers = Cache[tuple[object, ...], tuple[Answer | None]]
+"""What providers have said, by table, snapshot and the table's own properties."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Adopted:
+    """A table that another writer fills, as its provider sees it.
+
+    Attributes:
+        table: The table.
+        binding: The topic behind it.
+        log: Gives the topics of the binding's cluster; raises where there is none.
+        positions: Reads partitions and offsets of the table's files.
+        reports: Reads the control topics of sinks.
+        answers: What has been said before.
+    """
+
+    table: IcebergTable
+    binding: TopicBinding
+    log: Callable[[], HotLog]
+    positions: PositionReader
+    reports: ControlTopics
+    answers: Answers
+
+    @property
+    def state(self) -> TableState:
+        """The table's metadata."""
+        return self.table.state
+
+    def option(self, name: str) -> str | None:
+        """An option of the provider: the property `seamline.boundary-<name>`."""
+        return self.state.properties.get(f"{OPTION_PREFIX}{name}")
+
+    @property
+    def start(self) -> Offsets:
+        """Where the table begins, for partitions of which it holds nothing.
+
+        Raises:
+            SeamlineError: BOUNDARY_INVALID.
+        """
+        return start_of(self.state)
+
+
+def start_of(state: TableState) -> Offsets:
+    """Where an adopted table begins, as its owner says: the option `start`; else at 0.
+
+    Raises:
+        SeamlineError: BOUNDARY_INVALID.
+    """
+    text = state.properties.get(f"{OPTION_PREFIX}start")
+    if text is None:
+        return Offsets()
+    with invalid(f"the property {OPTION_PREFIX}start of {state.display_name}"):
+        return Offsets.from_json(json.loads(text))
+
+
+class Provider(abc.ABC):
+    """A `BoundaryProvider` over one adopted table.
+
+    Attributes:
+        name: What people call it.
+        trust: `exact`, `derived` or `hint`.
+        is_lasting: Whether what it says of a snapshot never changes.
+    """
+
+    name: ClassVar[str]
+    trust: ClassVar[str]
+    is_lasting: ClassVar[bool] = True
+
+    def __init__(self, adopted: Adopted) -> None:
+        self.adopted = adopted
+
+    @property
+    def start(self) -> Offsets:
+        """See `BoundaryProvider.start`."""
+        return self.adopted.start
+
+    @abc.abstractmethod
+    def answer(self, snapshot: Snapshot) -> Answer | None:
+        """What a snapshot holds; None where it says nothing of its own.
+
+        Raises:
+            SeamlineError: See `BoundaryProvider.boundary`.
+        """
+
+    def wrote(self, snapshot: Snapshot) -> bool:
+        """See `BoundaryProvider.wrote`."""
+        return snapshot.operation == APPEND
+
+    def boundary(self, state: TableState, snapshot: Snapshot) -> Boundary | None:
+        """See `BoundaryProvider.boundary`."""
+        self._require_trust()
+        found = self._known(state, snapshot)
+        if found is None:
+            return None
+        binding = self.adopted.binding
+        return Boundary(
+            snapshot_id=snapshot.snapshot_id,
+            cluster_id=binding.cluster_id or "",
+            topic=binding.topic,
+            topic_id=binding.topic_id or "",
+            isolation=binding.isolation,
+            start=found.next,
+            next=found.next,
+            schema_id=snapshot.schema_id,
+            format=str(binding.encoding),
+            on_error=binding.on_error,
+            foreign_change_id=snapshot.snapshot_id if found.has_others else None,
+            provider=self.name,
+            trust=self.trust,
+        )
+
+    def _known(self, state: TableState, snapshot: Snapshot) -> Answer | None:
+        if not self.is_lasting:
+            return self.answer(snapshot)
+        own = sorted((k, v) for k, v in state.properties.items() if k.startswith(PROPERTY_PREFIX))
+        key = (state.uuid, snapshot.snapshot_id, *own)
+        (found,) = self.adopted.answers.get_or_make(key, lambda: (self.answer(snapshot),))
+        return found
+
+    def _require_trust(self) -> None:
+        if self.trust != HINT or self.adopted.option("trust") == HINT:
+            return
+        raise SeamlineError(
+            BOUNDARY_NOT_TRUSTED,
+            f"the boundary of {self.adopted.state.display_name} is only hinted at: {self.name}",
+        )
+
+
+@contextlib.contextmanager
+def invalid(what: str) -> Iterator[None]:
+    """Names what cannot be understood, in the place of what parsing raises.
+
+    Raises:
+        SeamlineError: BOUNDARY_INVALID.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise SeamlineError(BOUNDARY_INVALID, f"{what} cannot be understood: {error!r}") from error
+
+
+def whole(value: Any) -> int:
+    """A whole number of JSON; nothing else that Python would make one of.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if type(value) is not int:
+        raise ValueError(f"{value!r} is not a whole number")
+    return value
+
+
+def summary_of(snapshot: Snapshot, prefix: str) -> Mapping[str, str]:
+    """The entries of a snapshot's summary whose names begin so, without that beginning."""
+    return {
+        name.removeprefix(prefix): value
+        for name, value in snapshot.summary.items()
+        if name.startswith(prefix)
+    }

@@ -1,0 +1,56 @@
+"""The provider `stream-loader`: the table's properties hold the last offset of each partition.
+
+They are written with the rows in one transaction, and belong to the table as it is now: its past
+has no boundary.
+"""
+
+from __future__ import annotations
+
+from seamline.connectors.iceberg.boundaries.provider import Answer, Provider, invalid
+from seamline.errors import BOUNDARY_INVALID, SeamlineError
+from seamline.seam.boundary import EXACT
+from seamline.seam.offsets import Offsets
+from seamline.seam.table import Snapshot
+
+PREFIX = "__consumer_offset:"
+
+
+class StreamLoader(Provider):
+    """Reads `__consumer_offset:<group>:<topic>:<partition>` = `<offset>:<milliseconds>`."""
+
+    name = "stream-loader"
+    trust = EXACT
+    is_lasting = False
+
+    def answer(self, snapshot: Snapshot) -> Answer | None:
+        """See `Provider.answer`."""
+        state = self.adopted.state
+        if snapshot.snapshot_id != state.current_snapshot_id:
+            return None
+        found: dict[int, int] = {}
+        groups = set()
+        for name, value in state.properties.items():
+            if not name.startswith(PREFIX):
+                continue
+            with invalid(f"the property {name} of {state.display_name}"):
+                group, topic, partition = _parts(name)
+                if topic == self.adopted.binding.topic and self._is_of(group):
+                    groups.add(group)
+                    found[int(partition)] = int(value.partition(":")[0]) + 1
+        if len(groups) > 1:
+            raise SeamlineError(
+                BOUNDARY_INVALID,
+                f"several consumer groups fill {state.display_name}: {', '.join(sorted(groups))}",
+                hint="Name one with --option group=….",
+            )
+        return Answer(self.adopted.start.raised(Offsets(found))) if found else None
+
+    def _is_of(self, group: str) -> bool:
+        wanted = self.adopted.option("group")
+        return wanted is None or wanted == group
+
+
+def _parts(name: str) -> tuple[str, str, str]:
+    """Group, topic and partition; topics have no colons, groups may."""
+    group, topic, partition = name.removeprefix(PREFIX).rsplit(":", 2)
+    return group, topic, partition

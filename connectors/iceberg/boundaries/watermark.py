@@ -1,0 +1,47 @@
+"""The provider `watermark`: the time up to which the writer says that it has copied everything.
+
+A time is no place in a log: a record that comes late, or has no right time, is below the boundary
+and not in the table, or the other way round. So it only hints, and is refused unless the owner of
+the table accepts that. Only topics whose times are the log's own are fit for it.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+from seamline.connectors.iceberg.boundaries.provider import Answer, Provider, invalid
+from seamline.connectors.protocols import NoDeadline
+from seamline.seam.boundary import HINT
+from seamline.seam.table import Snapshot
+
+VALID_THROUGH = "kafka.connect.valid-through-ts"
+"""ISO 8601."""
+WATERMARK = "automq.watermark"
+"""Milliseconds since the epoch."""
+
+
+class Watermark(Provider):
+    """Reads the watermarks of the Iceberg sink and of AutoMQ."""
+
+    name = "watermark"
+    trust = HINT
+
+    def answer(self, snapshot: Snapshot) -> Answer | None:
+        """See `Provider.answer`."""
+        with invalid(f"the watermark of snapshot {snapshot.snapshot_id}"):
+            moment_ms = _milliseconds(snapshot)
+        if moment_ms is None:
+            return None
+        binding, log = self.adopted.binding, self.adopted.log()
+        bounds = log.bounds([binding.topic], binding.isolation, NoDeadline())[binding.topic]
+        found = log.offsets_at(binding.topic, bounds.topic_id, bounds.end, moment_ms, NoDeadline())
+        return Answer(self.adopted.start.raised(found))
+
+
+def _milliseconds(snapshot: Snapshot) -> int | None:
+    if WATERMARK in snapshot.summary:
+        return int(snapshot.summary[WATERMARK])
+    text = snapshot.summary.get(VALID_THROUGH)
+    if text is None:
+        return None
+    return int(datetime.datetime.fromisoformat(text).timestamp() * 1000)

@@ -1,0 +1,130 @@
+"""Avro schemas as trees, with their names resolved and their logical types kept apart."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from seamline.connectors.kafka.formats.schemas import Schema
+from seamline.connectors.kafka.formats.tree_arrow import NotFastError
+from seamline.connectors.kafka.formats.trees import Node
+
+_PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "string", "bytes"})
+_NAMED = frozenset({"record", "error", "enum", "fixed"})
+
+
+def parsed(schema: Schema) -> Node:
+    """The tree of a schema.
+
+    Raises:
+        ValueError: it is no Avro schema.
+    """
+    names: dict[str, Node] = {}
+    try:
+        for text in texts(schema):
+            root = _node(json.loads(text), "", names)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the schema is not Avro, which is JSON: {error}") from error
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"the schema is not Avro: {error!r}") from error
+    return root
+
+
+def texts(schema: Schema) -> Iterator[str]:
+    """The texts of a schema and of all that it refers to, itself last."""
+    for _, reference in schema.references:
+        yield from texts(reference)
+    yield schema.text
+
+
+def _node(schema: Any, space: str, names: dict[str, Node]) -> Node:
+    match schema:
+        case str() if schema in _PRIMITIVES:
+            return Node(schema)
+        case str():
+            full = schema if "." in schema or f"{space}.{schema}" not in names else ""
+            found = names.get(full or f"{space}.{schema}", names.get(schema))
+            if found is None:
+                raise ValueError(f"the schema is not Avro: there is no type {schema}")
+            return found
+        case list():
+            return Node("union", branches=[_node(branch, space, names) for branch in schema])
+        case {"type": str(kind)} if kind in _NAMED:
+            return _named(kind, schema, space, names)
+        case {"type": "array", "items": items}:
+            return Node("array", inner=_node(items, space, names))
+        case {"type": "map", "values": values}:
+            return Node("map", inner=_node(values, space, names))
+        case {"type": str(kind)} if kind in _PRIMITIVES:
+            return Node(kind, str(schema.get("logicalType", "")), attributes=schema)
+        case {"type": inner}:
+            return _node(inner, space, names)
+    raise ValueError(f"the schema is not Avro: {str(schema)[:80]}")
+
+
+def _named(kind: str, schema: Mapping[str, Any], space: str, names: dict[str, Node]) -> Node:
+    name = str(schema["name"])
+    space = name.rpartition(".")[0] or str(schema.get("namespace", space))
+    full = name if "." in name or not space else f"{space}.{name}"
+    kind = "record" if kind == "error" else kind
+    node = Node(kind, str(schema.get("logicalType", "")), full, attributes=schema)
+    names[full] = node
+    for field in schema.get("fields", ()):
+        node.members[str(field["name"])] = _node(field["type"], space, names)
+        if field.get("aliases"):
+            node.aliases[str(field["name"])] = tuple(map(str, field["aliases"]))
+    return node
+
+
+# --- What the fast path is given ------------------------------------------------------------------
+
+_CARRIERS = {
+    "boolean": "boolean",
+    "int": "long",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "bytes": "string",
+}
+
+
+def carrier(node: Node) -> Any:
+    """A schema of the same bytes for a decoder that knows less: integers are longs, bytes text.
+
+    It knows nothing of logical types, does not look at text, and cuts integers.
+
+    Raises:
+        NotFastError: there is none.
+    """
+    return _carrier(node, (), itertools.count())
+
+
+def _carrier(node: Node, inside: tuple[Node, ...], numbers: Iterator[int]) -> Any:
+    if node in inside:
+        raise NotFastError
+    inside = (*inside, node)
+    match node.kind:
+        case "union" if node.only is not None and len(node.branches) == 2:
+            return [
+                "null" if branch.kind == "null" else _carrier(branch, inside, numbers)
+                for branch in node.branches
+            ]
+        case "record" if node.members:
+            fields = [
+                {"name": name, "type": _carrier(member, inside, numbers)}
+                for name, member in node.members.items()
+            ]
+            return {"type": "record", "name": f"R{next(numbers)}", "fields": fields}
+        case "enum":
+            symbols = node.attributes["symbols"]
+            return {"type": "enum", "name": f"E{next(numbers)}", "symbols": symbols}
+        case "array" if node.inner is not None:
+            return {"type": "array", "items": _carrier(node.inner, inside, numbers)}
+        case "map" if node.inner is not None:
+            return {"type": "map", "values": _carrier(node.inner, inside, numbers)}
+    if node.kind not in _CARRIERS:
+        raise NotFastError
+    return _CARRIERS[node.kind]

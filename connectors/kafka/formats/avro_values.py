@@ -1,0 +1,118 @@
+"""The format `avro`: binary Avro, each value under the schema it was written with.
+
+The writer's schema is resolved to the table's columns by name, and numbers widen as in Avro. The
+exact path reads with fastavro. Bytes after the value make it a bad one: it was written with another
+schema.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyruhvro
+
+from seamline.connectors.kafka.formats.avro_schema import carrier, parsed, texts
+from seamline.connectors.kafka.formats.parts import PartDecoder
+from seamline.connectors.kafka.formats.schemas import Schema
+from seamline.connectors.kafka.formats.tree_arrow import NotFastError
+from seamline.connectors.kafka.formats.tree_decoder import ToArrow, TreeDecoder
+from seamline.connectors.kafka.formats.trees import Node, in_epoch, record_of
+from seamline.connectors.kafka.formats.watching import SchemaWatch, guarded
+from seamline.sql.types import Field
+
+_END = -(2**63)
+_END_BYTES = b"\xff" * 9 + b"\x01"
+"""Put after every value, and read as one more field: if it is there, nothing was left or missing.
+
+No end of it reads as the same number, so that a value that is too short cannot borrow from it.
+"""
+
+
+def avro_values(
+    schema: Schema,
+    columns: tuple[Field, ...],
+    *,
+    whole: bool,
+    epoch: str = "millis",
+    watch: SchemaWatch | None = None,
+) -> PartDecoder:
+    """What decodes values of one schema.
+
+    Args:
+        schema: The schema they were written with.
+        columns: The columns for the fields of its records; or the one column for all of it.
+        whole: Whether it is that.
+        epoch: What plain numbers count in the place of a timestamp.
+        watch: Sees the schema, if anybody does.
+
+    Raises:
+        ValueError: the schema cannot be read.
+    """
+    node = parsed(schema)
+    unfit = watch.meets(record_of(node)) if watch is not None else None
+    node = in_epoch(node, epoch)
+    read = functools.partial(_read, schema=_for_fastavro(schema))
+    return guarded(TreeDecoder(node, columns, read, _to_arrow(node), whole=whole), unfit)
+
+
+def _to_arrow(node: Node) -> ToArrow | None:
+    """What decodes a batch of values into carriers, if anything does."""
+    try:
+        fields = [{"name": "value", "type": carrier(node)}, {"name": "end", "type": "long"}]
+    except NotFastError:
+        return None
+    text = json.dumps({"type": "record", "name": "Value", "fields": fields})
+
+    def decoded(values: Sequence[bytes]) -> pa.Array:
+        batch = pyruhvro.deserialize_array([value + _END_BYTES for value in values], text)
+        if not pa.compute.all(pa.compute.equal(batch.column(1), _END)).as_py():
+            raise ValueError("bytes are left, or missing")
+        return batch.column(0)
+
+    return decoded
+
+
+def _for_fastavro(schema: Schema) -> Any:
+    """The schema without logical types: those are ours to read."""
+    names: dict[str, Any] = {}
+    try:
+        for text in texts(schema):
+            found = fastavro.parse_schema(_bare(json.loads(text)), named_schemas=names)
+    except Exception as error:  # fastavro raises several kinds
+        raise ValueError(f"the schema is not Avro: {error}") from error
+    return found
+
+
+def _bare(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_bare(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    deeper = ("type", "items", "values", "fields")
+    return {
+        key: _bare(value) if key in deeper else value
+        for key, value in schema.items()
+        if key not in ("logicalType", "default")
+    }
+
+
+def _read(value: bytes, schema: Any) -> Any:
+    stream = io.BytesIO(value)
+    try:
+        found = fastavro.schemaless_reader(stream, schema, None, return_named_type=True)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not Avro: text that is not UTF-8 at byte {error.start}") from None
+    except EOFError:
+        raise ValueError("not Avro: it ends too early") from None
+    except Exception as error:  # noqa: BLE001 - whatever fastavro raises, the value is bad
+        raise ValueError(f"not Avro: {error!r}"[:200]) from None
+    left = len(value) - stream.tell()
+    if left:
+        raise ValueError(f"not Avro of this schema: {left} bytes are left after it")
+    return found

@@ -1,0 +1,317 @@
+"""Envelopes: records that say what happened to a row of a database, as change data capture writes.
+
+Debezium's have the row after the change, the row before it, and an operation; Maxwell's the row,
+and a type; Canal's a list of rows, and a type. What is in an envelope is read by the format of the
+values, at the places where the envelope has it, so a change is decoded as exactly as a row is.
+Kafka Connect may have wrapped values in their schema: that is looked into where the envelope itself
+is not found.
+
+A change of a kind that cannot be told from its record alone is refused whatever the policy for bad
+records is, because to leave it out would leave wrong rows in the table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamline.connectors.kafka.formats.parts import AllHeaders, Format, Leaf, PartReader, Parts
+from seamline.errors import NOT_SUPPORTED, SeamlineError
+from seamline.seam.encoding import Path
+from seamline.seam.records import DecoderSpec
+from seamline.sql.columns import DELETED
+from seamline.sql.types import VARCHAR, Array, Field, Row
+
+PAYLOAD = "payload"
+"""Where Kafka Connect has what it wraps in its schema."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Envelope:
+    """What a kind of envelope calls its parts.
+
+    Attributes:
+        operation: What happened.
+        row: The row as it is since.
+        before: The row as it was, when it was deleted.
+        old: What of the row was otherwise before, when it was changed; empty where it has no such.
+        writes: Operations that leave a row.
+        deletes: Operations that remove one.
+        nothing: Operations that say nothing of any row.
+        refused: Operations that change rows which their record does not name.
+        absent: What stands in the place of a value that the source has not sent.
+        is_listed: Whether a row is in a list; only of one that has one alone it is known whose
+            offset is whose.
+    """
+
+    operation: str
+    row: str
+    before: str
+    old: str
+    writes: frozenset[str]
+    deletes: frozenset[str]
+    nothing: frozenset[str]
+    refused: frozenset[str]
+    absent: str | None = None
+    is_listed: bool = False
+
+
+ENVELOPES: Mapping[str, Envelope] = {
+    "debezium": Envelope(
+        operation="op",
+        row="after",
+        before="before",
+        old="",
+        writes=frozenset("cur"),
+        deletes=frozenset("d"),
+        nothing=frozenset("m"),
+        refused=frozenset("t"),
+        absent="__debezium_unavailable_value",
+    ),
+    "maxwell": Envelope(
+        operation="type",
+        row="data",
+        before="data",
+        old="old",
+        writes=frozenset({"insert", "update", "bootstrap-insert"}),
+        deletes=frozenset({"delete"}),
+        nothing=frozenset({"bootstrap-start", "bootstrap-complete"}),
+        refused=frozenset({"table-drop", "table-alter", "table-create", "truncate"}),
+    ),
+    "canal": Envelope(
+        operation="type",
+        row="data",
+        before="data",
+        old="old",
+        writes=frozenset({"INSERT", "UPDATE"}),
+        deletes=frozenset({"DELETE"}),
+        nothing=frozenset({"CREATE", "CINDEX", "DINDEX", "QUERY"}),
+        refused=frozenset({"TRUNCATE", "ERASE", "RENAME", "ALTER"}),
+        is_listed=True,
+    ),
+}
+"""By the names that `envelope` calls them."""
+
+_OPERATION, _BEFORE, _OLD = "$operation", "$before", "$old"
+"""First parts of the names that what an envelope says besides has while it is decoded."""
+
+
+class EnvelopeReader:
+    """Decodes the values of a topic of changes, as `PartReader` does values that are rows.
+
+    Args:
+        spec: What makes rows of them.
+        format_: The format of the values.
+        leaves: What comes from values; what is found by its name is in the row.
+    """
+
+    def __init__(self, spec: DecoderSpec, format_: Format, leaves: Sequence[Leaf]) -> None:
+        self._topic = spec.topic
+        self._envelope = envelope = ENVELOPES[spec.encoding.envelope]
+        self._required = [leaf for leaf in leaves if leaf.field.required]
+        self._key = spec.primary_key
+        inside = [_inside(leaf, envelope.row) for leaf in leaves]
+        said = [Leaf((_OPERATION,), (envelope.operation,), Field(_OPERATION, VARCHAR), False)]
+        for column in spec.key_columns:
+            field = dataclasses.replace(column, required=False)
+            said.append(Leaf((_BEFORE, column.name), (envelope.before, column.name), field, False))
+            if envelope.old:
+                said.append(Leaf((_OLD, column.name), (envelope.old, column.name), field, False))
+        every = [*inside, *said]
+        self._reader: PartReader | ConnectReader | ListedReader
+        if envelope.is_listed:
+            self._reader = ListedReader(format_, every, {envelope.row, envelope.old}, spec.topic)
+        elif format_.name == "json":
+            self._reader = ConnectReader(format_, every, (_OPERATION,))
+        else:
+            self._reader = PartReader(format_, every)
+
+    def decode(
+        self, parts: Parts, headers: AllHeaders = ()
+    ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
+        """The arrays of the columns, and the marks: null for what says nothing of any row."""
+        arrays, bad = self._reader.decode(parts, headers)
+        operations = arrays.pop((_OPERATION,))
+        before = {name: arrays.pop((_BEFORE, name)) for name in self._key}
+        old = [array for path, array in arrays.items() if path[0] == _OLD]
+        arrays = {path: array for path, array in arrays.items() if path[0] != _OLD}
+        is_delete = _is_among(operations, self._envelope.deletes)
+        is_nothing = _is_among(operations, self._envelope.nothing)
+        is_write = _is_among(operations, self._envelope.writes)
+        self._refuse(operations, old, is_write)
+        for index in pc.indices_nonzero(_none_of(is_delete, is_nothing, is_write)).to_pylist():
+            word = operations[index].as_py()
+            reason = f"{self._envelope.operation}: {word!r} is no change of a row"
+            bad.setdefault(index, reason if word is not None else "there is no change in it")
+        self._check_rows(arrays, is_write, bad)
+        for name, array in before.items():
+            if (name,) in arrays:
+                arrays[name,] = pc.if_else(is_delete, array, arrays[name,])
+        marks = pc.if_else(is_nothing, pa.scalar(None, pa.bool_()), is_delete)
+        return {**arrays, (DELETED,): marks}, bad
+
+    def _refuse(self, operations: pa.Array, old: Sequence[pa.Array], is_write: pa.Array) -> None:
+        """Ends reading at a change that its record alone does not tell."""
+        for word in self._envelope.refused & set(operations.unique().to_pylist()):
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"topic {self._topic} has a change of the kind {word!r}, which changes rows that "
+                "its record does not name",
+                hint="Create the table anew from what comes after it (start), or have the source "
+                "leave such changes out.",
+            )
+        for array in old:
+            if pc.any(pc.and_(is_write, array.is_valid())).as_py():
+                raise SeamlineError(
+                    NOT_SUPPORTED,
+                    f"topic {self._topic} has an update of a primary key, of which this envelope "
+                    "has no record for the old row",
+                    hint="Debezium writes a delete for it.",
+                )
+
+    def _check_rows(
+        self, arrays: Mapping[Path, pa.Array], is_write: pa.Array, bad: dict[int, str]
+    ) -> None:
+        """Rows must be whole: required columns have values, and all that the source has is sent."""
+        for leaf in self._required:
+            missing = pc.and_(is_write, arrays[leaf.column].is_null())
+            for index in pc.indices_nonzero(missing).to_pylist():
+                bad.setdefault(index, f"{leaf.name}: null, but the column is required")
+        absent = self._envelope.absent
+        for path, array in arrays.items() if absent is not None else ():
+            if pa.types.is_string(array.type):
+                for index in pc.indices_nonzero(pc.equal(array, absent)).to_pylist():
+                    reason = f"{'.'.join(path)}: the source has not sent its value ({absent})"
+                    bad.setdefault(index, reason)
+
+
+class ListedReader:
+    """Reads parts that have their rows in lists, of one row each.
+
+    Args:
+        format_: Their format.
+        leaves: What is read of them.
+        listed: The fields that are lists of rows.
+        topic: The topic, for messages.
+    """
+
+    def __init__(
+        self, format_: Format, leaves: Sequence[Leaf], listed: Collection[str], topic: str
+    ) -> None:
+        self._topic = topic
+        self._inside = {n: [leaf for leaf in leaves if leaf.path[0] == n] for n in listed}
+        lists = [
+            Leaf((name,), (name,), Field(name, Array(Row(_fields(members)))), by_name=False)
+            for name, members in self._inside.items()
+        ]
+        beside = [leaf for leaf in leaves if leaf.path[0] not in listed]
+        self._reader = PartReader(format_, [*lists, *beside])
+
+    def decode(
+        self, parts: Parts, headers: AllHeaders = ()
+    ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
+        """See `PartReader.decode`."""
+        arrays, bad = self._reader.decode(parts, headers)
+        for name, members in self._inside.items():
+            rows = self._rows(arrays.pop((name,)))
+            for leaf in members:
+                arrays[leaf.column] = pc.struct_field(rows, leaf.path[1])
+        return arrays, bad
+
+    def _rows(self, lists: pa.Array) -> pa.Array:
+        lengths = pc.fill_null(pc.list_value_length(lists), 0)
+        if pc.any(pc.greater(lengths, 1)).as_py():
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"topic {self._topic} has records of several rows each",
+                hint="Let Canal write a record for each row.",
+            )
+        places = pc.subtract(pc.cumulative_sum(lengths), 1)
+        there = pc.equal(lengths, 1)
+        return pc.list_flatten(lists).take(pc.if_else(there, places, None))
+
+
+def _fields(leaves: Sequence[Leaf]) -> tuple[Field, ...]:
+    """The fields of a row that leaves are of, each once."""
+    by_name = {leaf.path[1]: dataclasses.replace(leaf.field, name=leaf.path[1]) for leaf in leaves}
+    return tuple(by_name.values())
+
+
+class ConnectReader:
+    """Reads parts that Kafka Connect may have wrapped in their schema.
+
+    Args:
+        format_: Their format.
+        leaves: What is read of them.
+        probe: A leaf that each part has, somewhere.
+    """
+
+    def __init__(self, format_: Format, leaves: Sequence[Leaf], probe: Path) -> None:
+        self._probe = probe
+        self._plain = PartReader(format_, leaves)
+        wrapped = [dataclasses.replace(leaf, path=(PAYLOAD, *leaf.path)) for leaf in leaves]
+        self._wrapped = PartReader(format_, wrapped)
+
+    def decode(
+        self, parts: Parts, headers: AllHeaders = ()
+    ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
+        """See `PartReader.decode`."""
+        arrays, bad = self._plain.decode(parts, headers)
+        unknown = pc.indices_nonzero(arrays[self._probe].is_null()).to_pylist()
+        unknown = [i for i in unknown if parts[i] is not None and i not in bad]
+        if not unknown:
+            return arrays, bad
+        found, more = self._wrapped.decode(
+            [parts[i] for i in unknown], [headers[i] for i in unknown] if headers else ()
+        )
+        bad |= {unknown[index]: reason for index, reason in more.items()}
+        places = list(range(len(parts)))
+        for number, index in enumerate(unknown):
+            places[index] = len(parts) + number
+        order = pa.array(places, pa.int64())
+        return {
+            column: pa.concat_arrays([array, found[column]]).take(order)
+            for column, array in arrays.items()
+        }, bad
+
+
+def rows_of(envelope: str, values: Sequence[bytes | None]) -> list[bytes | None]:
+    """The rows in enveloped JSON, as JSON; null for what is none. For samples."""
+    kind = ENVELOPES[envelope]
+    return [_row_of(value, kind) for value in values]
+
+
+def _row_of(value: bytes | None, kind: Envelope) -> bytes | None:
+    try:
+        body: Any = json.loads(value) if value is not None else None
+        if isinstance(body, dict) and kind.operation not in body:
+            body = body.get(PAYLOAD)
+        row = body.get(kind.row) if isinstance(body, dict) else None
+        if kind.is_listed and isinstance(row, list):
+            row = row[0] if row else None
+    except (ValueError, RecursionError):
+        return None
+    return None if row is None else json.dumps(row).encode()
+
+
+def _inside(leaf: Leaf, row: str) -> Leaf:
+    field = dataclasses.replace(leaf.field, required=False)
+    if not leaf.by_name:
+        return dataclasses.replace(leaf, field=field)
+    return dataclasses.replace(leaf, path=(row, *leaf.path), field=field)
+
+
+def _is_among(operations: pa.Array, words: frozenset[str]) -> pa.Array:
+    return pc.is_in(operations, pa.array(sorted(words), pa.string()))
+
+
+def _none_of(*masks: pa.Array) -> pa.Array:
+    found = masks[0]
+    for mask in masks[1:]:
+        found = pc.or_(found, mask)
+    return pc.invert(found)

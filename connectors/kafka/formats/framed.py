@@ -1,0 +1,196 @@
+"""Parts that say which schema they were written with.
+
+Either the part itself begins with it (a zero byte and the registry's number in four bytes), or a
+header of the record has it (`__key_schema_id`, `__value_schema_id`: a GUID after a byte that is
+one, or what would else stand before the part). Without a registry all parts are of the one schema
+that the table names, and nothing stands before them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts, Setting
+from seamline.connectors.kafka.formats.schemas import Schema, SchemaId
+from seamline.connectors.protocols import Headers
+from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
+from seamline.sql.types import Field, to_arrow
+
+OfSchema: TypeAlias = Callable[[Schema], PartDecoder]
+"""Makes the decoder of what one schema wrote; raises ValueError when it cannot be read."""
+
+
+class FramedValues:
+    """Decodes parts, each with the decoder of its schema.
+
+    Args:
+        setting: Where schemas come from.
+        kind: What they are: `AVRO`, `PROTOBUF`, …
+        columns: The columns that are decoded.
+        of_schema: Makes the decoder of one schema.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION when the table's own schema cannot be read.
+    """
+
+    def __init__(
+        self, setting: Setting, kind: str, columns: Sequence[Field], of_schema: OfSchema
+    ) -> None:
+        self._setting = setting
+        self._kind = kind
+        self._types = [to_arrow(column.type) for column in columns]
+        self._required = next((column.name for column in columns if column.required), None)
+        self._of_schema = of_schema
+        self._decoders: dict[SchemaId, PartDecoder | str] = {}
+        self._own = None
+        if setting.schema is not None:
+            try:
+                self._own = of_schema(Schema(kind, setting.schema))
+            except ValueError as error:
+                raise SeamlineError(
+                    INVALID_TABLE_DEFINITION, f"{setting.part}_schema: {error}"
+                ) from error
+
+    def decode(self, values: Parts, headers: AllHeaders = ()) -> tuple[list[pa.Array], Bad]:
+        """See `PartDecoder.decode`."""
+        if self._own is not None:
+            arrays, bad = self._own.decode(values)
+            return arrays, self._without_rows(values, bad)
+        alike = None if any(headers) else _of_one_schema(values)
+        if alike is not None:
+            decoder = self._decoder(alike[0])
+            if not isinstance(decoder, str):
+                return decoder.decode(alike[1])
+        found: dict[int, str] = {}
+        groups: dict[SchemaId, tuple[list[int], list[bytes]]] = {}
+        for index, value in enumerate(values):
+            if value is None:
+                continue
+            try:
+                schema_id, start = frame(value, headers[index] if headers else None, self._header)
+            except ValueError as error:
+                found[index] = str(error)
+                continue
+            indexes, payloads = groups.setdefault(schema_id, ([], []))
+            indexes.append(index)
+            payloads.append(value[start:])
+        return self._merged(groups, len(values), found), self._without_rows(values, found)
+
+    @property
+    def _header(self) -> str:
+        return f"__{self._setting.part}_schema_id"
+
+    def _merged(
+        self,
+        groups: Mapping[SchemaId, tuple[list[int], list[bytes]]],
+        count: int,
+        bad: dict[int, str],
+    ) -> list[pa.Array]:
+        """The arrays of all groups in the order of the parts; notes what is bad."""
+        slots: list[int | None] = [None] * count
+        chunks: list[list[pa.Array]] = [[] for _ in self._types]
+        taken = 0
+        for schema_id, (indexes, payloads) in groups.items():
+            decoder = self._decoder(schema_id)
+            if isinstance(decoder, str):
+                bad |= dict.fromkeys(indexes, decoder)
+                continue
+            arrays, found = decoder.decode(payloads)
+            bad |= {indexes[place]: reason for place, reason in found.items()}
+            if len(payloads) == count:
+                return arrays
+            for place, index in enumerate(indexes):
+                slots[index] = taken + place
+            taken += len(indexes)
+            for chunk, array in zip(chunks, arrays, strict=True):
+                chunk.append(array)
+        order = pa.array(slots, pa.int64())
+        return [
+            pa.concat_arrays([pa.array([], type_), *chunk]).take(order)
+            for type_, chunk in zip(self._types, chunks, strict=True)
+        ]
+
+    def _without_rows(self, values: Parts, bad: Bad) -> Bad:
+        """What is bad, and parts that are null where a column must not be."""
+        if self._required is None:
+            return bad
+        reason = f"{self._required}: null, but the column is required"
+        absent = (index for index, value in enumerate(values) if value is None)
+        return {**dict.fromkeys(absent, reason), **bad}
+
+    def _decoder(self, schema_id: SchemaId) -> PartDecoder | str:
+        """The decoder of a schema, or why there is none."""
+        found = self._decoders.get(schema_id)
+        if found is not None:
+            return found
+        try:
+            schema = self._setting.schemas.by_id(schema_id)
+        except ValueError as error:
+            return str(error)  # it may be registered later
+        if schema.kind != self._kind:
+            found = f"schema id {schema_id} is of the kind {schema.kind}, not {self._kind}"
+        else:
+            try:
+                found = self._of_schema(schema)
+            except ValueError as error:
+                found = f"schema id {schema_id}: {error}"
+        self._decoders[schema_id] = found
+        return found
+
+
+def _of_one_schema(values: Parts) -> tuple[SchemaId, list[bytes | None]] | None:
+    """What nearly all batches are: parts of one schema, none of them null."""
+    first = values[0] if values else None
+    if first is None or len(first) < 5 or first[0]:
+        return None
+    prefix = first[:5]
+    payloads: list[bytes | None] = [v[5:] for v in values if v is not None and v[:5] == prefix]
+    return (_schema_id(prefix), payloads) if len(payloads) == len(values) else None
+
+
+class Unframed:
+    """Parts that describe themselves: the schema's id before them, if there is one, is left out.
+
+    No JSON begins with the byte that such an id begins with.
+    """
+
+    def __init__(self, decoder: PartDecoder) -> None:
+        self._decoder = decoder
+
+    def decode(
+        self,
+        values: Parts,
+        headers: AllHeaders = (),
+    ) -> tuple[list[pa.Array], Bad]:
+        """See `PartDecoder.decode`."""
+        return self._decoder.decode(unframed(values), headers)
+
+
+def unframed(values: Parts) -> list[bytes | None]:
+    """The parts without the ids before them."""
+    return [value[5:] if value and value[0] == 0 else value for value in values]
+
+
+def frame(value: bytes, headers: Headers | None, name: str) -> tuple[SchemaId, int]:
+    """The schema of a part, and where the part itself begins."""
+    for header, content in reversed(headers or ()):
+        if header == name and content is not None:
+            return _schema_id(content), 0
+    return _schema_id(value[:5]), 5
+
+
+def _schema_id(frame: bytes) -> SchemaId:
+    match frame[:1], len(frame):
+        case b"\x00", 5:
+            return int.from_bytes(frame[1:], "big")
+        case b"\x01", 17:
+            return str(uuid.UUID(bytes=frame[1:]))
+    raise ValueError(
+        f"no schema id before it, but {frame[:5].hex(' ') or 'nothing'}"
+        if len(frame) < 17
+        else "its header is no schema id"
+    )

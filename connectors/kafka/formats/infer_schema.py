@@ -1,0 +1,162 @@
+"""Columns of topics whose keys or values have a schema: what the schema says.
+
+It is the table's own, or the newest of the subject that is called like the topic, or the one that
+the sampled records name. A sample that was written with schemas of several names is said to be.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from seamline.connectors.kafka.formats import framed
+from seamline.connectors.kafka.formats.parts import AllHeaders, Parts, Setting
+from seamline.connectors.kafka.formats.schemas import Schema, SchemaId
+from seamline.connectors.kafka.formats.trees import Node, type_of
+from seamline.errors import INFERENCE_FAILED, SeamlineError
+from seamline.seam.encoding import Path
+from seamline.sql.types import Field, Type
+
+KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF"}
+"""Formats whose schemas say which columns there are, and what a registry calls them."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """A schema.
+
+    Attributes:
+        node: It, or the part of it that was asked for.
+        source: Where it comes from, for people.
+        notes: What people should know about the sample.
+        is_mixed: Whether it has records of several schemas.
+    """
+
+    node: Node
+    source: str
+    notes: tuple[str, ...] = ()
+    is_mixed: bool = False
+
+    @property
+    def columns(self) -> tuple[Field, ...]:
+        """A column for each field that a column can hold."""
+        found = (
+            (name, type_of(member, (self.node,))) for name, member in self.node.members.items()
+        )
+        return tuple(Field(name, type_) for name, type_ in found if type_ is not None)
+
+    @property
+    def left_out(self) -> list[str]:
+        """The fields that no column can hold."""
+        kept = {column.name for column in self.columns}
+        return [name for name in self.node.members if name not in kept]
+
+    def at(self, path: Path) -> Found:
+        """The part of it that a path leads to.
+
+        Raises:
+            SeamlineError: INFERENCE_FAILED.
+        """
+        node = self.node
+        for name in path:
+            inner = _record(node).members.get(name)
+            if inner is None:
+                raise SeamlineError(
+                    INFERENCE_FAILED, f"{self.source} has no field {'.'.join(path)}"
+                )
+            node = inner
+        return dataclasses.replace(self, node=_record(node))
+
+    @property
+    def type(self) -> Type | None:
+        """The type of a column for all of it."""
+        return type_of(self.node)
+
+
+def _record(node: Node) -> Node:
+    return node.only if node.only is not None else node
+
+
+def find(setting: Setting, format_: str, topic: str, parts: Parts, headers: AllHeaders) -> Found:
+    """The schema of a topic's keys or values.
+
+    Args:
+        setting: Which of them, and where schemas are.
+        format_: Their format.
+        topic: Name of the topic.
+        parts: A sample of them.
+        headers: The headers of the sample.
+
+    Raises:
+        SeamlineError: INFERENCE_FAILED, SCHEMA_REGISTRY_UNAVAILABLE.
+    """
+    try:
+        return _find(setting, KINDS[format_], topic, parts, headers)
+    except ValueError as error:
+        raise SeamlineError(
+            INFERENCE_FAILED,
+            f"the {setting.part}s of topic {topic}: {error}",
+            hint="State the columns with --schema.",
+        ) from error
+
+
+def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHeaders) -> Found:
+    if setting.schema is not None:
+        node = _tree(Schema(kind, setting.schema), [])
+        return Found(node, f"the table's own schema of {setting.part}s")
+    subject = f"{topic}-{setting.part}"
+    named = list(_named(setting, parts, headers))
+    ids = collections.Counter(schema_id for schema_id, _ in named)
+    schema, source = setting.schemas.latest(subject), f"subject {subject} of the schema registry"
+    if schema is None or schema.kind != kind:
+        if not ids:
+            raise ValueError(f"there is no subject {subject}, and no record that names a schema")
+        newest = named[-1][0]
+        schema, source = setting.schemas.by_id(newest), f"schema {newest} of the schema registry"
+    node = _tree(schema, [payload for _, payload in named])
+    counts: collections.Counter[str] = collections.Counter()
+    for schema_id, count in ids.items():
+        payloads = [payload for number, payload in named if number == schema_id]
+        counts[_name_of(setting, schema_id, payloads)] += count
+    if len(counts) < 2:
+        return Found(node, source)
+    mixed = ", ".join(f"{name} ({count})" for name, count in counts.most_common())
+    note = (
+        f"the {setting.part}s of topic {topic} are mixed: {mixed} of {len(named)} sampled records; "
+        f"the columns are those of {node.name}, and null where another has no such field"
+    )
+    return Found(node, source, (note,), is_mixed=True)
+
+
+def _named(setting: Setting, parts: Parts, headers: AllHeaders) -> Iterator[tuple[SchemaId, bytes]]:
+    """The schemas that parts name, each with what comes after that."""
+    for index, part in enumerate(parts):
+        if part is not None:
+            try:
+                known = headers[index] if headers else None
+                schema_id, start = framed.frame(part, known, f"__{setting.part}_schema_id")
+            except ValueError:
+                continue
+            yield schema_id, part[start:]
+
+
+def _name_of(setting: Setting, schema_id: SchemaId, payloads: Sequence[bytes]) -> str:
+    try:
+        return _tree(setting.schemas.by_id(schema_id), payloads).name or f"schema {schema_id}"
+    except ValueError:
+        return f"schema {schema_id}"
+
+
+def _tree(schema: Schema, payloads: Sequence[bytes]) -> Node:
+    if schema.kind == "AVRO":
+        from seamline.connectors.kafka.formats import avro_schema
+
+        return avro_schema.parsed(schema)
+    if schema.kind != "PROTOBUF":
+        raise ValueError(f"its schema is of the kind {schema.kind}")
+    from seamline.connectors.kafka.formats import protobuf_schema, protobuf_values
+
+    indexes = protobuf_values.message_indexes(payloads[-1])[0] if payloads else (0,)
+    file = protobuf_schema.compiled(schema)
+    return protobuf_schema.tree_of(protobuf_schema.message_at(file, indexes))

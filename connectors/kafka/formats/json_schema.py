@@ -1,0 +1,91 @@
+"""JSON Schema as a tree, as far as it says which type a value has.
+
+A value of several types, or of none that is said, is a union, which no column holds. What Kafka
+Connect says of its own types (`connect.type`) is taken, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from seamline.connectors.kafka.formats.schemas import Schema
+from seamline.connectors.kafka.formats.trees import Node
+
+_KINDS = {"null": "null", "boolean": "boolean", "integer": "long", "number": "double"}
+_CONNECT = {"int8": "int", "int16": "int", "int32": "int", "int64": "long", "float32": "float"}
+_FORMATS = {"date": "date", "date-time": "timestamp-micros", "uuid": "uuid"}
+
+
+def parsed(schema: Schema) -> Node:
+    """The tree of a schema.
+
+    Raises:
+        ValueError: it is no JSON Schema, or refers to what is not there.
+    """
+    try:
+        root = json.loads(schema.text)
+        others = {name: json.loads(other.text) for name, other in schema.references}
+        return _Documents(others).node(root, "", root)
+    except (json.JSONDecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"the schema is not JSON Schema: {error!r}") from error
+
+
+class _Documents:
+    """A schema and those it refers to, by the names it calls them by."""
+
+    def __init__(self, others: Mapping[str, Any]) -> None:
+        self._others = others
+        self._known: dict[tuple[str, str], Node] = {}
+
+    def node(self, schema: Any, name: str, root: Any) -> Node:
+        """The tree of a part of the document of that name."""
+        if not isinstance(schema, dict):
+            return Node("union")
+        if "$ref" in schema:
+            return self._referred(str(schema["$ref"]), name, root)
+        for word in ("oneOf", "anyOf"):
+            if word in schema:
+                branches = [self.node(branch, name, root) for branch in schema[word]]
+                return Node("union", branches=branches)
+        kinds = schema.get("type")
+        match kinds:
+            case list():
+                branches = [self.node({**schema, "type": kind}, name, root) for kind in kinds]
+                return Node("union", branches=branches)
+            case "object":
+                return self._object(schema, name, root)
+            case "array":
+                return Node("array", inner=self.node(schema.get("items"), name, root))
+            case "string" if schema.get("connect.type") == "bytes":
+                return Node("bytes")
+            case "string":
+                return Node("string", _FORMATS.get(str(schema.get("format")), ""))
+            case str() if kinds in _KINDS:
+                return Node(_CONNECT.get(str(schema.get("connect.type")), _KINDS[kinds]))
+        return Node("union")
+
+    def _object(self, schema: Mapping[str, Any], name: str, root: Any) -> Node:
+        members = schema.get("properties") or {}
+        further = schema.get("additionalProperties")
+        if not members and isinstance(further, dict):
+            return Node("map", inner=self.node(further, name, root))
+        nodes = {str(field): self.node(inner, name, root) for field, inner in members.items()}
+        return Node("record", members=nodes) if nodes else Node("union")
+
+    def _referred(self, reference: str, name: str, root: Any) -> Node:
+        """What a reference leads to; where that leads to itself, it is the same node."""
+        other, _, path = reference.partition("#")
+        if other:
+            name, root = other, self._others[other]
+        if (name, path) not in self._known:
+            node = self._known[name, path] = Node("union")
+            target = root
+            for step in path.split("/")[1:]:
+                target = target[step.replace("~1", "/").replace("~0", "~")]
+            found = self.node(target, name, root)
+            for field in dataclasses.fields(Node):
+                setattr(node, field.name, getattr(found, field.name))
+        return self._known[name, path]

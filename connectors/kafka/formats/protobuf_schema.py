@@ -1,0 +1,175 @@
+"""Protobuf schemas: compiled by protoc, and their messages as trees.
+
+A field that does not tell zero from nothing has its zero; one that does is null where it is not
+set. `google.protobuf.Timestamp` is an instant, a wrapper such as `StringValue` a value that may be
+null, `Struct` and the like JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import pathlib
+import re
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+
+import grpc_tools
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+from google.protobuf.message import DecodeError
+from grpc_tools import protoc
+
+from seamline.connectors.files import make_folder
+from seamline.connectors.kafka.formats.schemas import Schema
+from seamline.connectors.kafka.formats.trees import Node
+
+_MAIN = "seamline_main.proto"
+_COMPILING = threading.Lock()
+"""The compiler is one of the process."""
+
+
+def compiled(schema: Schema) -> FileDescriptor:
+    """The file of a schema: of its text, or of its descriptor in Base64, as some clients register.
+
+    Raises:
+        ValueError: it is no Protobuf schema.
+    """
+    files = _serialized(schema) or _compiled(schema)
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        for file in files:
+            pool.Add(file)
+        return pool.FindFileByName(files[-1].name)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the schema is not Protobuf: {error}") from None
+
+
+def _compiled(schema: Schema) -> list[descriptor_pb2.FileDescriptorProto]:
+    with tempfile.TemporaryDirectory() as folder, _COMPILING:
+        root = pathlib.Path(folder).resolve()
+        for name, text in ((_MAIN, schema.text), *_references(schema)):
+            file = (root / name).resolve()
+            if not file.is_relative_to(root):
+                raise ValueError(f"the schema is not Protobuf: it refers to {name}")
+            make_folder(file.parent)
+            file.write_text(text, encoding="utf-8")
+        found = root / "seamline_descriptors"
+        own = pathlib.Path(grpc_tools.__file__).parent / "_proto"
+        arguments = [f"-I{root}", f"-I{own}", "--include_imports", f"--descriptor_set_out={found}"]
+        if protoc.main(["protoc", *arguments, _MAIN]) or not found.exists():
+            raise ValueError("the schema is not Protobuf")
+        return list(descriptor_pb2.FileDescriptorSet.FromString(found.read_bytes()).file)
+
+
+def _serialized(schema: Schema) -> list[descriptor_pb2.FileDescriptorProto]:
+    """The descriptors of a schema that is registered as such; nothing for a text."""
+    if not _BASE64.fullmatch(schema.text.strip()):
+        return []
+    texts = [text for _, text in reversed(list(_references(schema)))]
+    found: dict[str, descriptor_pb2.FileDescriptorProto] = {}
+    for text in (*texts, schema.text):
+        try:
+            file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text))
+        except (ValueError, DecodeError):
+            raise ValueError("the schema is not Protobuf") from None
+        for name in file.dependency:
+            if name.startswith(_OWN) and name not in found:
+                found[name] = descriptor_pb2.FileDescriptorProto()
+                module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
+                importlib.import_module(module).DESCRIPTOR.CopyToProto(found[name])
+        found[file.name] = file
+    return list(found.values())
+
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_OWN = "google/protobuf/"
+"""What the library has itself."""
+
+
+def _references(schema: Schema) -> Iterator[tuple[str, str]]:
+    for name, reference in schema.references:
+        yield name, reference.text
+        yield from _references(reference)
+
+
+def message_at(file: FileDescriptor, indexes: Sequence[int]) -> Descriptor:
+    """The message that a path of indexes leads to.
+
+    Raises:
+        ValueError: it leads nowhere.
+    """
+    written = descriptor_pb2.FileDescriptorProto()
+    file.CopyToProto(written)  # the file's own table of messages is in no order
+    messages = [file.message_types_by_name[message.name] for message in written.message_type]
+    found: Descriptor | None = None
+    for index in indexes:
+        if not 0 <= index < len(messages):
+            raise ValueError(f"the schema has no message {list(indexes)}")
+        found = messages[index]
+        messages = [m for m in found.nested_types if not m.GetOptions().map_entry]
+    if found is None:
+        raise ValueError("the schema has no message")
+    return found
+
+
+# --- Messages as trees ---------------------------------------------------------------------------
+
+_KINDS = {
+    FieldDescriptor.CPPTYPE_BOOL: "boolean",
+    FieldDescriptor.CPPTYPE_INT32: "int",
+    FieldDescriptor.CPPTYPE_INT64: "long",
+    FieldDescriptor.CPPTYPE_UINT32: "long",
+    FieldDescriptor.CPPTYPE_UINT64: "long",
+    FieldDescriptor.CPPTYPE_FLOAT: "float",
+    FieldDescriptor.CPPTYPE_DOUBLE: "double",
+}
+_WELL_KNOWN = "google.protobuf."
+WRAPPERS = frozenset(
+    f"{_WELL_KNOWN}{name}Value"
+    for name in (
+        *("Bool", "Int32", "Int64", "UInt32", "UInt64", "Float", "Double", "String", "Bytes"),
+    )
+)
+JSON_MESSAGES = frozenset(_WELL_KNOWN + name for name in ("Struct", "Value", "ListValue"))
+TIMESTAMP = f"{_WELL_KNOWN}Timestamp"
+
+
+def tree_of(message: Descriptor, known: dict[str, Node] | None = None) -> Node:
+    """The tree of a message; a record's attributes hold its fields."""
+    known = {} if known is None else known
+    name = message.full_name
+    if name == TIMESTAMP:
+        return Node("long", "timestamp-micros", name)
+    if name in WRAPPERS:
+        return _single(message.fields_by_name["value"], known)
+    if name in JSON_MESSAGES:
+        return Node("string", "json", name)
+    if name not in known:
+        node = known[name] = Node("record", name=name, attributes=dict(message.fields_by_name))
+        for field in message.fields:
+            node.members[field.name] = _member(field, known)
+    return known[name]
+
+
+def _member(field: FieldDescriptor, known: dict[str, Node]) -> Node:
+    inner = field.message_type
+    if inner is not None and inner.GetOptions().map_entry:
+        return Node("map", inner=_single(inner.fields_by_name["value"], known))
+    node = _single(field, known)
+    if field.is_repeated:
+        return Node("array", inner=node)
+    return Node("union", branches=[Node("null"), node]) if field.has_presence else node
+
+
+def _single(field: FieldDescriptor, known: dict[str, Node]) -> Node:
+    if field.message_type is not None:
+        return tree_of(field.message_type, known)
+    if field.enum_type is not None:
+        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+        return Node("enum", attributes={"names": names})
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        return Node("bytes" if field.type == FieldDescriptor.TYPE_BYTES else "string")
+    is_large = field.cpp_type == FieldDescriptor.CPPTYPE_UINT64
+    return Node(_KINDS[field.cpp_type], "unsigned" if is_large else "")

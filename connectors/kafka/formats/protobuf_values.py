@@ -1,0 +1,213 @@
+"""The format `protobuf`: messages, each under the schema it was written with.
+
+After the schema's id stands which message of it a value is: a path of indexes. The exact path reads
+with Google's own library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ptars
+import pyarrow as pa
+from google.protobuf import json_format, message_factory
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import DecodeError, Message
+
+from seamline.connectors.kafka.formats import protobuf_schema as schemas
+from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts
+from seamline.connectors.kafka.formats.schemas import Schema
+from seamline.connectors.kafka.formats.tree_decoder import ToArrow, TreeDecoder
+from seamline.connectors.kafka.formats.trees import Node, in_epoch, record_of
+from seamline.connectors.kafka.formats.watching import SchemaWatch, guarded
+from seamline.sql.types import Field, to_arrow
+
+_CONFIG = ptars.PtarsConfig(timestamp_unit="us")
+_FIRST = (0,)
+
+
+class ProtobufValues:
+    """Decodes messages of one schema.
+
+    Args:
+        schema: The schema.
+        columns: The columns for the fields of its messages; or the one column for all of one.
+        whole: Whether it is that.
+        is_framed: Whether a path of indexes stands before each; else it is the first message.
+        epoch: What plain numbers count in the place of a timestamp.
+        watch: Sees the schema, if anybody does.
+
+    Raises:
+        ValueError: the schema cannot be read.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        columns: tuple[Field, ...],
+        *,
+        whole: bool,
+        is_framed: bool,
+        epoch: str = "millis",
+        watch: SchemaWatch | None = None,
+    ) -> None:
+        self._file = schemas.compiled(schema)
+        self._columns = columns
+        self._whole = whole
+        self._is_framed = is_framed
+        self._epoch = epoch
+        self._watch = watch
+        self._decoders: dict[tuple[int, ...], PartDecoder] = {}
+        if watch is None:  # who watches sees the messages that come
+            self._decoder(_FIRST)
+
+    def decode(self, values: Parts, headers: AllHeaders = ()) -> tuple[list[pa.Array], Bad]:
+        """See `PartDecoder.decode`."""
+        if not self._is_framed:
+            return self._decoder(_FIRST).decode(values, headers)
+        first = [value[1:] for value in values if value and not value[0]]
+        if len(first) == len(values):  # as nearly all are: the first message, written as one byte
+            return self._decoder(_FIRST).decode(first)
+        bad: dict[int, str] = {}
+        groups: dict[tuple[int, ...], list[int]] = {}
+        messages: list[bytes | None] = list(values)
+        for index, value in enumerate(values):
+            if value is not None:
+                try:
+                    indexes, start = message_indexes(value)
+                    self._decoder(indexes)
+                except ValueError as error:
+                    bad[index], messages[index] = str(error), None
+                else:
+                    messages[index] = value[start:]
+                    groups.setdefault(indexes, []).append(index)
+        if len(groups) == 1:
+            arrays, found = self._decoder(next(iter(groups))).decode(messages)
+            return arrays, {**found, **bad}
+        slots: list[int | None] = [None] * len(values)
+        chunks = [[pa.array([], to_arrow(column.type))] for column in self._columns]
+        taken = 0
+        for indexes, places in groups.items():
+            arrays, found = self._decoder(indexes).decode([messages[place] for place in places])
+            bad |= {places[slot]: reason for slot, reason in found.items()}
+            for slot, place in enumerate(places):
+                slots[place] = taken + slot
+            taken += len(places)
+            for chunk, array in zip(chunks, arrays, strict=True):
+                chunk.append(array)
+        order = pa.array(slots, pa.int64())
+        return [pa.concat_arrays(chunk).take(order) for chunk in chunks], bad
+
+    def _decoder(self, indexes: tuple[int, ...]) -> PartDecoder:
+        if indexes not in self._decoders:
+            message = schemas.message_at(self._file, indexes)
+            node = schemas.tree_of(message)
+            unfit = self._watch.meets(record_of(node)) if self._watch is not None else None
+            node = in_epoch(node, self._epoch)
+            make = message_factory.GetMessageClass(message)
+
+            def read(value: bytes) -> Any:
+                return _raw(_parsed(make, value), node)
+
+            batches = _to_arrow(message) if _is_plain(node, ()) else None
+            found = TreeDecoder(node, self._columns, read, batches, whole=self._whole)
+            self._decoders[indexes] = guarded(found, unfit)
+        return self._decoders[indexes]
+
+
+def message_indexes(value: bytes) -> tuple[tuple[int, ...], int]:
+    """The path of indexes before a message, and where the message begins.
+
+    Raises:
+        ValueError: there is none.
+    """
+    count, place = _number(value, 0)
+    if not 0 <= count <= len(value):
+        raise ValueError("not Protobuf: no path to its message stands before it")
+    indexes = []
+    for _ in range(count):
+        index, place = _number(value, place)
+        indexes.append(index)
+    return tuple(indexes) or _FIRST, place
+
+
+def _number(value: bytes, place: int) -> tuple[int, int]:
+    """A zigzag number, and what comes after it."""
+    found = shift = 0
+    while place < len(value) and shift < 35:
+        byte = value[place]
+        place += 1
+        found |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (found >> 1) ^ -(found & 1), place
+    raise ValueError("not Protobuf: no path to its message stands before it")
+
+
+def _parsed(make: type[Message], value: bytes) -> Message:
+    try:
+        return make.FromString(value)
+    except DecodeError as error:
+        raise ValueError(f"not Protobuf: {error}") from None
+
+
+def _is_plain(node: Node, inside: tuple[Node, ...]) -> bool:
+    """Whether no message in it leads to itself; JSON's do."""
+    if node in inside or node.logical == "json":
+        return False
+    members = [*node.members.values(), *node.branches, *([node.inner] if node.inner else [])]
+    return all(_is_plain(member, (*inside, node)) for member in members)
+
+
+def _to_arrow(message: Descriptor) -> ToArrow | None:
+    """What decodes a batch of messages, if anything does."""
+    try:
+        handler = ptars.HandlerPool([message.file], config=_CONFIG).get_for_message(message)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+
+    def decoded(values: Sequence[bytes]) -> pa.Array:
+        batch = handler.list_to_record_batch(list(values))
+        return pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
+
+    return decoded
+
+
+# --- The exact path ------------------------------------------------------------------------------
+
+
+class _Fields:
+    """A message, its fields by name, as `tree_values` takes a record."""
+
+    __slots__ = ("_message", "_node")
+
+    def __init__(self, message: Message, node: Node) -> None:
+        self._message = message
+        self._node = node
+
+    def __getitem__(self, name: str) -> Any:
+        field, node = self._node.attributes[name], self._node.members[name]
+        if node.kind == "union" and not self._message.HasField(name):
+            return field.default_value if field.has_default_value else None
+        return _raw(getattr(self._message, name), node.branches[-1] if node.branches else node)
+
+
+def _raw(value: Any, node: Node) -> Any:
+    """A value as `tree_values` takes it."""
+    match node.kind:
+        case "record":
+            return _Fields(value, node)
+        case "array" if node.inner is not None:
+            return [_raw(item, node.inner) for item in value]
+        case "map" if node.inner is not None:
+            return {_text(key): _raw(value[key], node.inner) for key in value}
+    if node.name == schemas.TIMESTAMP:
+        return value.seconds * 1_000_000 + value.nanos // 1000
+    if node.name in schemas.JSON_MESSAGES:
+        return json_format.MessageToJson(value, indent=None)
+    return value.value if isinstance(value, Message) else value
+
+
+def _text(key: Any) -> str:
+    return key if isinstance(key, str) else str(key).lower()

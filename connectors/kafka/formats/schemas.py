@@ -1,0 +1,209 @@
+"""Schemas of records: where they are registered, and how one is asked for.
+
+A registry speaks Confluent's API, as Apicurio and Karapace do, too. An id stands for one schema for
+ever, so an answer is asked for once a process; what is known is used whether the registry answers
+or not. An id that the registry does not know makes a bad record of whatever has it, and is asked
+for again a little later.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import json
+import threading
+import time
+import urllib.parse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+from seamline.errors import SCHEMA_REGISTRY_UNAVAILABLE, SeamlineError
+
+if TYPE_CHECKING:
+    from seamline.connectors.config import SchemaRegistryConfig
+
+SchemaId: TypeAlias = int | str
+"""A registry's number of a schema, or its GUID."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema, with those that it refers to.
+
+    Attributes:
+        kind: `AVRO`, `JSON` or `PROTOBUF`.
+        text: The schema as it was registered.
+        references: By the names it calls them by, what it refers to, before whatever refers to it.
+    """
+
+    kind: str
+    text: str
+    references: tuple[tuple[str, Schema], ...] = ()
+
+
+class Schemas(Protocol):
+    """Gives schemas."""
+
+    def by_id(self, schema_id: SchemaId) -> Schema:
+        """The schema that an id stands for.
+
+        Raises:
+            ValueError: there is none.
+            SeamlineError: SCHEMA_REGISTRY_UNAVAILABLE.
+        """
+
+    def latest(self, subject: str) -> Schema | None:
+        """The newest schema of a subject; None when there is no such subject.
+
+        Raises:
+            SeamlineError: SCHEMA_REGISTRY_UNAVAILABLE.
+        """
+
+
+@runtime_checkable
+class HasSchemas(Protocol):
+    """A log that says where the schemas of its records are."""
+
+    @property
+    def schemas(self) -> Schemas:
+        """They."""
+
+
+class NoRegistry:
+    """What stands for the registry of a cluster that has none."""
+
+    def by_id(self, schema_id: SchemaId) -> Schema:
+        """See `Schemas.by_id`."""
+        raise SeamlineError(
+            SCHEMA_REGISTRY_UNAVAILABLE,
+            f"schema {schema_id} cannot be looked up: the cluster has no schema registry",
+            hint="Add schema_registry to the cluster in the configuration.",
+        )
+
+    def latest(self, subject: str) -> Schema | None:
+        """See `Schemas.latest`."""
+        raise SeamlineError(
+            SCHEMA_REGISTRY_UNAVAILABLE,
+            f"the schema of {subject} cannot be looked up: the cluster has no schema registry",
+            hint="Add schema_registry to the cluster in the configuration.",
+        )
+
+
+def schemas_of(log: object) -> Schemas:
+    """Where the schemas of a log's records are."""
+    return log.schemas if isinstance(log, HasSchemas) else NoRegistry()
+
+
+@functools.lru_cache(maxsize=64)
+def registry(config: SchemaRegistryConfig | None) -> Schemas:
+    """The registry of a cluster; one object a process, as it remembers what it was told."""
+    return SchemaRegistry(config) if config is not None and config.url else NoRegistry()
+
+
+_CONNECT_S, _READ_S = 3.0, 10.0
+_PASSING = (429, 500, 502, 503, 504)
+_UNKNOWN_S = 10.0
+"""For how long an id that was not known is not asked for again."""
+
+
+class SchemaRegistry:
+    """A registry that speaks Confluent's API. Safe to share between threads.
+
+    Args:
+        config: Where it is.
+    """
+
+    def __init__(self, config: SchemaRegistryConfig) -> None:
+        self._url = config.address
+        import urllib3  # workers of Spark without a registry do without it
+
+        retries = urllib3.Retry(
+            total=2, backoff_factor=0.2, status_forcelist=_PASSING, raise_on_status=False
+        )
+        self._pool = urllib3.PoolManager(
+            timeout=urllib3.Timeout(connect=_CONNECT_S, read=_READ_S),
+            retries=retries,
+            headers=_headers(config),
+            ca_certs=config.ca or None,
+            cert_file=config.certificate or None,
+            key_file=config.key or None,
+        )
+        self._known: dict[SchemaId, Schema] = {}
+        self._unknown: dict[SchemaId, tuple[float, str]] = {}
+        self._lock = threading.Lock()
+
+    def by_id(self, schema_id: SchemaId) -> Schema:
+        """See `Schemas.by_id`."""
+        found = self._known.get(schema_id)
+        if found is not None:
+            return found
+        with self._lock:  # many records of one schema ask for it once
+            if schema_id not in self._known:
+                self._known[schema_id] = self._by_id(schema_id)
+            return self._known[schema_id]
+
+    def _by_id(self, schema_id: SchemaId) -> Schema:
+        until, reason = self._unknown.get(schema_id, (0.0, ""))
+        if time.monotonic() < until:
+            raise ValueError(reason)
+        kind = "guids" if isinstance(schema_id, str) else "ids"
+        body = self._get(f"/schemas/{kind}/{schema_id}")
+        if body is None:
+            reason = f"schema id {schema_id} is not in the registry"
+            self._unknown[schema_id] = (time.monotonic() + _UNKNOWN_S, reason)
+            raise ValueError(reason)
+        return self._schema(body)
+
+    def latest(self, subject: str) -> Schema | None:
+        """See `Schemas.latest`."""
+        body = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest")
+        return None if body is None else self._schema(body)
+
+    def _schema(self, body: Mapping[str, Any]) -> Schema:
+        try:
+            references = tuple(
+                (str(entry["name"]), self._version(str(entry["subject"]), int(entry["version"])))
+                for entry in body.get("references") or ()
+            )
+            return Schema(str(body.get("schemaType") or "AVRO"), str(body["schema"]), references)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self._failure(f"its answer is not understood: {error!r}") from error
+
+    def _version(self, subject: str, version: int) -> Schema:
+        body = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}")
+        if body is None:
+            raise self._failure(f"version {version} of {subject} is referred to and not there")
+        return self._schema(body)
+
+    def _get(self, path: str) -> Any:
+        """The answer to a request; None when what was asked for is not there."""
+        from urllib3.exceptions import HTTPError
+
+        try:
+            answer = self._pool.request("GET", self._url + path)
+        except (HTTPError, OSError) as error:
+            raise self._failure(str(error)) from error
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise self._failure(f"HTTP {answer.status}")
+        try:
+            return json.loads(answer.data)
+        except ValueError as error:
+            raise self._failure("its answer is not JSON") from error
+
+    def _failure(self, problem: str) -> SeamlineError:
+        return SeamlineError(
+            SCHEMA_REGISTRY_UNAVAILABLE, f"the schema registry {self._url}: {problem[:200]}"
+        )
+
+
+def _headers(config: SchemaRegistryConfig) -> dict[str, str]:
+    accept = {"accept": "application/vnd.schemaregistry.v1+json, application/json"}
+    if config.token:
+        return {**accept, "authorization": f"Bearer {config.token}"}
+    if config.username:
+        basic = base64.b64encode(f"{config.username}:{config.password}".encode()).decode()
+        return {**accept, "authorization": f"Basic {basic}"}
+    return accept

@@ -1,0 +1,125 @@
+"""Ways to write values that people have, and that mean what a column holds: options of a table.
+
+Without one of them such a value is a bad record, as in a column of another type anything is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import Any
+
+from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
+from seamline.sql import types
+from seamline.sql.types import Array, Map, Row, Type
+
+EPOCHS = {
+    "epoch_seconds": "seconds",
+    "epoch_millis": "millis",
+    "epoch_micros": "micros",
+    "epoch_nanos": "nanos",
+}
+TEXT_NUMBERS, JSON_TEXT = "text_numbers", "json_text"
+SPELLINGS = (*EPOCHS, TEXT_NUMBERS, JSON_TEXT)
+_MICROS = {"seconds": (1_000_000, 1), "millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}
+_NUMBER = re.compile(r"\s*-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\s*", re.ASCII)
+_WHOLE = re.compile(r"-?\d{1,20}", re.ASCII)
+_WORDS = {"true": True, "false": False}
+
+
+class Micros(int):
+    """A whole number of microseconds since the epoch."""
+
+    __slots__ = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spelling:
+    """Which ways are taken.
+
+    Attributes:
+        epoch: What whole numbers in the place of a timestamp count.
+        text_numbers: Whether numbers and booleans may be written as text.
+        json_text: Whether what is no text may stand in a varchar, as its JSON.
+    """
+
+    epoch: str = "millis"
+    text_numbers: bool = False
+    json_text: bool = False
+
+    @classmethod
+    def of(cls, words: str) -> Spelling:
+        """Those that the option `spellings` names, with commas in between.
+
+        Raises:
+            SeamlineError: INVALID_TABLE_DEFINITION.
+        """
+        names = [word.strip() for word in words.split(",") if word.strip()]
+        unknown = [name for name in names if name not in SPELLINGS]
+        epochs = [EPOCHS[name] for name in names if name in EPOCHS]
+        if unknown or len(epochs) > 1:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"spellings {words!r} is not understood",
+                hint=f"Any of {', '.join(SPELLINGS)}, and one epoch.",
+            )
+        return cls(epochs[0] if epochs else "millis", TEXT_NUMBERS in names, JSON_TEXT in names)
+
+    def changes(self, type_: Type) -> bool:
+        """Whether a value of a type may be written in another way than without options."""
+        match type_:
+            case Row(fields):
+                return any(self.changes(field.type) for field in fields)
+            case Array(element):
+                return self.changes(element)
+            case Map(key, value):
+                return self.changes(key) or self.changes(value)
+        return isinstance(type_, types.Timestamp) and self.epoch != "millis"
+
+    def respelt(self, value: Any, type_: Type, numbers: type[str] = str) -> Any:
+        """A value of JSON as it would be written without options.
+
+        Args:
+            value: The value; `numbers` are numbers in their own digits.
+            type_: The type of its column.
+            numbers: The class of such numbers.
+        """
+        is_text = isinstance(value, str) and not isinstance(value, numbers)
+        if isinstance(type_, types.Timestamp):
+            if self.text_numbers and is_text and _WHOLE.fullmatch(value):
+                value = int(value)
+            if isinstance(value, int) and not isinstance(value, bool):
+                factor, divisor = _MICROS[self.epoch]
+                return Micros(value * factor // divisor)
+        elif self.json_text and type_ == types.VARCHAR and value is not None and not is_text:
+            return dumped(value, numbers)
+        elif self.text_numbers and is_text:
+            return _number(value, type_, numbers)
+        return value
+
+
+PLAIN = Spelling()
+"""As it is without options."""
+
+
+def _number(text: str, type_: Type, numbers: type[str]) -> Any:
+    if type_ == types.BOOLEAN:
+        return _WORDS.get(text.strip().lower(), text)
+    if type_ in (*types.INTEGERS, *types.FLOATS) and _NUMBER.fullmatch(text):
+        found = text.strip()
+        return int(found) if found.lstrip("-").isdigit() else numbers(found)
+    return text
+
+
+def dumped(value: Any, numbers: type[str]) -> str:
+    """A value as compact JSON, its numbers in their own digits."""
+    match value:
+        case dict():
+            pairs = ((json.dumps(k, ensure_ascii=False), v) for k, v in value.items())
+            return "{" + ",".join(f"{k}:{dumped(v, numbers)}" for k, v in pairs) + "}"
+        case list():
+            return "[" + ",".join(dumped(item, numbers) for item in value) + "]"
+        case str() if isinstance(value, numbers):
+            return str(value)
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,143 @@
+"""Records of an upsert table: the newest state of a key, or its end.
+
+A record with a value is a row, as in any table, unless its envelope says that the row is deleted. A
+tombstone, which has no value, is a delete, too. Of a delete only the columns of the primary key are
+read, from the record's key where its value has them not; a mark says what is one. A record of which
+the key is not known, or is null in one of its columns, is a bad one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamline.connectors.kafka.formats.envelopes import ConnectReader, EnvelopeReader
+from seamline.connectors.kafka.formats.known import format_of
+from seamline.connectors.kafka.formats.parts import (
+    AllHeaders,
+    Format,
+    Leaf,
+    PartReader,
+    Parts,
+    Setting,
+    nulled,
+)
+from seamline.seam.encoding import KEY, VALUE, Path, parse
+from seamline.seam.records import DecoderSpec
+from seamline.sql import types
+from seamline.sql.columns import DELETED
+
+KEY_TYPES = (*types.INTEGERS, types.VARCHAR, types.BOOLEAN, types.DATE, types.UUID, types.VARBINARY)
+"""Of these types equal values are the same value on every engine, and key formats have them."""
+
+
+class Tombstones:
+    """Reads the values of one upsert table's records, and the keys of deletes.
+
+    Args:
+        spec: What makes rows of them.
+        leaves: What comes from values.
+        settings: What the formats of values and keys need to know besides columns.
+    """
+
+    def __init__(
+        self, spec: DecoderSpec, leaves: Sequence[Leaf], settings: Mapping[str, Setting]
+    ) -> None:
+        self._primary_key = spec.primary_key
+        format_ = format_of(spec.encoding.value, settings[VALUE])
+        self._values = (
+            EnvelopeReader(spec, format_, leaves)
+            if spec.encoding.envelope
+            else PartReader(format_, leaves)
+        )
+        encoding = parse(spec.key_encoding)
+        sources = {entry.column: entry.source for entry in encoding.sources}
+        of_key = [
+            Leaf(
+                (column.name,),
+                sources[column.name,].path,
+                dataclasses.replace(column, required=False),
+                by_name=False,
+            )
+            for column in spec.key_columns
+        ]
+        self._keys = _key_reader(format_of(encoding.key, settings[KEY]), of_key)
+
+    def decode(
+        self, keys: Parts, values: Parts, headers: AllHeaders = ()
+    ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
+        """The arrays of what comes from values, the marks, and why records (by index) are bad.
+
+        A mark is null where a record says nothing of any row.
+        """
+        given = [index for index, value in enumerate(values) if value is not None]
+        arrays, found = self._values.decode(
+            [values[index] for index in given], _chosen(headers, given)
+        )
+        arrays.setdefault((DELETED,), pa.repeat(pa.scalar(False), len(given)))
+        bad = {given[index]: reason for index, reason in found.items()}
+        if len(given) < len(values):
+            slots: list[int | None] = [None] * len(values)
+            for slot, index in enumerate(given):
+                slots[index] = slot
+            order = pa.array(slots, pa.int64())
+            arrays = {column: array.take(order) for column, array in arrays.items()}
+            is_tombstone = pa.array([value is None for value in values], pa.bool_())
+            arrays[DELETED,] = pc.if_else(is_tombstone, True, arrays[DELETED,])
+        self._add_keys(arrays, bad, keys, headers)
+        return arrays, bad
+
+    def _add_keys(
+        self,
+        arrays: dict[Path, pa.Array],
+        bad: dict[int, str],
+        keys: Parts,
+        headers: AllHeaders,
+    ) -> None:
+        """Puts the columns of the primary key into deletes whose values do not have them."""
+        own = [(name,) for name in self._primary_key if (name,) in arrays]
+        wanted = pc.fill_null(arrays[DELETED,], False)
+        unknown = pa.repeat(pa.scalar(False), len(keys))
+        for column in own:
+            unknown = pc.or_(unknown, arrays[column].is_null())
+        wanted = pc.and_(wanted, unknown)
+        gone = [index for index in pc.indices_nonzero(wanted).to_pylist() if index not in bad]
+        if not gone:
+            return
+        mask = _mask(gone, len(keys))
+        known, found = self._keys.decode([keys[index] for index in gone], _chosen(headers, gone))
+        bad |= {gone[index]: f"key: {reason}" for index, reason in found.items()}
+        for column in own:
+            arrays[column] = pc.replace_with_mask(arrays[column], mask, known[column])
+
+    def require_keys(self, arrays: dict[Path, pa.Array], bad: dict[int, str]) -> None:
+        """A record without a key is a bad one; one that is of no row, a delete of no key."""
+        marks = arrays[DELETED,]
+        silent = pc.indices_nonzero(marks.is_null()).to_pylist()
+        arrays[DELETED,] = pc.fill_null(marks, True)
+        for name in self._primary_key:
+            if silent:
+                arrays[name,] = nulled(arrays[name,], silent)
+            if arrays[name,].null_count:
+                missing = set(pc.indices_nonzero(arrays[name,].is_null()).to_pylist())
+                for index in sorted(missing.difference(silent)):
+                    bad.setdefault(index, f"{name}: null, but it is of the primary key")
+
+
+def _mask(indices: Sequence[int], count: int) -> pa.Array:
+    chosen = frozenset(indices)
+    return pa.array([index in chosen for index in range(count)], pa.bool_())
+
+
+def _chosen(headers: AllHeaders, indices: Sequence[int]) -> AllHeaders:
+    return [headers[index] for index in indices] if headers else ()
+
+
+def _key_reader(format_: Format, leaves: Sequence[Leaf]) -> PartReader | ConnectReader:
+    """Reads keys; those that are objects Kafka Connect may have wrapped."""
+    if format_.name == "json" and all(leaf.path for leaf in leaves):
+        return ConnectReader(format_, leaves, leaves[0].column)
+    return PartReader(format_, leaves)

@@ -1,0 +1,176 @@
+"""Arrays of what a schema has, to arrays of columns: what the fast paths of formats share.
+
+The decoders that make these arrays leave something unchecked; it is checked here. What does not
+come out is raised, and the exact path decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamline.connectors.kafka.formats.json_values import MICROS_MAX, MICROS_MIN
+from seamline.connectors.kafka.formats.trees import Node
+from seamline.seam.evolution import matched
+from seamline.sql import types
+from seamline.sql.slices import list_like
+from seamline.sql.types import Array, Field, Map, Row, Type, to_arrow
+
+Convert: TypeAlias = Callable[[pa.Array], pa.Array]
+"""What makes an array of a column; raises ValueError when the exact path must decide."""
+OneByOne: TypeAlias = Callable[[Node, Type], Callable[[Any], Any]]
+"""The exact path's conversion of one value."""
+
+
+class NotFastError(Exception):
+    """There is no fast path for a schema, or for a column of it."""
+
+
+def converter(node: Node, type_: Type, one_by_one: OneByOne) -> Convert:
+    """What makes an array of a column's type of an array of carriers.
+
+    Raises:
+        NotFastError: nothing does.
+    """
+    if node.kind == "union":
+        if node.only is None:
+            raise NotFastError
+        return converter(node.only, type_, one_by_one)
+    match node.kind, type_:
+        case "record", Row(fields):
+            return _record(node, fields, to_arrow(type_), one_by_one)
+        case "array", Array(element):
+            assert node.inner is not None
+            return _list(converter(node.inner, element, one_by_one), to_arrow(type_))
+        case "map", Map(types.VARCHAR, value):
+            assert node.inner is not None
+            return _map(converter(node.inner, value, one_by_one), to_arrow(type_))
+    if node.kind in ("record", "array", "map") or isinstance(type_, Row | Array | Map):
+        raise NotFastError
+    found = _leaf(node, type_)
+    if found is not None:
+        return found
+    make, wanted = one_by_one(node, type_), to_arrow(type_)
+
+    def each(array: pa.Array) -> pa.Array:
+        carried = array.cast(pa.binary()) if node.kind == "bytes" else array
+        if pa.types.is_timestamp(array.type):
+            carried = array.cast(pa.int64())
+        return pa.array([make(value) for value in carried.to_pylist()], wanted)
+
+    return each
+
+
+def _record(
+    node: Node, fields: Sequence[Field], wanted: pa.DataType, one_by_one: OneByOne
+) -> Convert:
+    which = matched(fields, node.names)
+    members: list[tuple[Field, str | None, Convert]] = []
+    for field in fields:
+        name = which.get(field.name)
+        make = _same if name is None else converter(node.members[name], field.type, one_by_one)
+        members.append((field, name, make))
+
+    def row(array: pa.Array) -> pa.Array:
+        mask = array.is_null() if array.null_count else None
+        found = []
+        for field, name, make in members:
+            if name is None:
+                inner = pa.array([field.write_default] * len(array), to_arrow(field.type))
+            else:
+                inner = make(array.field(name))
+            if field.required and inner.null_count:
+                raise ValueError("null in a required column")
+            found.append(inner)
+        return pa.StructArray.from_arrays(found, fields=list(wanted), mask=mask)
+
+    return row
+
+
+def _same(array: pa.Array) -> pa.Array:
+    return array
+
+
+def _list(make: Convert, wanted: pa.DataType) -> Convert:
+    def items(array: pa.Array) -> pa.Array:
+        return list_like(array, make(array.values), wanted)
+
+    return items
+
+
+def _map(make: Convert, wanted: pa.DataType) -> Convert:
+    def entries(array: pa.Array) -> pa.Array:
+        if not pa.types.is_string(array.type.key_type):
+            raise ValueError("keys of another type")
+        _check_text(array.keys)
+        rows = array.to_pylist()
+        if any(row is not None and len(dict(row)) < len(row) for row in rows):
+            raise ValueError("a key comes twice")
+        found = pa.MapArray.from_arrays(array.offsets, array.keys, make(array.items), type=wanted)
+        if not array.null_count:
+            return found
+        valid = array.is_valid()
+        return found.take(pc.if_else(valid, pa.array(range(len(array)), pa.int64()), None))
+
+    return entries
+
+
+def _leaf(node: Node, type_: Type) -> Convert | None:
+    """What makes a whole array at once; None where each value is looked at."""
+    is_whole = node.kind in ("int", "long")
+    match node.kind, type_:
+        case ("boolean", types.BOOLEAN) | ("float", types.REAL) | ("double", types.DOUBLE):
+            return _same
+        case "float", types.DOUBLE:
+            return lambda array: array.cast(pa.float64())
+        case (("string" | "enum"), types.VARCHAR):
+            return _checked_text
+        case "bytes", types.VARBINARY if not node.logical and type_.length is None:
+            return lambda array: array.cast(pa.binary())
+        case (("int" | "long"), types.BIGINT):
+            return _same
+        case (("int" | "long"), types.INTEGER):
+            return lambda array: array.cast(pa.int32())
+    if is_whole and node.logical == "date" and type_ == types.DATE:
+        return lambda array: _within(array, -719_162, 2_932_896).cast(pa.int32()).cast(pa.date32())
+    if is_whole and isinstance(type_, types.Timestamp):
+        wanted = to_arrow(type_)
+        if node.logical.removeprefix("local-") == "timestamp-micros":
+            return lambda array: _within(array, MICROS_MIN, MICROS_MAX).cast(wanted)
+        if node.logical.removeprefix("local-") == "timestamp-millis":
+            low, high = MICROS_MIN // 1000, MICROS_MAX // 1000
+            return lambda array: pc.multiply(_within(array, low, high), 1000).cast(wanted)
+    return None
+
+
+def _names(names: Mapping[int, str]) -> Convert:
+    """The names of numbers; a number without one is odd."""
+    numbers, texts = pa.array(list(names), pa.int32()), pa.array(list(names.values()), pa.string())
+
+    def named(array: pa.Array) -> pa.Array:
+        found = texts.take(pc.index_in(array, value_set=numbers))
+        if found.null_count > array.null_count:
+            raise ValueError("a number without a name")
+        return found
+
+    return named
+
+
+def _within(array: pa.Array, low: int, high: int) -> pa.Array:
+    array = array.cast(pa.int64())
+    outside = pc.any(pc.or_(pc.less(array, low), pc.greater(array, high)))
+    if outside.as_py():
+        raise ValueError("out of range")
+    return array
+
+
+def _checked_text(array: pa.Array) -> pa.Array:
+    _check_text(array)
+    return array
+
+
+def _check_text(array: pa.Array) -> None:
+    array.validate(full=True)

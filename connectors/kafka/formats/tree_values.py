@@ -1,0 +1,257 @@
+"""Values of what a schema has, to values of columns: the exact meaning that formats share.
+
+Columns find fields by name, or by one that column or field had before: what a column does not find
+is its default or null, what no column asks for is left out. A column of another type gets no guess,
+but a bad record.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from seamline.connectors.kafka.formats import json_values
+from seamline.connectors.kafka.formats.trees import Node
+from seamline.seam.evolution import matched
+from seamline.sql import types
+from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
+
+Convert: TypeAlias = Callable[[Any], Any]
+"""What makes of a value what Arrow's constructors take; raises ValueError."""
+
+
+def converter(node: Node, type_: Type, path: str) -> Convert:
+    """What makes a value of a column of one of the schema's.
+
+    Where no value of the schema fits the column, each value is a bad one that says so.
+    """
+    if node.kind == "union":
+        return _of_union(node, type_, path)
+    make = _converter(node, type_, path)
+    return lambda value: None if value is None else make(value)
+
+
+def _converter(node: Node, type_: Type, path: str) -> Convert:
+    match node.kind, type_:
+        case "null", _:
+            return lambda _: None
+        case "record", Row(fields):
+            return _record(node, fields, path)
+        case "array", Array(element):
+            assert node.inner is not None
+            item = converter(node.inner, element, f"{path}[]")
+            return lambda value: [item(entry) for entry in value]
+        case "map", Map(key, inner):
+            assert node.inner is not None
+            item = converter(node.inner, inner, f"{path}[]")
+            return lambda value: [
+                (json_values.map_key(name, key, path), item(entry)) for name, entry in value.items()
+            ]
+        case (("record" | "array" | "map"), _):
+            return _unlike(node, type_, path)
+    if isinstance(type_, Row | Array | Map):
+        return _unlike(node, type_, path)
+    return _leaf(node, type_, path)
+
+
+def _record(node: Node, fields: Sequence[Field], path: str) -> Convert:
+    which = matched(fields, node.names)
+    members = []
+    for field in fields:
+        name = which.get(field.name)
+        inside = _join(path, field)
+        convert = converter(node.members[name], field.type, inside) if name is not None else _same
+        members.append((field, name, convert))
+
+    def make(value: Mapping[str, Any]) -> dict[str, Any]:
+        row = {}
+        for field, name, convert in members:
+            found = field.write_default if name is None else convert(value[name])
+            if found is None and field.required:
+                raise ValueError(f"{_join(path, field)}: null, but the column is required")
+            row[field.name] = found
+        return row
+
+    return make
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _join(path: str, field: Field) -> str:
+    return f"{path}.{field.name}" if path else field.name
+
+
+def _of_union(node: Node, type_: Type, path: str) -> Convert:
+    """By the Python type of a value; of named types by the name that comes with it."""
+    if node.only is not None:
+        only = converter(node.only, type_, path)
+        return lambda value: only(value[1] if isinstance(value, tuple) else value)
+    branches = [branch for branch in node.branches if branch.kind != "null"]
+    by_name = {b.name: converter(b, type_, path) for b in branches if b.name}
+    by_class: dict[type, Convert] = {}
+    unknown = _ambiguous(path, node)
+    for branch in branches:
+        kind = _CLASSES.get(branch.kind)
+        if kind is not None:
+            by_class[kind] = unknown if kind in by_class else converter(branch, type_, path)
+
+    def make(value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, tuple) and value[0] in by_name:
+            return by_name[value[0]](value[1])
+        return by_class.get(type(value), unknown)(value)
+
+    return make
+
+
+_CLASSES: Mapping[str, type] = {
+    "boolean": bool,
+    "int": int,
+    "long": int,
+    "float": float,
+    "double": float,
+    "string": str,
+    "bytes": bytes,
+    "array": list,
+    "map": dict,
+}
+
+
+def _ambiguous(path: str, node: Node) -> Convert:
+    kinds = ", ".join(branch.kind for branch in node.branches)
+
+    def make(_: Any) -> Any:
+        raise ValueError(f"{path}: which type of the union of {kinds} a value has is not known")
+
+    return make
+
+
+# --- Leaves --------------------------------------------------------------------------------------
+
+
+def _leaf(node: Node, type_: Type, path: str) -> Convert:
+    units = _UNITS.get(node.logical)
+    if node.logical == "decimal" and node.kind in ("bytes", "fixed"):
+        if isinstance(type_, Decimal):
+            scale = int(node.attributes.get("scale", 0))
+            return lambda value: json_values.exact(_unscaled(value, scale), type_, path)
+    elif node.kind in ("int", "long") and node.logical == "date" and type_ == types.DATE:
+        return lambda value: _within(value, -719_162, 2_932_896, type_, path)
+    elif node.logical == "date" and isinstance(type_, types.Timestamp):
+        return _unlike(node, type_, path)
+    elif node.kind in ("int", "long") and units is not None:
+        make = _of_time(node.logical, units, type_, path)
+        if make is not None:
+            return make
+        if isinstance(type_, types.Timestamp):
+            return _unlike(node, type_, path)  # a number alone would count from 1970
+    elif node.kind == "fixed" and node.logical == "uuid" and type_ == types.UUID:
+        return lambda value: str(uuid.UUID(bytes=value))
+    return _plain(node, type_, path)
+
+
+_UNITS: Mapping[str, tuple[int, int]] = {
+    "seconds": (1_000_000, 1),
+    "millis": (1000, 1),
+    "micros": (1, 1),
+    "nanos": (1, 1000),
+}
+_UNITS = {
+    f"{what}-{unit}": factors
+    for what in ("time", "timestamp", "local-timestamp")
+    for unit, factors in _UNITS.items()
+}
+"""What makes microseconds of each: a factor and a divisor."""
+_DAY_MICROS = 86_400_000_000
+
+
+def _of_time(logical: str, units: tuple[int, int], type_: Type, path: str) -> Convert | None:
+    factor, divisor = units
+    if logical.startswith("time-") and type_ == types.TIME:
+        return lambda value: _within(value * factor // divisor, 0, _DAY_MICROS - 1, type_, path)
+    if not logical.startswith("time-") and isinstance(type_, types.Timestamp):
+        low, high = json_values.MICROS_MIN, json_values.MICROS_MAX
+        return lambda value: _within(value * factor // divisor, low, high, type_, path)
+    return None
+
+
+def _within(value: int, low: int, high: int, type_: Type, path: str) -> int:
+    if not low <= value <= high:
+        raise ValueError(f"{path}: {value} is out of range for {type_}")
+    return value
+
+
+def _unscaled(value: bytes, scale: int) -> str:
+    return str(decimal.Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _EXACT))
+
+
+_EXACT = decimal.Context(prec=1000)
+
+
+def _plain(node: Node, type_: Type, path: str) -> Convert:
+    """Without its logical type: what JSON of the same kind would be in that column."""
+    match node.kind:
+        case "enum" if "names" in node.attributes and type_ == types.VARCHAR:
+            return lambda value: _name(value, node.attributes["names"], path)
+        case "bytes" | "fixed" if isinstance(type_, Varbinary):
+            return lambda value: _sized(value, type_, path)
+        case "bytes" if type_ == types.VARCHAR:
+            return lambda value: _text(value, path)
+        case "bytes" | "fixed":
+            return _unlike(node, type_, path)
+        case "string" if isinstance(type_, Varbinary):
+            return lambda value: _sized(value.encode(), type_, path)
+        case "float" | "double":
+            return _floating(type_, path) or _unlike(node, type_, path)
+    return lambda value: json_values.exact(value, type_, path)
+
+
+def _name(value: int, names: Mapping[int, str], path: str) -> str:
+    if value not in names:
+        raise ValueError(f"{path}: {value} is no value of the enumeration")
+    return names[value]
+
+
+def _floating(type_: Type, path: str) -> Convert | None:
+    if type_ == types.DOUBLE:
+        return float
+    if type_ != types.REAL:
+        return None
+
+    def make(value: float) -> float:
+        found: float = pa.scalar(value, pa.float64()).cast(pa.float32()).as_py()
+        if math.isinf(found) and not math.isinf(value):
+            raise ValueError(f"{path}: {value} is out of range for {type_}")
+        return found
+
+    return make
+
+
+def _sized(value: bytes, type_: Varbinary, path: str) -> bytes:
+    if type_.length is not None and len(value) != type_.length:
+        raise ValueError(f"{path}: {len(value)} bytes where {type_.length} are expected")
+    return value
+
+
+def _text(value: bytes, path: str) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 at byte {error.start}") from None
+
+
+def _unlike(node: Node, type_: Type, path: str) -> Convert:
+    kind = f"{node.kind} ({node.logical})" if node.logical else node.kind
+
+    def make(_: Any) -> Any:
+        raise ValueError(f"{path}: {kind} where {type_} is expected")
+
+    return make

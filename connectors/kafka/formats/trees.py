@@ -1,0 +1,149 @@
+"""The schema of a record as a tree, whatever language it is written in.
+
+The kinds of types and the names of logical types are Avro's, which has the most of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from seamline.sql import types
+from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Unsupported
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Node:
+    """A type of a schema. A record may lead to itself.
+
+    Attributes:
+        kind: `record`, `union`, `int`, …
+        logical: The logical type, where there is one.
+        name: Full name of a record, an enum or a fixed.
+        members: The fields of a record by name, in order.
+        branches: The types of a union.
+        inner: The items of an array, the values of a map.
+        attributes: Everything else the schema says of it.
+        aliases: The names that fields of a record had before, by their names.
+    """
+
+    kind: str
+    logical: str = ""
+    name: str = ""
+    members: dict[str, Node] = dataclasses.field(default_factory=dict)
+    branches: list[Node] = dataclasses.field(default_factory=list)
+    inner: Node | None = None
+    attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    aliases: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """The fields of a record, each with the names it had before."""
+        return {name: self.aliases.get(name, ()) for name in self.members}
+
+    @property
+    def only(self) -> Node | None:
+        """The one branch of a union that is not null."""
+        others = [branch for branch in self.branches if branch.kind != "null"]
+        return others[0] if len(others) == 1 else None
+
+
+def in_epoch(root: Node, unit: str) -> Node:
+    """The tree; where a column is a timestamp, its plain longs count such units of time."""
+    seen: set[int] = set()
+    left = [root] if unit != "millis" else []
+    while left:
+        node = left.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            if node.kind in ("int", "long") and not node.logical:
+                node.logical = f"timestamp-{unit}"
+            left += [*node.members.values(), *node.branches]
+            left += [node.inner] if node.inner is not None else []
+    return root
+
+
+# --- What columns a schema has -------------------------------------------------------------------
+
+_PLAIN: Mapping[str, Type] = {
+    "boolean": types.BOOLEAN,
+    "int": types.INTEGER,
+    "long": types.BIGINT,
+    "float": types.REAL,
+    "double": types.DOUBLE,
+    "string": types.VARCHAR,
+    "enum": types.VARCHAR,
+    "bytes": types.VARBINARY,
+    "fixed": types.VARBINARY,
+}
+_LOGICAL: Mapping[str, Type] = {
+    "date": types.DATE,
+    "time-millis": types.TIME,
+    "time-micros": types.TIME,
+    **{f"timestamp-{unit}": types.TIMESTAMP_TZ for unit in ("millis", "micros", "nanos")},
+    **{f"local-timestamp-{unit}": types.TIMESTAMP for unit in ("millis", "micros", "nanos")},
+    "uuid": types.UUID,
+    "unsigned": Decimal(20, 0),
+}
+
+
+def columns_of(node: Node) -> tuple[Field, ...]:
+    """The columns for the fields of a record; what no column holds is left out."""
+    found = ((name, type_of(member, (node,))) for name, member in node.members.items())
+    return tuple(Field(name, type_) for name, type_ in found if type_ is not None)
+
+
+def type_of(node: Node, inside: tuple[Node, ...] = ()) -> Type | None:
+    """The type of a column for it; None where there is none."""
+    if node in inside:
+        return None  # a record inside of itself has no end
+    inside = (*inside, node)
+    match node.kind:
+        case "union":
+            return None if node.only is None else type_of(node.only, inside)
+        case "array" | "map":
+            assert node.inner is not None
+            inner = type_of(node.inner, inside)
+            if inner is None:
+                return None
+            return Array(inner) if node.kind == "array" else Map(types.VARCHAR, inner)
+        case "record":
+            found = ((name, type_of(member, inside)) for name, member in node.members.items())
+            fields = tuple(Field(name, type_) for name, type_ in found if type_ is not None)
+            return Row(fields) if fields else None
+    if node.logical == "decimal" and node.kind in ("bytes", "fixed"):
+        precision = int(node.attributes.get("precision", 0))
+        if 0 < precision <= types.MAX_DECIMAL_PRECISION:
+            return Decimal(precision, int(node.attributes.get("scale", 0)))
+        return types.VARBINARY
+    return _LOGICAL.get(node.logical) or _PLAIN.get(node.kind)
+
+
+def record_of(node: Node) -> Type:
+    """The type of all that a schema has, with the names fields had before as aliases.
+
+    What no column holds is in it, too, as a type that is `Unsupported`.
+    """
+    return _whole(node, ())
+
+
+def _whole(node: Node, inside: tuple[Node, ...]) -> Type:
+    if node in inside:
+        return Unsupported("a record inside of itself")
+    inside = (*inside, node)
+    match node.kind:
+        case "union":
+            return _whole(node.only, inside) if node.only is not None else Unsupported("a union")
+        case "array" | "map":
+            assert node.inner is not None
+            inner = _whole(node.inner, inside)
+            if isinstance(inner, Unsupported):
+                return inner
+            return Array(inner) if node.kind == "array" else Map(types.VARCHAR, inner)
+        case "record" if node.members:
+            members = ((name, _whole(member, inside)) for name, member in node.members.items())
+            return Row(
+                tuple(Field(n, type_, aliases=node.aliases.get(n, ())) for n, type_ in members)
+            )
+    return type_of(node) or Unsupported(node.kind)

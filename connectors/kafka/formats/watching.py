@@ -1,0 +1,162 @@
+"""Records of schemas that a table's columns do not fit yet: seen, so that none is read wrongly.
+
+Who tiers stops at the first such record, and the columns are changed before its batch is written.
+Who reads shows the table's present schema: fields without a column are left out until they have
+one, and a value that its column does not hold yet is an error by name, whatever the policy for bad
+records is, since it is none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+
+from seamline.connectors.kafka.formats.envelopes import ENVELOPES
+from seamline.connectors.kafka.formats.framed import frame, unframed
+from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts, Setting
+from seamline.connectors.kafka.formats.schemas import Schema, SchemaId
+from seamline.errors import SCHEMA_NOT_EVOLVED, SeamlineError
+from seamline.seam.evolution import Change, WidenColumn, changes
+from seamline.seam.records import DecoderSpec
+from seamline.sql import types
+from seamline.sql.types import Type
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unfit:
+    """What becomes of records of a schema whose types hold more than the columns do.
+
+    Attributes:
+        error: What those are that their columns do not hold.
+        is_always: Whether all of them are.
+    """
+
+    error: SeamlineError
+    is_always: bool
+
+
+class SchemaWatch:
+    """Sees the schemas that values of a table's topic were written with.
+
+    Args:
+        spec: What makes rows of them.
+
+    Attributes:
+        needed: What the columns must become, when that was why reading ended.
+    """
+
+    def __init__(self, spec: DecoderSpec) -> None:
+        assert spec.watch is not None
+        self._spec = spec
+        self._watch = spec.watch
+        self.needed: tuple[Change, ...] = ()
+
+    def meets(self, record: Type) -> Unfit | None:
+        """What records of a schema are that their columns do not hold; None where it fits.
+
+        Args:
+            record: What the schema's values are; see `trees.record_of`.
+
+        Raises:
+            SeamlineError: SCHEMA_INCOMPATIBLE; SCHEMA_NOT_EVOLVED when rows are written.
+        """
+        spec, watch = self._spec, self._watch
+        envelope = ENVELOPES.get(spec.encoding.envelope)
+        try:
+            found = changes(
+                spec.stored,
+                record,
+                encoding=spec.encoding,
+                row=() if envelope is None else (envelope.row,),
+                watch=watch,
+            )
+        except SeamlineError as error:
+            raise SeamlineError(error.code, f"topic {spec.topic}: {error.message}") from error
+        if watch.is_tiering and found:
+            self.needed = found
+            raise self._error(found)
+        wider = [change for change in found if isinstance(change, WidenColumn)]
+        if not wider:
+            return None
+        is_rounded = any(change.was == types.REAL for change in wider)
+        return Unfit(self._error(wider), is_rounded)
+
+    def _error(self, found: Sequence[Change]) -> SeamlineError:
+        text = "; ".join(map(str, found))
+        return SeamlineError(
+            SCHEMA_NOT_EVOLVED, f"topic {self._spec.topic} has records for which {text}"
+        )
+
+
+class Guarded:
+    """Decodes records of a schema whose types hold more than the columns do.
+
+    Args:
+        decoder: Decodes them.
+        unfit: What those are that do not fit.
+    """
+
+    def __init__(self, decoder: PartDecoder, unfit: Unfit) -> None:
+        self._decoder = decoder
+        self._unfit = unfit
+
+    def decode(self, values: Parts, headers: AllHeaders = ()) -> tuple[list[pa.Array], Bad]:
+        """See `PartDecoder.decode`."""
+        arrays, bad = self._decoder.decode(values, headers)
+        if bad or (self._unfit.is_always and any(value is not None for value in values)):
+            raise self._unfit.error
+        return arrays, bad
+
+
+def guarded(decoder: PartDecoder, unfit: Unfit | None) -> PartDecoder:
+    """A decoder, which ends at what does not fit yet."""
+    return decoder if unfit is None else Guarded(decoder, unfit)
+
+
+class DescribedValues:
+    """Parts that describe themselves, whose schemas are looked at all the same.
+
+    Args:
+        decoder: Decodes them without the ids before them.
+        setting: Where schemas are.
+        record_of: What the values of a schema are; raises ValueError when that cannot be told.
+    """
+
+    def __init__(
+        self, decoder: PartDecoder, setting: Setting, record_of: Callable[[Schema], Type]
+    ) -> None:
+        assert setting.watch is not None
+        self._decoder = decoder
+        self._setting = setting
+        self._watch = setting.watch
+        self._record_of = record_of
+        self._known: dict[SchemaId, Unfit | None] = {}
+
+    def decode(self, values: Parts, headers: AllHeaders = ()) -> tuple[list[pa.Array], Bad]:
+        """See `PartDecoder.decode`."""
+        unfit = dict(self._unfit(values, headers))
+        arrays, bad = self._decoder.decode(unframed(values))
+        for index, found in unfit.items():
+            if found.is_always or index in bad:
+                raise found.error
+        return arrays, bad
+
+    def _unfit(self, values: Parts, headers: AllHeaders) -> Iterator[tuple[int, Unfit]]:
+        name = f"__{self._setting.part}_schema_id"
+        for index, value in enumerate(values):
+            if value is not None:
+                try:
+                    schema_id, _ = frame(value, headers[index] if headers else None, name)
+                    found = self._of(schema_id)
+                except ValueError:
+                    continue  # it says nothing of a schema that is known
+                if found is not None:
+                    yield index, found
+
+    def _of(self, schema_id: SchemaId) -> Unfit | None:
+        if schema_id not in self._known:
+            record = self._record_of(self._setting.schemas.by_id(schema_id))
+            self._known[schema_id] = self._watch.meets(record)
+        return self._known[schema_id]

@@ -1,0 +1,92 @@
+"""The newest of an upsert table's decoded rows, in Arrow: faster than a window in SQL."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamline.errors import UPSERT_ORDER_UNKNOWN, SeamlineError
+from seamline.seam.upserts import Newest
+from seamline.sql.predicates import Comparison, In, Predicate, Value, conjuncts
+
+
+def newest_rows(rows: pa.Table, newest: Newest) -> pa.Table:
+    """The newest row of each key, deletes included, in no particular order.
+
+    Args:
+        rows: Decoded rows, with the columns that tell which is the newest.
+        newest: What tells which that is.
+
+    Raises:
+        SeamlineError: UPSERT_ORDER_UNKNOWN when a key has rows in several partitions, unless the
+            owner has given their word that none has.
+    """
+    return rows.take(pa.array(newest_places(rows, newest)))
+
+
+def newest_places(rows: pa.Table, newest: Newest) -> np.ndarray:
+    """Where the rows of `newest_rows` are, ascending.
+
+    Args:
+        rows: Decoded rows, with the columns that tell which is the newest.
+        newest: What tells which that is.
+
+    Raises:
+        SeamlineError: UPSERT_ORDER_UNKNOWN.
+    """
+    first = rows.column(newest.key_names[0])
+    # what is of no row has no key
+    places = np.flatnonzero(first.is_valid().to_numpy()) if first.null_count else None
+    keyed = rows if places is None else rows.take(pa.array(places))
+    if not keyed.num_rows:
+        return np.empty(0, dtype=np.int64)
+    codes, count = _codes(keyed, newest.key_names)
+    offsets = keyed.column(newest.offset.name).to_numpy()
+    order = np.argsort(offsets, kind="stable")
+    last = np.empty(count, dtype=np.int64)
+    last[codes[order]] = order  # of what is assigned to one place, the last stays
+    if not newest.is_settled:
+        partitions = keyed.column(newest.partition.name).to_numpy()
+        if (partitions != partitions[last[codes]]).any():
+            raise SeamlineError(UPSERT_ORDER_UNKNOWN, newest.moved_key.partition(": ")[2])
+    last.sort()
+    return last if places is None else places[last]
+
+
+def of_keys(rows: pa.Table, predicate: Predicate | None, newest: Newest) -> pa.Table:
+    """The rows of the keys that a predicate asks for by their values; all, where it does not.
+
+    Args:
+        rows: Decoded rows.
+        predicate: What is said of their keys.
+        newest: What their keys are.
+    """
+    for part in conjuncts(predicate):
+        match part:
+            case Comparison(column, "=", value) if column in newest.key_names:
+                wanted: tuple[Value, ...] = (value,)
+            case In(column, wanted) if column in newest.key_names:
+                pass
+            case _:
+                continue
+        known = rows.column(column)
+        rows = rows.filter(pc.is_in(known, pa.array(wanted, known.type)))
+    return rows
+
+
+def _codes(rows: pa.Table, names: tuple[str, ...]) -> tuple[np.ndarray, int]:
+    """A number for each row, the same for equal keys, and how many numbers there are."""
+    codes, count = _encoded(rows.column(names[0]).combine_chunks())
+    for name in names[1:]:
+        more, size = _encoded(rows.column(name).combine_chunks())
+        codes, count = _encoded(pa.array(codes * size + more))
+    return codes, count
+
+
+def _encoded(values: pa.Array) -> tuple[np.ndarray, int]:
+    if pa.types.is_integer(values.type):
+        numbers, found = np.unique(values.to_numpy(), return_inverse=True)
+        return found, len(numbers)
+    found = pc.dictionary_encode(values)
+    return found.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(found.dictionary)

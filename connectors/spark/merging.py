@@ -1,0 +1,76 @@
+"""A batch of an upsert table, merged: the newest of each key replaces, adds or removes a row.
+
+One MERGE statement: what it finds in the table it joins with the batch by key. Iceberg then writes
+the new rows, and which positions of the old files are gone.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seamline.connectors.spark.relation import moved_key_sql, newest_rows_sql
+from seamline.connectors.spark.settings import quoted_name
+from seamline.seam.records import DecoderSpec
+from seamline.seam.upserts import Newest
+from seamline.sql import columns
+from seamline.sql.types import Field
+
+_SUMMARY = "spark.sql.iceberg.snapshot-property."
+
+
+def merge(
+    session: Any,
+    rows: Any,
+    table: Sequence[str],
+    newest: Newest,
+    spec: DecoderSpec,
+    summary: Mapping[str, str],
+) -> None:
+    """Merges rows into a table in one commit.
+
+    Args:
+        session: A Spark session that nothing else uses: its settings are changed.
+        rows: The decoded records, a frame of that session.
+        table: The table's name, its branch included.
+        newest: What of the rows counts.
+        spec: Their columns.
+        summary: What the commit's snapshot carries.
+    """
+    for name, value in summary.items():
+        session.conf.set(_SUMMARY + name, value)
+    session.conf.set("spark.sql.iceberg.check-nullability", "false")
+    view = f"seamline_batch_{uuid.uuid4().hex}"
+    rows.createOrReplaceTempView(view)
+    try:
+        session.sql(merge_sql(quoted_name(table), view, newest, spec.columns))
+    finally:
+        session.catalog.dropTempView(view)
+
+
+def merge_sql(table: str, view: str, newest: Newest, fields: Sequence[Field]) -> str:
+    """The statement.
+
+    A bad record under the policy `skip` is not among the rows; one whose key is in another
+    partition than the row it would replace ends the statement.
+    """
+    own = [field.name for field in fields if field.name != columns.DELETED]
+    of_table = {name: f"old.{_quote(name)}" for name in own}
+    of_batch = {name: f"new.{_quote(name)}" for name in (*own, columns.DELETED)}
+    partition = newest.partition.name
+    same = " AND ".join(f"{of_table[name]} = {of_batch[name]}" for name in newest.key_names)
+    assigned = ", ".join(f"{of_table[name]} = {of_batch[name]}" for name in own)
+    return (
+        f"MERGE INTO {table} AS old USING ({newest_rows_sql(f'SELECT * FROM {view}', newest)}) "
+        f"AS new ON {same} "
+        f"WHEN MATCHED AND CASE WHEN {of_table[partition]} <> {of_batch[partition]} "
+        f"THEN {moved_key_sql(newest)} ELSE {of_batch[columns.DELETED]} END THEN DELETE "
+        f"WHEN MATCHED THEN UPDATE SET {assigned} "
+        f"WHEN NOT MATCHED AND NOT {of_batch[columns.DELETED]} THEN "
+        f"INSERT ({', '.join(map(_quote, own))}) VALUES ({', '.join(of_batch[n] for n in own)})"
+    )
+
+
+def _quote(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

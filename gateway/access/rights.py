@@ -1,0 +1,314 @@
+"""What one principal may do: the rules, applied to names.
+
+What somebody may not see at all is not there for them: the same error as for a name that nobody has
+given. What they see and may not do is PERMISSION_DENIED, which names the right that is missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from seamline.connectors.cache import Cache
+from seamline.errors import (
+    CATALOG_NOT_FOUND,
+    PERMISSION_DENIED,
+    TABLE_NOT_FOUND,
+    TOPIC_NOT_FOUND,
+    SeamlineError,
+)
+from seamline.gateway.access.rules import (
+    Action,
+    CatalogAccess,
+    Privilege,
+    Rule,
+    Rules,
+    TableRule,
+    expression,
+    matches,
+)
+from seamline.sql.restrictions import NO_RESTRICTION, Restriction
+from seamline.sql.types import Field
+
+if TYPE_CHECKING:
+    from seamline.gateway.query.names import TableName
+
+RuleT = TypeVar("RuleT", bound=Rule)
+_REMEMBERED_MAX = 1024
+_CHANGING = frozenset(Privilege) - {Privilege.SELECT, Privilege.GRANT_SELECT}
+_ABOUT_ROWS = frozenset({"", "cold", "hot", "changes"})
+"""Variants of a table that have its columns."""
+_OF_VALUES = frozenset({"files"})
+"""Variants that tell values of columns, as the bounds of files."""
+KEPT_WHEN_COLUMNS_ARE_HIDDEN = frozenset({"_kafka_partition", "_kafka_offset", "_kafka_timestamp"})
+"""Columns of a record that repeat nothing of what is hidden."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Principal:
+    """Somebody who asks.
+
+    Attributes:
+        name: The name that statements and tokens belong to.
+        groups: Groups that rules know.
+    """
+
+    name: str
+    groups: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableRights:
+    """What one may do with a table.
+
+    Attributes:
+        privileges: What at all.
+        restriction: What may be seen of it.
+    """
+
+    privileges: frozenset[Privilege] = frozenset(Privilege)
+    restriction: Restriction = NO_RESTRICTION
+
+    @property
+    def sees(self) -> bool:
+        """Whether the table is there at all."""
+        return bool(self.privileges)
+
+    def columns(self, fields: tuple[Field, ...]) -> tuple[Field, ...]:
+        """Those of a table's columns that are there."""
+        return tuple(f for f in fields if f.name.lower() not in self.restriction.denied)
+
+
+class Rights:
+    """What one principal may do. Safe to share between threads.
+
+    Args:
+        principal: Who it is.
+        rules: The rules; None allows everything.
+    """
+
+    def __init__(self, principal: Principal, rules: Rules | None = None) -> None:
+        self.principal = principal
+        self._rules = rules
+        self._tables: Cache[tuple[str, ...], TableRights] = Cache(_REMEMBERED_MAX)
+
+    # --- Names -------------------------------------------------------------------------------
+
+    def sees_catalog(self, name: str) -> bool:
+        """Whether a catalog, or a cluster, is there."""
+        return self._catalog(name) is not CatalogAccess.NONE
+
+    def sees_schema(self, catalog: str, schema: str) -> bool:
+        """Whether a schema is there: some table of it may be."""
+        if not self.sees_catalog(catalog) or self._rules is None or self._rules.tables is None:
+            return self.sees_catalog(catalog)
+        return any(
+            rule.privileges
+            and self._is_mine(rule)
+            and matches(rule.catalog, catalog)
+            and matches(rule.schema_, schema)
+            for rule in self._rules.tables
+        )
+
+    def table(self, name: TableName) -> TableRights:
+        """What may be done with a table; its variants are as it is."""
+        if self._rules is None or name.is_system:
+            return _EVERYTHING
+        key = (name.catalog or name.cluster, name.schema, name.table)
+        is_topic = bool(name.cluster)
+        return self._tables.get_or_make(key, lambda: self._table(*key, is_topic=is_topic))
+
+    def check_catalog(self, name: str) -> None:
+        """A catalog must be there.
+
+        Raises:
+            SeamlineError: CATALOG_NOT_FOUND.
+        """
+        if not self.sees_catalog(name):
+            raise SeamlineError(CATALOG_NOT_FOUND, f"catalog {name} does not exist")
+
+    def check_visible(self, name: TableName) -> None:
+        """A table must be there.
+
+        Raises:
+            SeamlineError: CATALOG_NOT_FOUND, TABLE_NOT_FOUND, TOPIC_NOT_FOUND.
+        """
+        self.check_catalog(name.catalog or name.cluster)
+        if self.table(name).sees:
+            return
+        if name.cluster:
+            raise SeamlineError(
+                TOPIC_NOT_FOUND, f"topic {name.table}: Broker: Unknown topic or partition"
+            )
+        raise SeamlineError(TABLE_NOT_FOUND, f"table {'.'.join(name.full)} does not exist")
+
+    def require(self, privilege: Privilege, name: TableName) -> None:
+        """A table must be there, and something be allowed with it.
+
+        Raises:
+            SeamlineError: as `check_visible`; PERMISSION_DENIED.
+        """
+        self.check_visible(name)
+        if privilege not in self.table(name).privileges:
+            raise SeamlineError(
+                PERMISSION_DENIED,
+                f"{self.principal.name} lacks the privilege {privilege} on {name.display}",
+            )
+
+    def restriction(self, name: TableName) -> Restriction:
+        """What may be seen of a table that is read.
+
+        Raises:
+            SeamlineError: as `require` for SELECT; PERMISSION_DENIED for a table about the table
+                that would tell more.
+        """
+        self.require(Privilege.SELECT, name)
+        found = self.table(name).restriction
+        if not found or name.variant in _ABOUT_ROWS:
+            return found
+        if name.variant in _OF_VALUES:
+            raise self._denied("SELECT all rows and columns", name.display)
+        return NO_RESTRICTION
+
+    def require_new(self, name: TableName) -> None:
+        """Something of a name must be allowed to be made.
+
+        Raises:
+            SeamlineError: CATALOG_NOT_FOUND, PERMISSION_DENIED.
+        """
+        self.check_catalog(name.catalog or name.cluster)
+        if Privilege.OWNERSHIP not in self.table(name).privileges:
+            raise self._denied("create", name.display)
+
+    def require_whole(self, name: TableName) -> None:
+        """A table must be readable with all rows and columns, by a reader that takes its files.
+
+        Raises:
+            SeamlineError: as `require`; PERMISSION_DENIED.
+        """
+        self.require(Privilege.SELECT, name)
+        if self.table(name).restriction:
+            raise not_whole(self.principal, name.display)
+
+    # --- Other things ------------------------------------------------------------------------
+
+    def require_topic(self, cluster: str, topic: str) -> None:
+        """A table must be allowed over a topic.
+
+        Raises:
+            SeamlineError: PERMISSION_DENIED.
+        """
+        if self._rules is None:
+            return
+        rule = self._first(
+            self._rules.topics,
+            lambda rule: (
+                matches(rule.cluster, cluster) and matches(rule.topic, topic, case_matters=True)
+            ),
+        )
+        if rule is None or not rule.allow:
+            raise self._denied("make tables over", f"topic {topic} of cluster {cluster}")
+
+    def require_property(self, name: str) -> None:
+        """A property of a session must be allowed.
+
+        Raises:
+            SeamlineError: PERMISSION_DENIED.
+        """
+        if self._rules is None or self._rules.system_session_properties is None:
+            return
+        known = self._rules.system_session_properties
+        rule = self._first(known, lambda rule: matches(rule.property, name))
+        if rule is None or not rule.allow:
+            raise self._denied("set", f"session property {name}")
+
+    def may(self, action: Action, owner: str) -> bool:
+        """Whether something may be done with statements of an owner."""
+        if owner == self.principal.name and action is not Action.EXECUTE:
+            return True
+        if self._rules is None or self._rules.queries is None:
+            return action is Action.EXECUTE
+        rule = self._first(
+            self._rules.queries,
+            lambda rule: action is Action.EXECUTE or matches(rule.owner, owner),
+        )
+        return rule is not None and action in rule.allow
+
+    def require_execute(self) -> None:
+        """Statements must be allowed.
+
+        Raises:
+            SeamlineError: PERMISSION_DENIED.
+        """
+        if not self.may(Action.EXECUTE, self.principal.name):
+            raise self._denied("execute", "statements")
+
+    # --- Rules -------------------------------------------------------------------------------
+
+    def _is_mine(self, rule: Rule) -> bool:
+        return rule.is_for(self.principal.name, self.principal.groups)
+
+    def _first(self, rules: Iterable[RuleT], holds: Callable[[RuleT], bool]) -> RuleT | None:
+        """The rule that decides: the first that is for the principal and holds."""
+        return next((rule for rule in rules if self._is_mine(rule) and holds(rule)), None)
+
+    def _catalog(self, name: str) -> CatalogAccess:
+        if self._rules is None or self._rules.catalogs is None:
+            return CatalogAccess.ALL
+        rule = self._first(self._rules.catalogs, lambda rule: matches(rule.catalog, name))
+        return CatalogAccess.NONE if rule is None else rule.allow
+
+    def _table(self, catalog: str, schema: str, table: str, *, is_topic: bool) -> TableRights:
+        assert self._rules is not None
+        allowed = self._catalog(catalog)
+        if allowed is CatalogAccess.NONE:
+            return _NOTHING
+        found = _EVERYTHING
+        if self._rules.tables is not None:
+            rule = self._first(
+                self._rules.tables,
+                lambda rule: (
+                    matches(rule.catalog, catalog)
+                    and matches(rule.schema_, schema)
+                    and matches(rule.table, table, case_matters=is_topic)
+                ),
+            )
+            found = _NOTHING if rule is None else _of_rule(rule)
+        if allowed is CatalogAccess.READ_ONLY:
+            found = dataclasses.replace(found, privileges=found.privileges - _CHANGING)
+        return found
+
+    def _denied(self, what: str, name: str) -> SeamlineError:
+        return SeamlineError(PERMISSION_DENIED, f"{self.principal.name} may not {what} {name}")
+
+
+def not_whole(principal: Principal, table: str) -> SeamlineError:
+    """The error of a reader of files, for a table of which not all may be seen."""
+    return SeamlineError(
+        PERMISSION_DENIED,
+        f"{principal.name} may not see all of {table}, and this reader would",
+        hint="Read it by a statement, which leaves out what may not be seen.",
+    )
+
+
+_EVERYTHING = TableRights()
+_NOTHING = TableRights(frozenset())
+
+
+def _of_rule(rule: TableRule) -> TableRights:
+    privileges = rule.privileges
+    if Privilege.GRANT_SELECT in privileges:
+        privileges |= {Privilege.SELECT}
+    condition = expression(rule.filter) if rule.filter is not None else None
+    denied = frozenset(column.name.lower() for column in rule.columns if not column.allow)
+    masks = {
+        column.name.lower(): expression(column.mask)
+        for column in rule.columns
+        if column.mask is not None and column.allow
+    }
+    return TableRights(privileges, Restriction(condition, masks, denied))
+
+
+OPERATOR = Rights(Principal("operator"))
+"""Whoever runs the gateway and its commands: everything is theirs."""

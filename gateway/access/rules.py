@@ -1,0 +1,204 @@
+"""The rules file: who may do what, in the shape of Trino's file-based access control.
+
+A section is a list of rules. The first whose patterns all match decides; patterns are regular
+expressions for whole names, and one that is left out matches everything. Where a section is there
+and none of its rules matches, the answer is no. Where a section is left out, everything is allowed
+but to bind topics, which is Seamline's own section: without a rule nobody may.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import pathlib
+import re
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from sqlglot import exp
+
+from seamline.connectors.config import Settings, refused
+from seamline.errors import INVALID_CONFIG, SeamlineError
+from seamline.gateway.config import yaml_file
+from seamline.sql import parse
+
+
+class Privilege(enum.StrEnum):
+    """What one may do with a table; OWNERSHIP creates, changes and drops it."""
+
+    SELECT = "SELECT"
+    INSERT = "INSERT"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    OWNERSHIP = "OWNERSHIP"
+    GRANT_SELECT = "GRANT_SELECT"
+
+
+class CatalogAccess(enum.StrEnum):
+    """What one may do in a catalog at most."""
+
+    ALL = "all"
+    READ_ONLY = "read-only"
+    NONE = "none"
+
+
+class Action(enum.StrEnum):
+    """What one may do with statements; the last two with those of others."""
+
+    EXECUTE = "execute"
+    VIEW = "view"
+    KILL = "kill"
+
+
+# --- Values --------------------------------------------------------------------------------------
+
+
+def _pattern(text: str) -> str:
+    try:
+        _compiled(text)
+    except re.error as error:
+        raise refused(f"is no regular expression: {error}", value=text) from error
+    return text
+
+
+def _expression(text: str) -> str:
+    try:
+        expression(text)
+    except SeamlineError as error:
+        raise refused(f"cannot be used: {error.message}", value=text) from error
+    return text
+
+
+def _of_trino(value: object) -> object:
+    """Trino also takes booleans."""
+    return {"true": "all", "false": "none"}.get(str(value).lower(), value)
+
+
+Pattern = Annotated[str, AfterValidator(_pattern)]
+Expression = Annotated[str, AfterValidator(_expression)]
+
+
+@functools.lru_cache(4096)
+def _compiled(pattern: str, *, case_matters: bool = False) -> re.Pattern[str]:
+    return re.compile(pattern, re.DOTALL | (0 if case_matters else re.IGNORECASE))
+
+
+@functools.lru_cache(4096)
+def expression(text: str) -> exp.Expr:
+    """A filter or mask as a tree, not to be changed.
+
+    Raises:
+        SeamlineError: SYNTAX_ERROR, NOT_SUPPORTED.
+    """
+    return parse.parse_expression(text)
+
+
+def matches(pattern: str | None, name: str, *, case_matters: bool = False) -> bool:
+    """Whether a pattern is for a whole name; none is for all. Case matters in topics alone."""
+    if pattern is None:
+        return True
+    return _compiled(pattern, case_matters=case_matters).fullmatch(name) is not None
+
+
+# --- Rules ---------------------------------------------------------------------------------------
+
+
+class Rule(Settings):
+    """A rule: whom it is for."""
+
+    user: Pattern | None = None
+    """The principal."""
+    group: Pattern | None = None
+    """One of the principal's groups."""
+
+    def is_for(self, user: str, groups: Sequence[str]) -> bool:
+        """Whether it is for a principal."""
+        in_group = self.group is None or any(matches(self.group, group) for group in groups)
+        return in_group and matches(self.user, user)
+
+
+class CatalogRule(Rule):
+    """What may be done in catalogs at most; clusters are catalogs, too."""
+
+    catalog: Pattern | None = None
+    allow: Annotated[CatalogAccess, BeforeValidator(_of_trino)]
+
+
+class ColumnRule(Settings):
+    """What of a column may be seen."""
+
+    name: str
+    allow: bool = True
+    """Whether it exists for those the rule is for."""
+    mask: Expression | None = None
+    """What it is instead: SQL over the table's columns, of the column's type."""
+
+
+class TableRule(Rule):
+    """What may be done with tables and topics, and which of their rows and columns are seen."""
+
+    catalog: Pattern | None = None
+    schema_: Annotated[Pattern | None, Field(alias="schema")] = None
+    table: Pattern | None = None
+    privileges: frozenset[Privilege]
+    filter: Expression | None = None
+    """A condition in SQL over the table's columns; other rows are not seen."""
+    columns: tuple[ColumnRule, ...] = ()
+
+
+class TopicRule(Rule):
+    """Whether tables may be made over topics."""
+
+    cluster: Pattern | None = None
+    topic: Pattern | None = None
+    allow: bool = True
+
+
+class QueryRule(Rule):
+    """What may be done with statements of whom; one's own may always be seen and ended."""
+
+    owner: Annotated[Pattern | None, Field(alias="queryOwner")] = None
+    """Who has submitted it."""
+    allow: frozenset[Action]
+
+
+class SessionPropertyRule(Rule):
+    """Which properties of a session may be set."""
+
+    property: Pattern | None = None
+    allow: bool
+
+
+class Rules(Settings):
+    """All rules of a file."""
+
+    catalogs: tuple[CatalogRule, ...] | None = None
+    tables: tuple[TableRule, ...] | None = None
+    topics: tuple[TopicRule, ...] = ()
+    queries: tuple[QueryRule, ...] | None = None
+    system_session_properties: tuple[SessionPropertyRule, ...] | None = None
+
+
+def read(file: pathlib.Path) -> Rules:
+    """The rules in a file of JSON or YAML.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG, naming what is wrong and where.
+    """
+    tree = yaml_file.read(file)
+    try:
+        return Rules.model_validate(tree)
+    except ValidationError as error:
+        problems = []
+        for found in error.errors():
+            path = ".".join(map(str, found["loc"]))
+            if found["type"] == "extra_forbidden":
+                problems.append(f"{path} is not known ({file})")
+            else:
+                problems.append(f"{path}: {found['msg']} ({file})")
+        raise SeamlineError(
+            INVALID_CONFIG,
+            "\n".join(problems),
+            hint="docs/security.md says what a rules file may hold.",
+        ) from error

@@ -1,0 +1,301 @@
+"""`seamline table adopt`, `unadopt` and `audit`: tables that other writers fill."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seamline.gateway.cli.options import config_options, load_config, table_of, text_of
+from seamline.gateway.connections import Connections
+from seamline.gateway.query.deadline import no_deadline
+
+if TYPE_CHECKING:
+    from seamline.gateway.commands.adopting import Findings, Pair
+    from seamline.gateway.commands.auditing import Audit
+
+_SHOWN = 3
+_CELL_MAX = 60
+
+
+@click.command()
+@click.argument("name")
+@click.option("--topic", required=True, help="Topic that is copied into the table.")
+@click.option("--cluster", help="Cluster the topic is in.")
+@click.option("--boundary", "provider", metavar="PROVIDER", help="Who says how far the table is.")
+@click.option(
+    "--columns", metavar="PART=COLUMN,…", help="Columns with partition, offset, …: offset=k_offset."
+)
+@click.option(
+    "--map",
+    "columns_from",
+    multiple=True,
+    metavar="'COLUMN = SOURCE'",
+    help="Where else columns come from, such as 'id = key'.",
+)
+@click.option("--format", "format_", default="json", show_default=True)
+@click.option("--key-format", default="string", show_default=True)
+@click.option("--value-schema", help="Schema of all values, or @FILE; else the registry's.")
+@click.option("--key-schema", help="Schema of all keys, or @FILE; else the registry's.")
+@click.option("--spelling", "spellings", multiple=True, help="A way to write values to be taken.")
+@click.option("--csv-separator", help="What stands between the fields of CSV; else a comma.")
+@click.option("--csv-quote", help="What its fields are quoted with; else double quotes.")
+@click.option("--on-error", default="fail", show_default=True, help="fail, null or skip.")
+@click.option("--isolation", default="read_committed", show_default=True)
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="For the provider.")
+@click.option("--start", metavar="PARTITION:OFFSET,…", help="Where the table begins; else at 0.")
+@click.option(
+    "--configuration", is_flag=True, help="Print it for the configuration; write nothing."
+)
+@click.option("--dry-run", is_flag=True, help="Only show what is found.")
+@click.option("--force", is_flag=True, help="Adopt it although something speaks against it.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@config_options
+def adopt(
+    name: str,
+    topic: str,
+    cluster: str | None,
+    columns: str | None,
+    config_file: str | None,
+    settings: tuple[str, ...],
+    **given: Any,
+) -> None:
+    """Binds the table NAME, which another writer fills, to its topic.
+
+    Shows what it found, and asks, before it writes anything.
+    """
+    from seamline.gateway.commands import adopting
+
+    connections = Connections(load_config(config_file, settings).config)
+    wanted = adopting.Adoption(
+        name=table_of(name, connections),
+        topic=topic,
+        cluster=cluster or connections.config.default_cluster,
+        provider=given["provider"],
+        columns=tuple(columns.split(",")) if columns else (),
+        columns_from=given["columns_from"],
+        format=given["format_"],
+        key_format=given["key_format"],
+        on_error=given["on_error"],
+        isolation=given["isolation"],
+        value_schema=text_of(given["value_schema"]),
+        key_schema=text_of(given["key_schema"]),
+        spellings=given["spellings"],
+        csv_separator=given["csv_separator"],
+        csv_quote=given["csv_quote"],
+        options=dict(map(adopting.option_of, given["options"])),
+        start=adopting.offsets_of(given["start"] or ""),
+    )
+    findings = adopting.examine(connections, wanted, no_deadline())
+    for line in _shown(findings):
+        click.echo(line, err=True)
+    if given["dry_run"]:
+        connections.close()
+        return
+    adopting.require_no_problems(findings, force=given["force"])
+    display = wanted.name.display
+    if given["configuration"]:
+        click.echo(findings.configuration)
+    else:
+        if not given["yes"]:
+            click.confirm(f"adopt {display}?", abort=True)
+        adopting.adopt(connections, findings, force=given["force"])
+        click.echo(f"adopted {display} over topic {topic}")
+    connections.close()
+
+
+@click.command()
+@click.argument("name")
+@config_options
+def unadopt(name: str, config_file: str | None, settings: tuple[str, ...]) -> None:
+    """Lets go of the adopted table NAME: nothing of Seamline stays in it."""
+    from seamline.gateway.commands import adopting
+
+    connections = Connections(load_config(config_file, settings).config)
+    found = table_of(name, connections)
+    adopting.unadopt(connections, found)
+    click.echo(f"{found.display} is a plain table again")
+    connections.close()
+
+
+@click.command("take-over")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@config_options
+def take_over(name: str, yes: bool, config_file: str | None, settings: tuple[str, ...]) -> None:
+    """Goes on with the adopted table NAME, whose writer has been stopped.
+
+    From then on `seamline tier` fills it, from where that writer ended.
+    """
+    from seamline.gateway.commands import handing_over
+
+    connections = Connections(load_config(config_file, settings).config)
+    found = table_of(name, connections)
+    if not yes:
+        click.confirm(f"has the writer of {found.display} been stopped for good?", abort=True)
+    boundary = handing_over.take_over(
+        connections, found, no_deadline(), lambda text: click.echo(f"{name}: {text} …", err=True)
+    )
+    click.echo(f"{found.display} is taken over at {_offsets_text(boundary.next)}")
+    connections.close()
+
+
+@click.command("hand-over")
+@click.argument("name")
+@click.option("--boundary", "provider", default="columns", show_default=True, metavar="PROVIDER")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="For the provider.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@config_options
+def hand_over(
+    name: str,
+    provider: str,
+    options: tuple[str, ...],
+    yes: bool,
+    config_file: str | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Lets another writer go on with the table NAME, which Seamline has filled.
+
+    Tiering must have been stopped. Says at which offsets the other one must begin.
+    """
+    from seamline.gateway.commands import adopting, handing_over
+
+    connections = Connections(load_config(config_file, settings).config)
+    found = table_of(name, connections)
+    if not yes:
+        click.confirm(f"has tiering of {found.display} been stopped for good?", abort=True)
+    given = dict(map(adopting.option_of, options))
+    boundary = handing_over.hand_over(
+        connections, found, no_deadline(), provider=provider, options=given
+    )
+    click.echo(f"{found.display} is handed over: begin at {_offsets_text(boundary.next)}")
+    connections.close()
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json", "csv"]),
+    default="text",
+    show_default=True,
+)
+@config_options
+def audit(name: str, format_: str, config_file: str | None, settings: tuple[str, ...]) -> None:
+    """Counts the records of the table NAME: each must be there once, below the boundary.
+
+    Names holes and doubles, compared with the log as far as it reaches back. Ends with 1 when there
+    are any.
+    """
+    from seamline.gateway.commands import auditing
+
+    connections = Connections(load_config(config_file, settings).config)
+    found = auditing.audit(
+        connections,
+        table_of(name, connections),
+        no_deadline(),
+        lambda text: click.echo(f"{name}: {text} …", err=True),
+    )
+    connections.close()
+    if format_ == "json":
+        click.echo(json.dumps(found.to_json(), indent=2))
+    elif format_ == "csv":
+        _write_csv(found)
+    else:
+        for line in _audit_lines(found):
+            click.echo(line)
+    if not found.is_clean:
+        sys.exit(1)
+
+
+# --- What is shown -------------------------------------------------------------------------------
+
+
+def _shown(found: Findings) -> list[str]:
+    boundary, state = found.boundary, found.table.state
+    lines = [
+        f"table      {state.display_name}, {len(state.snapshots)} snapshots",
+        f"filled by  {found.writer.name}",
+        f"boundary   {_offsets_text(boundary.next)} by {boundary.provider} ({boundary.trust})",
+        f"log        ends at {_offsets_text(found.bounds.end)}: {found.lag:,} offsets are hot",
+    ]
+    sources = found.binding.columns_from
+    lines += [f"column     {entry}" for entry in sources]
+    own = {entry.partition(" = ")[0].split(".")[0] for entry in sources}
+    rest = [field.name for field in state.schema.columns if field.name not in own]
+    lines.append(f"columns    from the value: {', '.join(rest) or 'none'}")
+    agree = sum(pair.cold is not None and not pair.differences for pair in found.sample)
+    if found.sample:
+        lines.append(
+            f"sample     {agree} of {len(found.sample)} records are the same in both tiers"
+        )
+    doubtful = [p for p in found.sample if p.cold is None or p.differences]
+    for pair in (doubtful or list(found.sample))[-_SHOWN:]:
+        lines += _side_by_side(pair)
+    lines += [f"note       {note}" for note in found.notes]
+    lines += [f"PROBLEM    {problem}" for problem in found.problems]
+    return lines
+
+
+def _offsets_text(offsets: Any) -> str:
+    return ", ".join(f"{p}:{o}" for p, o in offsets.items()) or "nothing"
+
+
+def _side_by_side(pair: Pair) -> list[str]:
+    lines = [f"           partition {pair.partition}, offset {pair.offset}"]
+    for name in pair.hot or pair.cold or {}:
+        cold = "—" if pair.cold is None else _cell(pair.cold[name])
+        hot = "—" if pair.hot is None else _cell(pair.hot[name])
+        mark = "≠" if name in pair.differences else " "
+        lines.append(f"         {mark}   {name}: table {cold} | log {hot}")
+    return lines
+
+
+def _cell(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= _CELL_MAX else f"{text[: _CELL_MAX - 1]}…"
+
+
+def _audit_lines(found: Audit) -> list[str]:
+    from seamline.gateway.commands.auditing import MEANINGS, Kind
+
+    rows = sum(partition.rows for partition in found.partitions)
+    records = sum(partition.records for partition in found.partitions)
+    boundary = found.boundary
+    lines = [
+        f"{found.table}, snapshot {found.snapshot_id}",
+        f"boundary {_offsets_text(boundary.next)} by {boundary.provider or 'seamline'} "
+        f"({boundary.trust})",
+        f"{rows:,} rows of {records:,} records"
+        + (f", and {found.others:,} rows that are no records" if found.others else ""),
+    ]
+    for kind in Kind:
+        of_kind = [finding for finding in found.found if finding.kind is kind]
+        if of_kind:
+            count = sum(finding.records for finding in of_kind)
+            lines.append(f"{kind.value}: {count:,} {MEANINGS[kind]}")
+        for finding in of_kind[:1000]:
+            r = finding.range
+            lines.append(
+                f"  partition {r.partition}, offsets [{r.start}, {r.end_exclusive}): "
+                f"{finding.records:,}"
+            )
+    lines.append("clean" if found.is_clean else "NOT clean")
+    return lines
+
+
+def _write_csv(found: Audit) -> None:
+    writer = csv.writer(sys.stdout)
+    writer.writerow(["kind", "partition", "start", "end_exclusive", "records"])
+    for finding in found.found:
+        r = finding.range
+        writer.writerow(
+            [finding.kind.value, r.partition, r.start, r.end_exclusive, finding.records]
+        )
+
+
+COMMANDS = (adopt, unadopt, audit, take_over, hand_over)

@@ -1,0 +1,273 @@
+"""The audit of a table: whether its snapshot holds each record below the boundary, once.
+
+Rows are counted where they lie. Offsets without a row are looked up in the log, as far as it
+reaches back: transaction markers, aborted and compacted records leave no rows, nor do records that
+the table's policy leaves out; anything else that the log shows and the snapshot lacks is a hole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from seamline.connectors.continuity import checked
+from seamline.connectors.duckdb.audit import PartitionRows, SnapshotRecords, snapshot_records
+from seamline.connectors.iceberg.boundaries.provider import start_of
+from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.schemas import schemas_of
+from seamline.connectors.protocols import ColdTable, Deadline, HotLog
+from seamline.errors import NOT_A_UNIFIED_TABLE, SeamlineError
+from seamline.gateway.connections import Sources
+from seamline.gateway.query.loaded import LoadedTables
+from seamline.gateway.query.names import TableName
+from seamline.seam.binding import TopicBinding
+from seamline.seam.boundary import Boundary, boundary_of, decode
+from seamline.seam.checks import LogRead, recreated, require
+from seamline.seam.log import LogBounds
+from seamline.seam.offsets import OffsetRange
+from seamline.seam.records import DecoderSpec
+
+MEMORY_BYTES = 1 << 30
+
+
+class Kind(enum.Enum):
+    """What an audit may find."""
+
+    HOLE = "hole"
+    DOUBLE = "double"
+    BEYOND = "beyond"
+    UNKNOWN = "unknown"
+
+
+MEANINGS: Mapping[Kind, str] = {
+    Kind.HOLE: "records of the log that the snapshot lacks",
+    Kind.DOUBLE: "records that the snapshot has more than once",
+    Kind.BEYOND: "records at or past the boundary, which would be read from the log, too",
+    Kind.UNKNOWN: "offsets without a row that the log can no longer explain",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """One finding.
+
+    Attributes:
+        kind: What it is.
+        range: Where.
+        records: How many records it concerns; of doubles, the rows that are too many.
+    """
+
+    kind: Kind
+    range: OffsetRange
+    records: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit has found.
+
+    Attributes:
+        table: The table.
+        snapshot_id: The snapshot that was looked at.
+        boundary: The boundary at it.
+        partitions: The rows of each partition.
+        others: Rows that are no records of the log.
+        found: The findings; those that say nothing is wrong are `UNKNOWN`.
+    """
+
+    table: str
+    snapshot_id: int
+    boundary: Boundary
+    partitions: tuple[PartitionRows, ...]
+    others: int
+    found: tuple[Found, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether each record is there once, as far as the log can tell."""
+        return all(finding.kind is Kind.UNKNOWN for finding in self.found)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it."""
+        return {
+            "table": self.table,
+            "snapshot_id": self.snapshot_id,
+            "boundary": self.boundary.next.to_json(),
+            "boundary_provider": self.boundary.provider or "seamline",
+            "boundary_trust": self.boundary.trust,
+            "rows": sum(partition.rows for partition in self.partitions),
+            "records": sum(partition.records for partition in self.partitions),
+            "other_rows": self.others,
+            "partitions": [dataclasses.asdict(partition) for partition in self.partitions],
+            "found": [
+                {
+                    "kind": finding.kind.value,
+                    "partition": finding.range.partition,
+                    "start": finding.range.start,
+                    "end_exclusive": finding.range.end_exclusive,
+                    "records": finding.records,
+                }
+                for finding in self.found
+            ],
+            "clean": self.is_clean,
+        }
+
+
+def audit(
+    sources: Sources, name: TableName, deadline: Deadline, report: Callable[[str], None]
+) -> Audit:
+    """Audits the present snapshot of a unified table.
+
+    Args:
+        sources: Clusters and catalogs.
+        name: The table.
+        deadline: Bounds requests to the log.
+        report: Takes progress.
+
+    Raises:
+        SeamlineError: NOT_A_UNIFIED_TABLE, OFFSETS_NOT_STORED, TOPIC_RECREATED, BOUNDARY_MISSING, …
+    """
+    table = LoadedTables(sources).now([name])[name]
+    state = table.state
+    binding = TopicBinding.from_properties(state.properties)
+    if binding is None:
+        raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {name.display} has no topic")
+    log = sources.log(binding.cluster)
+    boundary = boundary_of(state, state.current_snapshot_id)
+    bounds = log.bounds([binding.topic], boundary.isolation, deadline)[binding.topic]
+    require(recreated(binding.topic, bounds.topic_id, boundary.topic_id))
+    assert state.current_snapshot_id is not None
+    return _Auditor(table, binding, boundary, bounds, log, deadline, report).run(
+        state.current_snapshot_id
+    )
+
+
+class _Auditor:
+    """One audit."""
+
+    def __init__(
+        self,
+        table: ColdTable,
+        binding: TopicBinding,
+        boundary: Boundary,
+        bounds: LogBounds,
+        log: HotLog,
+        deadline: Deadline,
+        report: Callable[[str], None],
+    ) -> None:
+        self._table = table
+        self._binding = binding
+        self._boundary = boundary
+        self._bounds = bounds
+        self._log = log
+        self._deadline = deadline
+        self._report = report
+        self._start = start_of(table.state)
+        columns = table.state.schema.columns
+        spec = dataclasses.replace(DecoderSpec.of(binding, columns), on_error="null")
+        leaves_out = binding.on_error == "skip" or table.state.provider is not None
+        self._decoder = Decoder(spec, schemas_of(log)) if leaves_out else None
+
+    def run(self, snapshot_id: int) -> Audit:
+        found: list[Found] = []
+        self._report("counting rows")
+        with snapshot_records(
+            self._table, snapshot_id, self._binding.encoding, memory_bytes=MEMORY_BYTES
+        ) as records:
+            partitions = records.partitions()
+            others = records.others()
+            for partition in {*(p.partition for p in partitions), *self._boundary.next}:
+                here = next((p for p in partitions if p.partition == partition), None)
+                self._report(f"partition {partition}")
+                found += self._partition(records, partition, here)
+        return Audit(
+            self._table.state.display_name,
+            snapshot_id,
+            self._boundary,
+            tuple(partitions),
+            others,
+            tuple(found),
+        )
+
+    def _partition(
+        self, records: SnapshotRecords, partition: int, here: PartitionRows | None
+    ) -> Iterator[Found]:
+        end = self._boundary.next.get(partition, 0)
+        began = self._began(partition, here)
+        if here is None:
+            if began < end:
+                yield from self._without_rows([OffsetRange(partition, began, end)])
+            return
+        if here.rows > here.records:
+            for double in records.doubles(partition):
+                yield Found(Kind.DOUBLE, double.range, double.rows)
+        if here.last >= end:
+            beyond = OffsetRange(partition, max(end, here.first), here.last + 1)
+            yield Found(Kind.BEYOND, beyond, len(beyond))
+        holes = [OffsetRange(partition, began, here.first)] if here.first > began else []
+        if here.last - here.first + 1 > here.records:
+            holes += records.holes(partition)
+        if here.last + 1 < end:
+            holes.append(OffsetRange(partition, here.last + 1, end))
+        yield from self._without_rows(
+            [
+                OffsetRange(partition, hole.start, min(hole.end_exclusive, end))
+                for hole in holes
+                if hole.start < end
+            ]
+        )
+
+    def _began(self, partition: int, here: PartitionRows | None) -> int:
+        """Where the table began: our first commit says it, and of other writers its owner."""
+        state = self._table.state
+        if state.provider is not None:
+            return self._start.get(partition, 0)
+        *_, oldest = state.ancestors(state.current_snapshot_id)
+        first = decode(oldest) if oldest.parent_id is None else None
+        if first is not None:
+            return first.start.get(partition, 0)
+        return here.first if here is not None else self._boundary.next.get(partition, 0)
+
+    def _without_rows(self, holes: Sequence[OffsetRange]) -> Iterator[Found]:
+        """What offsets without a row are, by the log."""
+        kept_from = self._bounds.start
+        kept = []
+        for hole in holes:
+            start = max(hole.start, kept_from.get(hole.partition, hole.end_exclusive))
+            if hole.start < min(start, hole.end_exclusive):
+                gone = OffsetRange(hole.partition, hole.start, min(start, hole.end_exclusive))
+                yield Found(Kind.UNKNOWN, gone, len(gone))
+            if start < hole.end_exclusive:
+                kept.append(OffsetRange(hole.partition, start, hole.end_exclusive))
+        if kept:
+            span = dataclasses.replace(kept[0], end_exclusive=kept[-1].end_exclusive)
+            with checked(self._log, LogRead.within(self._bounds, [span]), self._deadline):
+                found = [one for hole in kept for one in self._in_log(hole)]
+            yield from found
+
+    def _in_log(self, hole: OffsetRange) -> Iterator[Found]:
+        offsets: list[int] = []
+        for batch in self._log.read(
+            self._binding.topic, [hole], self._boundary.isolation, self._deadline
+        ):
+            bad: Mapping[int, str] = {}
+            if self._decoder is not None:
+                _, bad = self._decoder.decode_all(batch)
+            offsets += [int(o) for index, o in enumerate(batch.offsets) if index not in bad]
+        for start, end in _runs(offsets):
+            yield Found(Kind.HOLE, OffsetRange(hole.partition, start, end), end - start)
+
+
+def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Neighbouring offsets as half-open ranges."""
+    start = end = None
+    for offset in offsets:
+        if offset != end:
+            if start is not None and end is not None:
+                yield start, end
+            start = offset
+        end = offset + 1
+    if start is not None and end is not None:
+        yield start, end

@@ -1,0 +1,75 @@
+"""Whether a table's columns follow the schemas of its topic: the setting `evolution`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from seamline.connectors.kafka.formats.envelopes import ENVELOPES
+from seamline.connectors.kafka.formats.infer import Inferred
+from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
+from seamline.seam.binding import AUTO, MANUAL, TopicBinding
+
+if TYPE_CHECKING:
+    from seamline.gateway.commands.tables import TableDefinition
+
+_FORMATS = frozenset({"avro", "protobuf", "json_schema"})
+"""Those whose values name their schema."""
+_INFERRED = frozenset({"avro", "protobuf"})
+"""Those whose schema says which columns a table has that is made without any."""
+
+
+def settled(definition: TableDefinition, inferred: Inferred | None) -> TableDefinition:
+    """The definition with the setting's value; none where values name no schema.
+
+    Who lets the schema say which columns there are, gets those of its next version, too; who names
+    columns has named those that are wanted. Where records are of several schemas, nobody has said
+    which of them the table is to follow.
+
+    Args:
+        definition: The table.
+        inferred: Its columns, where they are inferred.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION.
+    """
+    evolution = definition.evolution
+    if evolution is None and definition.format in _FORMATS and definition.value_schema is None:
+        is_followed = definition.format in _INFERRED and inferred is not None
+        is_mixed = inferred is not None and inferred.is_mixed
+        evolution = AUTO if is_followed and not is_mixed else MANUAL
+    if evolution == AUTO:
+        _check(definition.format, definition.value_schema, definition.envelope)
+    return dataclasses.replace(definition, evolution=evolution)
+
+
+def check_altered(binding: TopicBinding, value: object) -> None:
+    """What may not be set of a table.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION.
+    """
+    if value == AUTO:
+        if binding.boundary_provider is not None:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                "evolution = 'auto' is not for a table that another writer fills",
+                hint="Its columns are its writer's.",
+            )
+        _check(binding.format, binding.value_schema, binding.envelope)
+
+
+def _check(format_: str, value_schema: str | None, envelope: str) -> None:
+    problem = ""
+    if format_ not in _FORMATS:
+        problem = f"values of format {format_} name no schema"
+    elif value_schema is not None:
+        problem = "the table names the schema of all values itself"
+    elif envelope and ENVELOPES[envelope].is_listed:
+        problem = f"changes in the envelope {envelope} have no schema"
+    if problem:
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION,
+            f"evolution = 'auto' is not for this table: {problem}",
+            hint="Its columns are changed with ALTER TABLE.",
+        )

@@ -1,0 +1,209 @@
+"""A table changes hands: from its writer to Seamline's pipeline, and from that to another writer.
+
+Either way one place in the log is the end of one writer and the beginning of the other, and it is
+recorded in a commit that lands only if the table is still as it was read. A writer that goes on all
+the same is noticed: his next commit makes the table an error by name, and no row is doubled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+from pyiceberg.table.update.schema import UpdateSchema
+
+from seamline.connectors.iceberg import commits
+from seamline.connectors.iceberg.boundaries.provider import OPTION_PREFIX
+from seamline.connectors.iceberg.boundaries.registry import PROPERTY, PROVIDERS
+from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.connectors.iceberg.types import to_schema
+from seamline.connectors.protocols import Deadline
+from seamline.errors import (
+    ADOPTION_REFUSED,
+    COMMIT_CONFLICT,
+    INVALID_ARGUMENT,
+    NOT_A_UNIFIED_TABLE,
+    STATEMENT_NOT_ALLOWED,
+    SeamlineError,
+)
+from seamline.gateway.commands import alterations, auditing
+from seamline.gateway.connections import Connections
+from seamline.gateway.query.names import TableName
+from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
+from seamline.seam.boundary import EXACT, Boundary, boundary_of
+from seamline.seam.hands import handed_over, taken_over
+from seamline.sql import columns
+
+Report = Callable[[str], None]
+_OF_ADOPTION = ("topic-id", "cluster-id")
+
+
+def take_over(
+    connections: Connections, name: TableName, deadline: Deadline, report: Report
+) -> Boundary:
+    """Lets Seamline's pipeline go on where the writer of an adopted table has stopped.
+
+    The writer must have been stopped. A boundary that is not exact is audited first.
+
+    Args:
+        connections: Clusters and catalogs.
+        name: The table.
+        deadline: Bounds requests to the log.
+        report: Takes progress.
+
+    Returns:
+        The boundary at which the pipeline begins.
+
+    Raises:
+        SeamlineError: NOT_A_UNIFIED_TABLE when nobody else fills it, ADOPTION_REFUSED when it does
+            not hold each record once, COMMIT_CONFLICT when its writer still commits;
+            SECOND_WRITER, LOG_TRIMMED, LOG_TRUNCATED, TOPIC_RECREATED.
+    """
+    table = alterations.load(connections, name)
+    binding = _bound(table, name)
+    if table.state.provider is None:
+        raise SeamlineError(
+            NOT_A_UNIFIED_TABLE, f"table {name.display} is filled by Seamline already", hint=""
+        )
+    head = table.state.current_snapshot_id
+    table.require_single_writer(head)
+    log = connections.log(binding.cluster)
+    bounds = log.bounds([binding.topic], binding.isolation, deadline)[binding.topic]
+    if boundary_of(table.state, head).trust != EXACT:
+        _require_clean(connections, name, deadline, report)
+    _add_columns(connections, name, report)
+    table = alterations.load(connections, name)
+    if table.state.current_snapshot_id != head:
+        raise SeamlineError(
+            COMMIT_CONFLICT, f"table {name.display} has been committed to: its writer still runs"
+        )
+    boundary = taken_over(table.state, bounds)
+    own = table.iceberg.properties
+    gone = [key for key in own if key.startswith(OPTION_PREFIX)]
+    gone += [PROPERTY_PREFIX + key for key in _OF_ADOPTION if PROPERTY_PREFIX + key in own]
+    metrics = {f"write.metadata.metrics.column.{c}": "full" for c in columns.POSITION_NAMES}
+    commits.commit_boundary(table, boundary, properties=metrics, without=gone)
+    return boundary
+
+
+def hand_over(
+    connections: Connections,
+    name: TableName,
+    deadline: Deadline,
+    *,
+    provider: str = "columns",
+    options: Mapping[str, str],
+) -> Boundary:
+    """Lets another writer go on where Seamline's pipeline has stopped.
+
+    Args:
+        connections: Clusters and catalogs.
+        name: The table.
+        deadline: Bounds requests to the log.
+        provider: Says from then on how far the table is.
+        options: Options of the provider.
+
+    Returns:
+        The boundary at which the other writer must begin: it is as offsets of a consumer group.
+
+    Raises:
+        SeamlineError: NOT_A_UNIFIED_TABLE, INVALID_ARGUMENT, COMMIT_CONFLICT.
+    """
+    if provider not in PROVIDERS:
+        raise SeamlineError(
+            INVALID_ARGUMENT,
+            f"the boundary provider {provider!r} is not known",
+            hint=f"It is one of: {', '.join(PROVIDERS)}.",
+        )
+    done: list[Boundary] = []
+
+    def work() -> None:
+        table = alterations.load(connections, name)
+        binding = _bound(table, name)
+        if table.state.provider is not None:
+            raise SeamlineError(
+                NOT_A_UNIFIED_TABLE, f"table {name.display} is filled by another writer", hint=""
+            )
+        if binding.is_upsert:
+            raise SeamlineError(
+                ADOPTION_REFUSED,
+                f"table {name.display} is the newest record of each key, which no other writer "
+                "here goes on with",
+            )
+        done.append(_let_go(connections, table, binding, deadline, provider, given))
+
+    given = {f"{OPTION_PREFIX}{key}": value for key, value in options.items()}
+    commits.insist(work)
+    return done[-1]
+
+
+def _let_go(
+    connections: Connections,
+    table: IcebergTable,
+    binding: TopicBinding,
+    deadline: Deadline,
+    provider: str,
+    options: Mapping[str, str],
+) -> Boundary:
+    """Commits the pipeline's last boundary, with the properties that name the other writer's."""
+    head = table.state.current_snapshot_id
+    table.require_single_writer(head)
+    log = connections.log(binding.cluster)
+    bounds = log.bounds([binding.topic], binding.isolation, deadline)[binding.topic]
+    last = handed_over(table.state, bounds, provider)
+    begin = {
+        PROPERTY: provider,
+        f"{OPTION_PREFIX}start": json.dumps(last.next.to_json()),
+        f"{PROPERTY_PREFIX}topic-id": bounds.topic_id,
+        f"{PROPERTY_PREFIX}cluster-id": bounds.cluster_id,
+    }
+    commits.commit_boundary(table, last, properties={**begin, **options})
+    return last
+
+
+def _bound(table: IcebergTable, name: TableName) -> TopicBinding:
+    binding = TopicBinding.from_properties(table.state.properties)
+    if binding is None:
+        raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {name.display} has no topic")
+    if TopicBinding.from_properties(table.iceberg.properties) is None:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            f"the configuration binds {name.display} to its topic, since it may not be written to",
+            hint="Take it out of `tables:` there, and adopt the table itself.",
+        )
+    return binding
+
+
+def _require_clean(
+    connections: Connections, name: TableName, deadline: Deadline, report: Report
+) -> None:
+    """What is derived from rows is only known to be right once they have been counted."""
+    audit = auditing.audit(connections, name, deadline, report)
+    if not audit.is_clean:
+        kinds = sorted({finding.kind.value for finding in audit.found})
+        raise SeamlineError(
+            ADOPTION_REFUSED,
+            f"table {name.display} does not hold each record once: {', '.join(kinds)}",
+            hint="`seamline table audit` says where.",
+        )
+
+
+def _add_columns(connections: Connections, name: TableName, report: Report) -> None:
+    """The pipeline writes where each record came from; what is there already has no value there."""
+
+    def work() -> None:
+        table = alterations.load(connections, name)
+        known = {field.name for field in table.state.schema.columns}
+        missing = [field for field in columns.METADATA_FIELDS if field.name not in known]
+        if not missing:
+            return
+        report(f"adding columns {', '.join(field.name for field in missing)}")
+        kinds = {field.name: field.field_type for field in to_schema(tuple(missing)).fields}
+
+        def add(update: UpdateSchema) -> None:
+            for field in missing:
+                update.add_column((field.name,), kinds[field.name])
+
+        commits.change_schema(table, add)
+
+    commits.insist(work)

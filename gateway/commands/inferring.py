@@ -1,0 +1,186 @@
+"""What a topic holds, looked at before a table is made over it: its columns, and what fits them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from seamline.connectors.kafka.formats import infer_schema
+from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.envelopes import ENVELOPES, rows_of
+from seamline.connectors.kafka.formats.fit import misfits, share_of
+from seamline.connectors.kafka.formats.framed import unframed
+from seamline.connectors.kafka.formats.infer import Inferred, infer_json, sourced_columns
+from seamline.connectors.kafka.formats.parts import Setting
+from seamline.connectors.kafka.formats.schemas import Schemas
+from seamline.connectors.protocols import Deadline, Headers, HotLog, RawBatch
+from seamline.errors import INFERENCE_FAILED, SeamlineError
+from seamline.seam.encoding import KEY, VALUE, Encoding, Path
+from seamline.seam.log import LogBounds
+from seamline.seam.offsets import OffsetRange
+from seamline.seam.records import DecoderSpec
+from seamline.sql import columns
+from seamline.sql.types import Type
+
+if TYPE_CHECKING:
+    from seamline.gateway.commands.tables import TableDefinition
+
+SAMPLE_RECORDS = 1000
+_JSON = frozenset({"json", "json_schema"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sample:
+    """The newest records of a topic."""
+
+    batches: tuple[RawBatch, ...]
+
+    @property
+    def values(self) -> list[bytes | None]:
+        """Their values."""
+        return [value for batch in self.batches for value in batch.values]
+
+    @property
+    def keys(self) -> list[bytes | None]:
+        """Their keys."""
+        return [key for batch in self.batches for key in batch.keys]
+
+    @property
+    def headers(self) -> list[Headers | None]:
+        """Their headers."""
+        return [headers for batch in self.batches for headers in batch.headers]
+
+
+def sample(log: HotLog, topic: str, bounds: LogBounds, deadline: Deadline) -> Sample:
+    """The newest records of a topic, of every partition."""
+    share = max(1, SAMPLE_RECORDS // max(1, len(bounds.end)))
+    ranges = [
+        OffsetRange(partition, max(bounds.start.get(partition, 0), end - share), end)
+        for partition, end in bounds.end.items()
+    ]
+    return Sample(tuple(log.read(topic, ranges, bounds.isolation, deadline)))
+
+
+def inferred(
+    definition: TableDefinition, encoding: Encoding, seen: Sample, schemas: Schemas
+) -> Inferred:
+    """The columns of a topic's records.
+
+    Raises:
+        SeamlineError: INFERENCE_FAILED, SCHEMA_REGISTRY_UNAVAILABLE.
+    """
+    found = _of_values(definition, seen, schemas)
+    of_key = _KeyTypes(definition, seen, schemas)
+    sourced = tuple(sourced_columns(encoding, found.columns, of_key))
+    return dataclasses.replace(found, columns=(*sourced, *found.columns))
+
+
+def _of_values(definition: TableDefinition, seen: Sample, schemas: Schemas) -> Inferred:
+    envelope = ENVELOPES.get(definition.envelope)
+    if definition.format in _JSON:
+        values = unframed(seen.values)
+        found = infer_json(rows_of(definition.envelope, values) if envelope else values)
+        source = f"{len(values)} records" + (f" in {definition.envelope}" if envelope else "")
+        return dataclasses.replace(found, source=source)
+    if definition.format not in infer_schema.KINDS:
+        raise SeamlineError(
+            INFERENCE_FAILED,
+            f"columns of format {definition.format} cannot be inferred",
+            hint="State the columns with --schema.",
+        )
+    setting = Setting(VALUE, schemas, definition.value_schema)
+    schema = infer_schema.find(
+        setting, definition.format, definition.topic, seen.values, seen.headers
+    )
+    if envelope is not None:
+        schema = schema.at((envelope.row,))
+    if not schema.columns:
+        raise SeamlineError(
+            INFERENCE_FAILED,
+            f"{schema.source} has no fields that are columns",
+            hint="State the columns, and where they come from with columns_from.",
+        )
+    left_out = (f"{name}: no column holds what the schema has there" for name in schema.left_out)
+    notes = (*schema.notes, *left_out)
+    return Inferred(schema.columns, 0, 0, (), schema.source, notes, schema.is_mixed)
+
+
+class _KeyTypes:
+    """The types of columns that come from keys, where the keys have a schema or are JSON."""
+
+    def __init__(self, definition: TableDefinition, seen: Sample, schemas: Schemas) -> None:
+        self._definition = definition
+        self._seen = seen
+        self._schemas = schemas
+
+    def __call__(self, path: Path) -> Type | None:
+        """The type of a column for what a path leads to; None when nothing says it."""
+        definition, seen = self._definition, self._seen
+        if definition.key_format in infer_schema.KINDS:
+            setting = Setting(KEY, self._schemas, definition.key_schema)
+            schema = infer_schema.find(
+                setting, definition.key_format, definition.topic, seen.keys, seen.headers
+            )
+            return schema.at(path).type
+        if definition.key_format not in _JSON or len(path) != 1:
+            return None
+        try:
+            known = infer_json(unframed(seen.keys)).columns
+        except SeamlineError:
+            return None
+        return next((column.type for column in known if column.name == path[0]), None)
+
+
+def notes(
+    definition: TableDefinition,
+    spec: DecoderSpec,
+    seen: Sample,
+    found: Inferred | None,
+    schemas: Schemas,
+) -> Iterator[str]:
+    """What people should know of a table and the newest records of its topic.
+
+    Args:
+        definition: The table.
+        spec: What makes rows of the records.
+        seen: The records.
+        found: What was inferred of them.
+        schemas: Where their schemas are.
+    """
+    if found is not None:
+        yield from found.notes
+    for name in found.unknown if found is not None else ():
+        yield (
+            f"{name}: null in every sampled record, and so varchar, which holds no number and no "
+            "object. State the columns if it will be another."
+        )
+    if definition.format in _JSON and not definition.spellings:
+        values = unframed(seen.values)
+        if definition.envelope in ENVELOPES:
+            values = rows_of(definition.envelope, values)
+        by_name = [
+            column
+            for column in spec.columns
+            if column.name not in (*columns.METADATA_NAMES, columns.DELETED)
+            and not spec.encoding.names(column.name)
+        ]
+        yield from misfits(by_name, values, definition.on_error)
+        return
+    try:
+        bad, count = _bad(Decoder(spec, schemas), seen)
+    except SeamlineError as error:
+        yield f"the newest records cannot be read: {error.message}"
+    else:
+        if bad:
+            yield share_of(bad, count, definition.on_error)
+
+
+def _bad(decoder: Decoder, seen: Sample) -> tuple[dict[int, str], int]:
+    """Why records are bad, and how many there are."""
+    bad: dict[int, str] = {}
+    count = 0
+    for batch in seen.batches:
+        bad |= {count + index: reason for index, reason in decoder.decode_all(batch)[1].items()}
+        count += len(batch)
+    return bad, count

@@ -1,0 +1,132 @@
+"""Upsert tables: what they need of their definition, so that nothing of them is read wrongly."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from seamline.connectors.kafka.formats.envelopes import ENVELOPES
+from seamline.connectors.kafka.formats.tombstones import KEY_TYPES
+from seamline.errors import INVALID_TABLE_DEFINITION, NOT_SUPPORTED, SeamlineError
+from seamline.seam.binding import TopicBinding
+from seamline.seam.encoding import KEY, VALUE, parse_sources
+from seamline.sql.types import Field
+
+if TYPE_CHECKING:
+    from seamline.gateway.commands.tables import TableDefinition
+
+TABLE_PROPERTIES = {f"write.{what}.mode": "merge-on-read" for what in ("delete", "update", "merge")}
+"""Tiering changes rows all over a table: it leaves the files, and says which rows are gone."""
+
+
+_STRUCTURED = frozenset({"json", "avro", "protobuf", "json_schema"})
+"""Formats of keys that have fields."""
+
+
+def defined(
+    definition: TableDefinition, fields: tuple[Field, ...]
+) -> tuple[TableDefinition, tuple[Field, ...]]:
+    """The definition and the columns, with the primary key as the columns spell it, and not null.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION.
+    """
+    if definition.mode == "append":
+        raise _invalid("only upsert tables have a primary key or an envelope", "mode = 'upsert'")
+    if definition.mode == "changelog" and definition.envelope not in ENVELOPES:
+        words = ", ".join(ENVELOPES)
+        raise _invalid(f"envelope {definition.envelope!r} is not known", f"It is one of: {words}.")
+    if definition.mode == "upsert" and definition.envelope:
+        raise _invalid("envelopes are for tables of mode 'changelog'", "mode = 'changelog'")
+    is_silent = definition.key is None and definition.key_format == "string"
+    if definition.mode == "changelog" and is_silent and not definition.columns_from:
+        as_values = definition.format if definition.format in _STRUCTURED else "json"
+        definition = dataclasses.replace(definition, key_format=as_values)  # as Connect does
+    if not definition.primary_key:
+        raise _invalid(
+            "an upsert table needs a primary key", "primary_key = ARRAY['id'], or --primary-key id"
+        )
+    known = {field.name.lower(): field for field in fields}
+    key: list[str] = []
+    for name in definition.primary_key:
+        field = known.get(name.lower())
+        if field is None:
+            raise _invalid(f"the primary key {name} is not a column of the table")
+        if field.name in key:
+            raise _invalid(f"the primary key names {name} twice")
+        if field.type not in KEY_TYPES:
+            words = ", ".join(str(type_) for type_ in KEY_TYPES)
+            raise _invalid(f"{name} is {field.type}, which is no key", f"Keys are of: {words}.")
+        key.append(field.name)
+    if definition.on_error == "null":
+        raise _invalid(
+            "on_error = 'null' is not for upsert tables: a bad record has no key to be a row of",
+            "It is 'fail' or 'skip'.",
+        )
+    _check_record_key(definition, key)
+    required = tuple(
+        dataclasses.replace(field, required=field.required or field.name in key) for field in fields
+    )
+    return dataclasses.replace(definition, primary_key=tuple(key)), required
+
+
+def _check_record_key(definition: TableDefinition, key: list[str]) -> None:
+    """A delete has no value: its row must be found by the record's key."""
+    sources = {
+        ".".join(entry.column).lower(): entry.source
+        for entry in parse_sources(definition.columns_from)
+    }
+    is_whole = definition.key is not None and [definition.key.lower()] == [k.lower() for k in key]
+    is_repeated = is_whole or (definition.key_format in _STRUCTURED and definition.key is None)
+    for name in key:
+        source = sources.get(name.lower())
+        if source is not None and source.part not in (KEY, VALUE):
+            raise _invalid(f"the primary key's {name} cannot come from {source}")
+        if (source is None or source.part != KEY) and not is_repeated:
+            raise _invalid(
+                "a delete is a record without a value, and nothing says where record keys hold "
+                f"{name} of the primary key",
+                f"columns_from = ARRAY['{name} = key.{name}'] takes it from keys; key = '{name}' "
+                "says that keys repeat it, key_format = 'json' that they are objects with it.",
+            )
+
+
+def check_altered(name: str, value: Any) -> None:
+    """What may not be set of an upsert table.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION.
+    """
+    if name == "on_error" and value == "null":
+        raise _invalid(
+            "on_error = 'null' is not for upsert tables: a bad record has no key to be a row of",
+            "It is 'fail' or 'skip'.",
+        )
+
+
+def check_writable(binding: TopicBinding) -> None:
+    """A record that is written here must lie in the partition where others put its key.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED.
+    """
+    if binding.envelope:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "a table of changes is written to by what captures them",
+            hint="Write to the database that they come from.",
+        )
+    is_keyed = binding.key is not None or any(
+        entry.source.part == KEY for entry in binding.encoding.sources
+    )
+    if not is_keyed or (binding.key_partitioner is None and binding.key_partitions != 1):
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            "an upsert table is written to only if it is known how its records are keyed, and "
+            "where their partitioner puts them",
+            hint="Create it with key = '…' and key_partitioner = 'murmur2' or 'crc32'.",
+        )
+
+
+def _invalid(message: str, hint: str = "") -> SeamlineError:
+    return SeamlineError(INVALID_TABLE_DEFINITION, message, hint=hint)

@@ -1,0 +1,234 @@
+"""How the records of a topic are encoded, and which part of them each column of a table comes from.
+
+One canonical text says all of it. Seams, tokens and boundaries pin that text, so a change of any
+part of it is noticed. Where records are plain values of one format it is the format's name alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
+
+if TYPE_CHECKING:
+    from seamline.sql.types import Field
+
+Path: TypeAlias = tuple[str, ...]
+
+VALUE = "value"
+KEY = "key"
+HEADER = "header"
+LOG_PARTS = ("headers", "partition", "offset", "timestamp", "timestamp_type", "topic")
+"""What the log itself knows of a record: it cannot be bad, and cannot be written."""
+
+_SOURCES = (
+    "value, value.<field>, key, key.<field>, header.<name>, headers, partition, offset, timestamp, "
+    "timestamp_type, topic"
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Source:
+    """A part of a record, such as `key`, `value.id`, `header.trace-id` or `offset`.
+
+    Attributes:
+        part: `value`, `key`, `header`, or one of `LOG_PARTS`.
+        path: Names of the fields that lead to it, inside of a value or key; the header's name.
+    """
+
+    part: str
+    path: Path = ()
+
+    def __str__(self) -> str:
+        return ".".join((self.part, *map(_written, self.path)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ColumnSource:
+    """Where a column, or a field inside of a row column, comes from.
+
+    Attributes:
+        column: The column's name, and those of the fields that lead further.
+        source: What it holds.
+    """
+
+    column: Path
+    source: Source
+
+    def __str__(self) -> str:
+        return f"{'.'.join(map(_written, self.column))} = {self.source}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Encoding:
+    """How records are encoded. Its text is canonical, and `parse` reads it again.
+
+    Attributes:
+        value: Format of the values.
+        key: Format of the keys.
+        sources: Where columns come from; those that are not named are the value's fields of their
+            names.
+        envelope: What the values are wrapped in that say how a row has changed; empty for rows.
+        schemas: For each part whose schema the table names itself, the digest of that.
+        options: Options of formats, by name.
+    """
+
+    value: str = "json"
+    key: str = "string"
+    sources: tuple[ColumnSource, ...] = ()
+    envelope: str = ""
+    schemas: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        has_key = any(entry.source.part == KEY for entry in self.sources)
+        said = {
+            "envelope": self.envelope,
+            "key": self.key if has_key else "",
+            "columns_from": [str(entry) for entry in self.sources],
+            "schemas": {p: digest for p, digest in self.schemas if p == VALUE or has_key},
+            "options": dict(self.options),
+        }
+        body = {"value": self.value, **{name: part for name, part in said.items() if part}}
+        if not body.keys() - {"value", "key"}:
+            return self.value
+        return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+
+    def source_of(self, column: Path) -> Source | None:
+        """Where a column comes from, when that is said."""
+        return next((s.source for s in self.sources if s.column == column), None)
+
+    def names(self, column: str) -> bool:
+        """Whether it says of a column, or of a field inside of it, where it comes from."""
+        return any(entry.column[0] == column for entry in self.sources)
+
+    def columns_of(self, source: Source) -> list[Path]:
+        """The columns that come from a part of the record."""
+        return [entry.column for entry in self.sources if entry.source == source]
+
+
+def digest(schema: str) -> str:
+    """What stands for the text of a schema where the text itself would be too long."""
+    return hashlib.sha256(schema.encode()).hexdigest()[:16]
+
+
+@functools.lru_cache(maxsize=256)
+def parse(text: str) -> Encoding:
+    """The encoding that a canonical text says.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION.
+    """
+    if not text.startswith("{"):
+        return Encoding(text)
+    try:
+        body = json.loads(text)
+        return Encoding(
+            body["value"],
+            body.get("key", "string"),
+            parse_sources(body.get("columns_from", ())),
+            body.get("envelope", ""),
+            tuple(body.get("schemas", {}).items()),
+            tuple(body.get("options", {}).items()),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION, f"{text!r} is not how records are encoded: {error!r}"
+        ) from error
+
+
+# --- Sources -------------------------------------------------------------------------------------
+
+_NAME = r'"(?:[^"]|"")*"|[^\s".,=]+'
+_PATH = rf"(?:{_NAME})(?:\.(?:{_NAME}))*"
+_ENTRY = re.compile(rf"\s*(?P<column>{_PATH})\s*=\s*(?P<source>{_PATH})\s*(?:,|$)")
+_PLAIN = re.compile(r"[\w$-]+")
+
+
+def parse_sources(texts: Iterable[str]) -> tuple[ColumnSource, ...]:
+    """The entries of `columns_from`: each text is `column path = source`, or several with commas.
+
+    Names with other characters than letters, digits, `_`, `$` and `-` are in double quotes.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION.
+    """
+    found = tuple(entry for text in texts for entry in _entries(text))
+    paths = [entry.column for entry in found]
+    for path in paths:
+        if sum(other[: len(path)] == path for other in paths) > 1:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"columns_from names {'.'.join(path)}, or a field inside of it, more than once",
+                hint="Name each column, or each of its fields, once.",
+            )
+    return found
+
+
+def _entries(text: str) -> Iterator[ColumnSource]:
+    place = 0
+    while place < len(text):
+        match = _ENTRY.match(text, place)
+        if match is None:
+            raise SeamlineError(
+                INVALID_TABLE_DEFINITION,
+                f"columns_from: {text[place:].strip()!r} is not `column = source`",
+                hint="Such as: id = key, trace = header.trace-id, at = timestamp",
+            )
+        yield ColumnSource(_names(match["column"]), _source(match["source"]))
+        place = match.end()
+
+
+def _source(text: str) -> Source:
+    part, *path = _names(text)
+    part = part.lower()
+    is_known = part in (VALUE, KEY) or (part == HEADER and path) or (part in LOG_PARTS and not path)
+    if not is_known:
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION,
+            f"columns_from: {text} is no part of a record",
+            hint=f"It is one of: {_SOURCES}.",
+        )
+    return Source(part, (".".join(path),) if part == HEADER else tuple(path))
+
+
+def _names(text: str) -> Path:
+    return tuple(
+        name[1:-1].replace('""', '"') if name.startswith('"') else name
+        for name in re.findall(_NAME, text)
+    )
+
+
+def _written(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
+
+
+def spelt_as(sources: Sequence[ColumnSource], columns: Sequence[Field]) -> tuple[ColumnSource, ...]:
+    """The sources with the names of columns as the table spells them.
+
+    Raises:
+        SeamlineError: INVALID_TABLE_DEFINITION for a column that the table does not have.
+    """
+    return tuple(
+        dataclasses.replace(entry, column=_spelt(entry, entry.column, columns)) for entry in sources
+    )
+
+
+def _spelt(entry: ColumnSource, path: Path, fields: Sequence[Field]) -> Path:
+    from seamline.sql.types import Row  # the help of a command does not wait for types
+
+    found = Row(tuple(fields)).field(path[0])
+    inner = found.type.fields if found is not None and isinstance(found.type, Row) else ()
+    if found is None or (path[1:] and not inner):
+        raise SeamlineError(
+            INVALID_TABLE_DEFINITION,
+            f"columns_from: the table has no column {'.'.join(entry.column)}",
+            hint="Name one that it has, or declare it with the other columns.",
+        )
+    return (found.name, *(_spelt(entry, path[1:], inner) if path[1:] else ()))

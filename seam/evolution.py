@@ -1,0 +1,387 @@
+"""Schema evolution: what a table's columns must become for records of another schema.
+
+Pure. A field that no column knows is a new column, nullable; a type that holds more makes its
+column wider, as far as Iceberg lets it; a field that says what it was called before renames its
+column. A field that is gone leaves its column, with nulls. Nothing is ever taken away, and a
+column never goes back to a name it has had, so that records of old and new schemas, in any order,
+come to one table. What no column can hold besides what is there is an error by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from seamline.errors import SCHEMA_INCOMPATIBLE, SeamlineError
+from seamline.seam.encoding import VALUE, Encoding, Path
+from seamline.seam.table import TableState
+from seamline.sql import columns as names
+from seamline.sql import types
+from seamline.sql.types import (
+    Array,
+    Decimal,
+    Field,
+    Map,
+    Row,
+    Type,
+    Unsupported,
+    Varbinary,
+    is_numeric,
+)
+
+ELEMENT, MAP_VALUE = "element", "value"
+"""What Iceberg calls the inside of an array and of a map, in the path of a field."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Watch:
+    """What becomes of records whose schema the table does not fit yet.
+
+    Without one nobody looks.
+
+    Attributes:
+        is_tiering: Whether rows are written, so that every field needs its column. Who reads shows
+            the table's present schema, and needs that its types hold the values.
+        dropped: The columns that the owner has dropped.
+        fixed: The columns that other settings of the table call by their names.
+    """
+
+    is_tiering: bool = False
+    dropped: tuple[Path, ...] = ()
+    fixed: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AddColumn:
+    """A new column, or a field inside of one.
+
+    Attributes:
+        path: What leads to it, itself included.
+        type: Its type.
+    """
+
+    path: Path
+    type: Type
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)} {self.type} is new"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WidenColumn:
+    """A type that holds all that a column has, and more."""
+
+    path: Path
+    was: Type
+    type: Type
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)} {self.was} becomes {self.type}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """Another name of a column, or of a field inside of one."""
+
+    path: Path
+    name: str
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)} is called {self.name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Rules:
+    """What holds at every depth.
+
+    Attributes:
+        encoding: Which spellings are taken.
+        dropped: The columns that the owner has dropped.
+        is_tiering: Whether every field needs a column, of its own name.
+    """
+
+    encoding: Encoding
+    dropped: Collection[Path]
+    is_tiering: bool
+
+
+Change: TypeAlias = AddColumn | WidenColumn | RenameColumn
+
+
+def changes(
+    columns: Sequence[Field],
+    record: Type,
+    *,
+    encoding: Encoding = Encoding(),  # noqa: B008 - a frozen value
+    row: Path = (),
+    watch: Watch = Watch(is_tiering=True),
+) -> tuple[Change, ...]:
+    """What a table's columns must become, so that records of a schema fit them.
+
+    Who only reads needs no new columns, and no other names: types that hold the values.
+
+    Paths are the table's, with the names it has before any of the changes.
+
+    Args:
+        columns: The table's columns.
+        record: What the schema's values are; fields that no column can hold have a type that is
+            `Unsupported`, and the names they had before are their aliases.
+        encoding: Which columns come from somewhere of their own.
+        row: What leads to the fields that are columns by name, where values wrap a row.
+        watch: Who asks.
+
+    Raises:
+        SeamlineError: SCHEMA_INCOMPATIBLE.
+    """
+    rules = _Rules(encoding, watch.dropped, watch.is_tiering)
+    own = [column for column in columns if column.name not in names.METADATA_NAMES]
+    found: list[Change] = []
+    taken: set[str] = set()
+    is_whole = False
+    for column in own:
+        source = encoding.source_of((column.name,))
+        if encoding.names(column.name):
+            taken.add(column.name)  # the owner has said what it is, whatever else is called so
+        if source is not None and source.part == VALUE:
+            if source.path[: len(row)] == row and len(source.path) > len(row):
+                taken.add(source.path[len(row)])
+            is_whole = is_whole or (not source.path and isinstance(column.type, Row))
+            inner = _at(record, source.path)
+            if inner is not None and (source.path or isinstance(column.type, Row)):
+                found += _of_type((column.name,), column.type, inner, rules)
+    inside = _at(record, row)
+    if isinstance(inside, Row) and not is_whole:
+        named = [column for column in own if not encoding.names(column.name)]
+        reserved = {column.name for column in columns} - {column.name for column in named}
+        found += _of_row((), named, inside, rules, taken=taken, reserved=reserved)
+    for change in found:
+        if isinstance(change, RenameColumn) and change.path in [(name,) for name in watch.fixed]:
+            raise _incompatible(
+                change.path,
+                f"other settings of the table name it, and it is called {change.name} now",
+            )
+    return tuple(found)
+
+
+def dropped_columns(state: TableState) -> tuple[Path, ...]:
+    """The columns that a table has had and has no more, by the names they had then.
+
+    What leads to them is called as it is now.
+    """
+    now = {path[-1].field_id: path[-1].name for path in _every(Row(state.schema.columns), ())}
+    gone = {
+        tuple(now.get(field.field_id, field.name) for field in path)
+        for schema in state.schemas.values()
+        for path in _every(Row(schema.columns), ())
+        if path[-1].field_id not in now
+    }
+    return tuple(sorted(gone))
+
+
+def _every(type_: Type, path: tuple[Field, ...]) -> Iterator[tuple[Field, ...]]:
+    """Every field in a type, with those that lead to it."""
+    match type_:
+        case Row(fields):
+            for field in fields:
+                yield (*path, field)
+                yield from _every(field.type, (*path, field))
+        case Array(element, field_id):
+            yield from _every(element, (*path, Field(ELEMENT, element, field_id)))
+        case Map(_, value, _, field_id):
+            yield from _every(value, (*path, Field(MAP_VALUE, value, field_id)))
+
+
+def _at(type_: Type | None, path: Path) -> Type | None:
+    """What a path leads to; None where it leads nowhere."""
+    for name in path:
+        members = type_.fields if isinstance(type_, Row) else ()
+        found = matched([Field(name, types.UNKNOWN)], {m.name: m.aliases for m in members})
+        type_ = next((member.type for member in members if member.name == found.get(name)), None)
+    return type_
+
+
+# --- Rows ----------------------------------------------------------------------------------------
+
+
+def _of_row(
+    path: Path,
+    columns: Sequence[Field],
+    record: Row,
+    rules: _Rules,
+    *,
+    taken: Collection[str] = (),
+    reserved: Collection[str] = (),
+) -> Iterator[Change]:
+    """What the fields of a row must become.
+
+    Args:
+        path: What leads to the row.
+        columns: Its fields in the table.
+        record: Those in the schema.
+        rules: What holds at every depth.
+        taken: Fields of the schema that have their column elsewhere.
+        reserved: Further names that no new field may have.
+    """
+    members = {member.name: member for member in record.fields}
+    which = matched(columns, {name: member.aliases for name, member in members.items()})
+    for column in columns:
+        inside = (*path, column.name)
+        if column.name not in which:
+            if column.required:
+                raise _incompatible(inside, "it is required, and the schema does not have it")
+            continue
+        member = members[which[column.name]]
+        for other in columns:
+            if other.name not in which and other.name in member.aliases:
+                raise _incompatible(inside, f"its field says it was {other.name}, another column")
+        is_renamed = member.name not in (column.name, *column.aliases)
+        if is_renamed and column.name in member.aliases and rules.is_tiering:
+            _require_free((*path, member.name), columns, reserved)
+            yield RenameColumn(inside, member.name)
+        yield from _of_type(inside, column.type, member.type, rules)
+    known = {*which.values(), *taken}
+    for member in record.fields if rules.is_tiering else ():
+        inside = (*path, member.name)
+        if member.name in known or inside in rules.dropped:
+            continue
+        type_ = _storable(inside, member.type)
+        if type_ is not None:
+            _require_free(inside, columns, reserved)
+            yield AddColumn(inside, type_)
+
+
+def matched(columns: Sequence[Field], members: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Which field of a record each column is: by its name, by one it had, by one the field had.
+
+    Args:
+        columns: The columns.
+        members: The names that each field of the record had before, by its name.
+
+    Returns:
+        Names of fields by those of columns; columns that find none are absent.
+    """
+    found: dict[str, str] = {}
+    for column in columns:
+        for name in (column.name, *column.aliases):
+            if name in members:
+                found[column.name] = name
+                break
+    free = {name: had for name, had in members.items() if name not in found.values()}
+    for column in columns:
+        if column.name not in found:
+            had = {column.name, *column.aliases}
+            which = next((name for name, before in free.items() if had.intersection(before)), None)
+            if which is not None:
+                found[column.name] = which
+                del free[which]
+    return found
+
+
+def _require_free(path: Path, columns: Sequence[Field], reserved: Collection[str]) -> None:
+    """A name must be one that no other field of the row has, or has had."""
+    name = path[-1]
+    for column in columns:
+        if name.lower() == column.name.lower():
+            raise _incompatible(path, f"there is a column {column.name} (case is ignored)")
+        if name in column.aliases:
+            raise _incompatible(path, f"column {column.name} was once called so")
+    folded = {other.lower() for other in (*reserved, *names.RESERVED_BY_ICEBERG)}
+    if len(path) == 1 and (name.lower() in folded or name.startswith(names.RESERVED_PREFIX)):
+        raise _incompatible(path, "its name is reserved, or another column's")
+
+
+def _storable(path: Path, type_: Type) -> Type | None:
+    """The type of a new column, without what none holds; None where nothing is left."""
+    match type_:
+        case Unsupported():
+            return None
+        case types.Time():
+            raise _incompatible(path, "Spark cannot write Iceberg's type time")
+        case Row(fields):
+            inner = [(field.name, _storable((*path, field.name), field.type)) for field in fields]
+            kept = tuple(Field(name, found) for name, found in inner if found is not None)
+            return Row(kept) if kept else None
+        case Array(element):
+            found = _storable(path, element)
+            return None if found is None else Array(found)
+        case Map(key, value):
+            found = _storable(path, value)
+            return None if found is None else Map(key, found)
+    return type_
+
+
+# --- Types ---------------------------------------------------------------------------------------
+
+
+def _of_type(path: Path, column: Type, member: Type, rules: _Rules) -> Iterator[Change]:
+    match column, member:
+        case Row(fields), Row():
+            yield from _of_row(path, fields, member, rules)
+        case Array(element), Array(inner):
+            yield from _of_type((*path, ELEMENT), element, inner, rules)
+        case Map(_, value), Map(_, inner):
+            yield from _of_type((*path, MAP_VALUE), value, inner, rules)
+        case _:
+            wider = _wider(path, column, member, rules.encoding)
+            if wider is not None:
+                yield WidenColumn(path, column, wider)
+
+
+def _wider(path: Path, column: Type, member: Type, encoding: Encoding) -> Type | None:
+    """The type that holds what a column and a field hold; None where the column's does already.
+
+    It does, too, where whether it holds a value depends on the value.
+    """
+    match column, member:
+        case (types.INTEGER, types.BIGINT) | (types.REAL, types.DOUBLE):
+            return member
+        case Decimal(), Decimal():
+            digits = member.precision - member.scale + column.scale
+            if member.scale <= column.scale and digits <= column.precision:
+                return None
+            if member.scale <= column.scale and digits <= types.MAX_DECIMAL_PRECISION:
+                return Decimal(digits, column.scale)
+        case _ if column == member or _may_hold(column, member, encoding):
+            return None
+    raise _incompatible(
+        path, f"its type is {column}, and a field of type {member} cannot become it"
+    )
+
+
+_WHOLE = frozenset({types.INTEGER, types.BIGINT})
+
+
+def _may_hold(column: Type, member: Type, encoding: Encoding) -> bool:
+    """Whether the decoder takes values of a field into a column, some of them at least."""
+    spellings = dict(encoding.options).get("spellings", "")
+    match column, member:
+        case (Unsupported(), _) | (_, Unsupported()):
+            return True
+        case (types.BIGINT, types.INTEGER) | (types.DOUBLE, types.REAL):
+            return True
+        case ((types.REAL | types.DOUBLE | Decimal() | types.Timestamp()), _) if member in _WHOLE:
+            return True
+        case Decimal(), (types.REAL | types.DOUBLE):
+            return True
+        case _, Decimal(_, 0) if column in _WHOLE:
+            return True
+        case _, (types.Timestamp() | types.DATE | types.Time()) if is_numeric(column):
+            return True
+        case types.Timestamp(), types.Timestamp():
+            return True
+        case ((types.Timestamp() | types.DATE | types.Time() | types.UUID), types.VARCHAR):
+            return True
+        case ((types.VARCHAR | Varbinary()), (types.VARCHAR | Varbinary() | types.UUID)):
+            return True
+        case Varbinary(), Decimal():
+            return True
+        case types.VARCHAR, _:
+            return "json_text" in spellings
+        case _, types.VARCHAR:
+            return "text_numbers" in spellings and not isinstance(column, Row | Array | Map)
+    return False
+
+
+def _incompatible(path: Path, problem: str) -> SeamlineError:
+    return SeamlineError(SCHEMA_INCOMPATIBLE, f"{'.'.join(path)}: {problem}")

@@ -1,0 +1,69 @@
+"""A table changes hands: the boundary at which one writer ends and the other begins.
+
+It is committed only if the head of the table is still the snapshot it was made for. From then on it
+tells whose a commit is: one that says otherwise is an error by name. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from seamline.seam.boundary import EXACT, Boundary, boundary_of, foreign_change
+from seamline.seam.checks import recreated, require, trimmed, truncated
+from seamline.seam.log import LogBounds
+from seamline.seam.table import TableState
+
+
+def taken_over(state: TableState, bounds: LogBounds) -> Boundary:
+    """The boundary at which Seamline goes on with a table that another writer has filled.
+
+    Args:
+        state: The table, with that writer's provider.
+        bounds: What the log holds.
+
+    Raises:
+        SeamlineError: LOG_TRIMMED, LOG_TRUNCATED, TOPIC_RECREATED; BOUNDARY_MISSING, ….
+    """
+    head = state.current_snapshot_id
+    found = boundary_of(state, head)
+    starts = {p: found.next.get(p, 0) for p in bounds.end}
+    require(
+        recreated(bounds.topic, bounds.topic_id, found.topic_id),
+        trimmed(bounds, starts),
+        truncated(bounds, starts),
+    )
+    return dataclasses.replace(
+        found,
+        cluster_id=bounds.cluster_id,
+        start=found.next,
+        provider="",
+        trust=EXACT,
+        epochs=bounds.leader_epochs if starts == dict(bounds.end) else found.epochs,
+        base_id=head,
+        foreign_change_id=foreign_change(state, head),
+        taken_id=head,
+        handed_to="",
+    )
+
+
+def handed_over(state: TableState, bounds: LogBounds, provider: str) -> Boundary:
+    """The boundary at which another writer goes on with a table that Seamline has filled.
+
+    Args:
+        state: The table.
+        bounds: What the log holds.
+        provider: Says from then on how far the table is.
+
+    Raises:
+        SeamlineError: TOPIC_RECREATED; BOUNDARY_MISSING, ….
+    """
+    head = state.current_snapshot_id
+    boundary = boundary_of(state, head)
+    require(recreated(bounds.topic, bounds.topic_id, boundary.topic_id))
+    return dataclasses.replace(
+        boundary,
+        start=boundary.next,
+        base_id=head,
+        foreign_change_id=foreign_change(state, head),
+        handed_to=provider,
+    )

@@ -1,0 +1,77 @@
+"""A table as somebody sees it who may not see all of it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sqlglot import exp
+
+from seamline.errors import INVALID_CONFIG, SeamlineError
+from seamline.sql import coercion
+from seamline.sql.binder.conversions import implicit_cast
+from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
+from seamline.sql.binder.scope import Column, Scope, Source
+from seamline.sql.binder.typer import Typer
+from seamline.sql.restrictions import Restriction
+
+
+def restricted(
+    typer: Typer, node: exp.Expr, source: Source, restriction: Restriction
+) -> tuple[exp.Expr, Source]:
+    """A bound table without the rows, columns and values that are not to be seen.
+
+    Args:
+        typer: Binds expressions.
+        node: The table.
+        source: Its columns.
+        restriction: What may be seen of it.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG when an expression does not fit the table.
+    """
+    inside = Scope(None, {})
+    inside.add(source)
+    alias = typer.new_alias()
+    inner = exp.select("*").from_(node)
+    columns = []
+    try:
+        for column in source.columns:
+            mask = restriction.masks.get(column.folded)
+            if column.folded in restriction.denied:
+                continue
+            if mask is None:
+                seen = dataclasses.replace(column, node=exp.column(column.node.name, alias))
+            else:
+                name = typer.new_alias()
+                value = _masked(typer, column, mask, inside)
+                inner = inner.select(exp.alias_(value, name), copy=False)
+                seen = dataclasses.replace(column, node=exp.column(name, alias), scan=None)
+            columns.append(seen)
+        if restriction.condition is not None:
+            condition = typer.boolean(restriction.condition.copy(), inside, "a row filter")
+            _require_plain(condition)
+            inner = inner.where(condition, copy=False)
+    except SeamlineError as error:
+        raise SeamlineError(
+            INVALID_CONFIG,
+            f"the access rules of {'.'.join(source.name)} do not fit it: {error.message}",
+            hint="Ask the gateway's owner to correct its access rules.",
+        ) from error
+    called = exp.TableAlias(this=exp.to_identifier(alias))
+    found = exp.Subquery(this=inner, alias=called)
+    return found, dataclasses.replace(source, alias=alias, columns=tuple(columns))
+
+
+def _masked(typer: Typer, column: Column, mask: exp.Expr, inside: Scope) -> exp.Expr:
+    value, type_ = typer.expression(mask.copy(), inside)
+    _require_plain(value)
+    if not coercion.can_coerce(type_, column.type):
+        raise SeamlineError(
+            INVALID_CONFIG, f"the mask of {column.name} is {type_} and not {column.type}"
+        )
+    return implicit_cast(value, type_, column.type)
+
+
+def _require_plain(value: exp.Expr) -> None:
+    refuse_aggregates(value, "an access rule")
+    refuse_windows(value, "an access rule")

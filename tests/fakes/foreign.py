@@ -1,0 +1,96 @@
+"""Another writer of a table in memory: the product's own provider and checks, over rows in memory.
+
+He says how far he has copied the topic as Fluss does, in the summary of each commit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from seamline.connectors.iceberg.boundaries.fluss import SUMMARY_KEY, Fluss
+from seamline.connectors.iceberg.boundaries.provider import Adopted, Provider
+from seamline.connectors.iceberg.boundaries.registry import PROPERTY
+from seamline.connectors.iceberg.boundaries.second_writer import second_writer
+from seamline.seam.binding import TopicBinding
+from seamline.seam.checks import outrun, require
+from seamline.seam.table import TableState
+from seamline.sql import columns
+
+if TYPE_CHECKING:
+    from fakes.memory import MemoryFile
+
+
+def summary(ends: Mapping[int, int]) -> dict[str, str]:
+    """What a commit of his says: the first offsets that it has not copied."""
+    entries = [{"bucket": partition, "offset": end} for partition, end in sorted(ends.items())]
+    return {SUMMARY_KEY: json.dumps(entries)}
+
+
+def ends_of(said: Mapping[str, str]) -> dict[int, int] | None:
+    """The inverse; None where a summary says nothing."""
+    text = said.get(SUMMARY_KEY)
+    if text is None:
+        return None
+    return {entry["bucket"]: entry["offset"] for entry in json.loads(text)}
+
+
+class _Named(NamedTuple):
+    """A table as its provider knows it; its snapshots are given to him one by one."""
+
+    state: TableState
+
+
+class _NoMemory:
+    """Ids of snapshots are used again where a search goes back: nothing is remembered of them."""
+
+    def get_or_make(self, _: object, make: Callable[[], Any]) -> Any:
+        return make()
+
+
+def provider_of(name: tuple[str, ...], uuid: str, properties: Mapping[str, str]) -> Provider | None:
+    """Who says how far a table is; None where Seamline fills it."""
+    if PROPERTY not in properties:
+        return None
+    binding = TopicBinding.from_properties(properties)
+    assert binding is not None
+    nothing: Any = None
+    state = TableState(name, uuid, properties, {}, 0, {}, {}, None)
+    named = cast("Any", _Named(state))
+    return Fluss(Adopted(named, binding, nothing, nothing, nothing, cast("Any", _NoMemory())))
+
+
+class _Bounds(NamedTuple):
+    """A data file, as its manifest tells of it."""
+
+    record_count: int
+    null_value_counts: Mapping[Any, int]
+    lower_bounds: Mapping[Any, bytes]
+
+
+def require_single_writer(
+    state: TableState, snapshot_id: int | None, added: Callable[[int], Iterable[MemoryFile]]
+) -> None:
+    """See `ColdTable.require_single_writer`.
+
+    Args:
+        state: The table.
+        snapshot_id: The snapshot.
+        added: Gives the files that a snapshot has added.
+    """
+    offset = next((f for f in state.schema.columns if f.name == columns.OFFSET), None)
+    if state.provider is not None:
+        require(outrun(state, snapshot_id))
+    elif offset is not None:
+
+        def bounds(snapshot_id: int) -> list[Any]:
+            return [_bounds(offset.field_id, file) for file in added(snapshot_id)]
+
+        require(second_writer(state, snapshot_id, bounds))
+
+
+def _bounds(field_id: object, file: MemoryFile) -> _Bounds:
+    offsets = [row[1] for row in file.rows if row[1] is not None]
+    bounds = {field_id: b""} if offsets else {}
+    return _Bounds(len(file.rows), {field_id: len(file.rows) - len(offsets)}, bounds)

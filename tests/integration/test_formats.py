@@ -1,0 +1,261 @@
+"""Goal: a table over any topic answers alike, whoever decodes it, and whether it is hot or cold.
+
+Method: records are produced by Kafka's client, and read hot by DuckDB, hot on Spark, by the Spark
+data source's splits, and cold after Spark has tiered them; all must be what was produced.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import message_factory
+from support.clients import refused, rows
+from support.gateway import Gateway
+from support.registered import Registered, registered_stack
+from support.registry import Registry
+from support.stack import Stack
+
+import seamline
+from seamline.connectors.kafka.formats import protobuf_schema
+from seamline.connectors.kafka.formats.schemas import Schema
+from seamline.connectors.spark.splits import Options, Table
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+
+@pytest.fixture
+def connection(gateway: Gateway) -> Iterator[seamline.Connection]:
+    with gateway.connect() as made:
+        yield made
+
+
+def read_everywhere(
+    stack: Stack, gateway: Gateway, name: str, columns: str
+) -> list[tuple[Any, ...]]:
+    """The rows, once all ways to read them agree; leaves the table tiered."""
+    sql = f"SELECT {columns} FROM {name} ORDER BY 1"
+    hot = gateway.rows(sql, "duckdb")
+    assert gateway.rows(sql, "spark") == hot
+    table = Table.place(Options.of({"url": gateway.url, "table": name}))
+    seam = table.seam
+    splits = table.hot_splits(seam.hot_ranges, seam.epochs, seam.end, seam.end_epochs)
+    wanted = [part.strip() for part in columns.split(",")]
+    by_source = [
+        tuple(_value(row, column) for column in wanted)
+        for split in splits
+        for batch in split.read()
+        for row in batch.to_pylist()
+    ]
+    assert sorted(by_source, key=lambda row: row[0]) == hot
+    stack.tier(name)
+    for engine in ("duckdb", "spark"):
+        assert gateway.rows(sql, engine) == hot
+    return hot
+
+
+def test_columns_come_from_every_part_of_a_record(
+    stack: Stack, gateway: Gateway, connection: seamline.Connection, name: str
+) -> None:
+    stack.create_topic(name, 1)
+    rows(
+        connection,
+        f"CREATE TABLE {name} (id bigint, price double, trace varchar, at timestamp(6),"
+        " part integer, kind varchar, n bigint, raw varbinary) WITH ("
+        f" topic = '{name}', key_format = 'int64', columns_from = ARRAY['ID = key',"
+        " 'trace = header.trace-id', 'at = timestamp', 'part = partition',"
+        " 'kind = timestamp_type', 'n = value.of.n', 'raw = value'])",
+    )
+    value = b'{"price":2.5,"of":{"n":9}}'
+    now = datetime.datetime.now(datetime.UTC).replace(microsecond=123_000)
+    producer = stack.producer()
+    for number in range(3):
+        key = number.to_bytes(8, "big")
+        headers = [("trace-id", b"t%d" % number)]
+        made_at = round(now.timestamp() * 1000)
+        producer.produce(name, value, key, headers=headers, timestamp=made_at)
+    assert producer.flush(30) == 0
+    wanted = "id, price, trace, part, kind, n, raw"
+    found = read_everywhere(stack, gateway, name, wanted)
+    assert found == [(i, 2.5, f"t{i}", 0, "CreateTime", 9, value) for i in range(3)]
+    assert gateway.rows(f"SELECT DISTINCT at FROM {name}") == [(now.replace(tzinfo=None),)]
+    ((text,),) = rows(connection, f"SHOW CREATE TABLE {name}")
+    assert "columns_from = ARRAY['id = key', 'trace = header.trace-id'," in str(text)
+    error = refused(connection, f"ALTER TABLE {name} RENAME COLUMN id TO other")
+    assert error.code.name == "INVALID_TABLE_DEFINITION"
+
+
+def test_rows_are_inserted_into_every_part_of_a_record(
+    stack: Stack, gateway: Gateway, connection: seamline.Connection, name: str
+) -> None:
+    stack.create_topic(name, 2)
+    stack.create_table(
+        name,
+        "id bigint, v varchar, trace varchar, place bigint",
+        key_format="json",
+        columns_from=("id = key.id, trace = header.trace, place = offset",),
+    )
+    assert rows(connection, f"INSERT INTO {name} VALUES (1, 'a', 't'), (2, NULL, NULL)") == [(2,)]
+    assert (
+        refused(connection, f"INSERT INTO {name} (place) VALUES (1)").code.name
+        == "COLUMN_NOT_FOUND"
+    )
+    stack.wait_for_markers(name)
+    found = read_everywhere(stack, gateway, name, "id, v, trace, _kafka_key")
+    assert found == [(1, "a", "t", b'{"id":1}'), (2, None, None, b'{"id":2}')]
+
+
+def test_a_key_of_another_type_is_an_error_by_name(
+    stack: Stack, gateway: Gateway, connection: seamline.Connection, name: str
+) -> None:
+    stack.create_topic(name, 1)
+    for policy in ("fail", "null", "skip"):
+        stack.create_table(
+            f"{name}_{policy}",
+            "id bigint, v bigint",
+            name,
+            key_format="int64",
+            columns_from=("id = key",),
+            on_error=policy,
+        )
+    stack.produce(name, [{"v": 1}, {"v": 2}], keys=["12345678", "short"])
+    error = refused(connection, f"SELECT * FROM {name}_fail")
+    assert error.code.name == "BAD_RECORD"
+    assert "partition 0, offset 1: key: id: 5 bytes where int64 is expected" in str(error)
+    first = int.from_bytes(b"12345678", "big")
+    expected = {"null": [(1, first), (2, None)], "skip": [(1, first)]}
+    for policy, wanted in expected.items():
+        assert read_everywhere(stack, gateway, f"{name}_{policy}", "v, id") == wanted
+
+
+# --- With a schema registry ----------------------------------------------------------------------
+
+
+def _value(row: dict[str, Any], column: str) -> Any:
+    name, _, inner = column.partition(".")
+    return row[name] if not inner or row[name] is None else row[name][inner]
+
+
+@pytest.fixture(scope="module")
+def registered(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registered]:
+    with registered_stack(stack, tmp_path_factory.mktemp("registered")) as made:
+        yield made
+
+
+Write = Callable[[Registry, str, Any, str], bytes]
+"""Serializes what a key or a value holds, with the official client."""
+
+FIELDS = {
+    "key": [("id", "long", "int64")],
+    "value": [("n", "long", "int64"), ("s", "string", "string")],
+}
+
+
+def avro(registry: Registry, topic: str, body: Any, part: str) -> bytes:
+    fields = [{"name": name, "type": type_} for name, type_, _ in FIELDS[part]]
+    text = json.dumps({"type": "record", "name": part.title(), "fields": fields})
+    context = SerializationContext(topic, part)
+    return AvroSerializer(registry.client, text)(body, context)  # type: ignore[no-any-return]
+
+
+def json_schema(registry: Registry, topic: str, body: Any, part: str) -> bytes:
+    text = json.dumps({"type": "object", "title": part.title()})
+    context = SerializationContext(topic, part)
+    return JSONSerializer(text, registry.client)(body, context)  # type: ignore[no-any-return]
+
+
+def protobuf(registry: Registry, topic: str, body: Any, part: str) -> bytes:
+    fields = "".join(f"{type_} {name} = {n};" for n, (name, _, type_) in enumerate(FIELDS[part], 1))
+    text = f'syntax = "proto3"; message {part.title()} {{ {fields} }}'
+    file = protobuf_schema.compiled(Schema("PROTOBUF", text))
+    make = message_factory.GetMessageClass(file.message_types_by_name[part.title()])
+    serializer = ProtobufSerializer(make, registry.client, {"use.deprecated.format": False})
+    context = SerializationContext(topic, part)
+    return serializer(make(**body), context)  # type: ignore[no-any-return]
+
+
+def csv(registry: Registry, topic: str, body: Any, part: str) -> bytes:
+    return ",".join(f'"{value}"' for value in body.values()).encode()
+
+
+def string(registry: Registry, topic: str, body: Any, part: str) -> bytes:
+    return json.dumps(body).encode() if part == MessageField.VALUE else str(body["id"]).encode()
+
+
+BAD = {
+    "avro": "it ends too early",
+    "csv": "not CSV",
+    "json_schema": "not JSON",
+    "protobuf": "not Protobuf",
+    "string": "row(n bigint, s varchar) is expected",
+}
+WHOLE_KEYS = {"csv", "string"}
+
+
+@pytest.mark.parametrize("write", [avro, json_schema, protobuf, csv, string])
+def test_keys_and_values_of_every_format(registered: Registered, name: str, write: Write) -> None:
+    stack, gateway, registry = registered.stack, registered.gateway, registered.registry
+    format_ = write.__name__
+    stack.create_topic(name, 1)
+    source = "key" if format_ in WHOLE_KEYS else "key.id"
+    columns, wanted = "id bigint, n bigint, s varchar", "id, n, s"
+    if write is string:
+        columns, wanted = "id bigint, body row(n bigint, s varchar)", "id, body.n, body.s"
+    for policy in ("fail", "null", "skip"):
+        stack.create_table(
+            f"{name}_{policy}",
+            columns,
+            name,
+            on_error=policy,
+            format=format_,
+            key_format=format_,
+            columns_from=(f"id = {source}",),
+        )
+    producer = stack.producer()
+    for number in range(3):
+        key = write(registry, name, {"id": number}, MessageField.KEY)
+        value = write(registry, name, {"n": number * 10, "s": "é"}, MessageField.VALUE)
+        producer.produce(name, value[:-1] if number == 1 else value, key)
+    assert producer.flush(30) == 0
+    with gateway.connect() as connection:
+        error = refused(connection, f"SELECT * FROM {name}_fail")
+    assert error.code.name == "BAD_RECORD"
+    assert "partition 0, offset 1" in str(error)
+    assert BAD[format_] in str(error)
+    first, last = (0, 0, "é"), (2, 20, "é")
+    assert gateway.rows(f"SELECT {wanted} FROM {name}_skip ORDER BY 1") == [first, last]
+    found = read_everywhere(stack, gateway, f"{name}_null", wanted)
+    assert found == [first, (1, None, None), last]
+
+
+def test_a_registry_that_is_gone_is_an_error_by_name(
+    stack: Stack, name: str, tmp_path: pathlib.Path
+) -> None:
+    stack.create_topic(name, 1)
+    with Registry() as registry:
+        flags = {
+            **stack.flags,
+            "clusters.default.schema_registry.url": registry.url,
+            "state_directory": str(tmp_path),
+        }
+        gateway = Gateway(stack.configured(flags))
+        sql = f"CREATE TABLE {name} (n bigint, s varchar) WITH (topic = '{name}', format = 'avro')"
+        gateway.rows(sql)
+        stack.produce(name, [avro(registry, name, {"n": 1, "s": "x"}, MessageField.VALUE)])
+        assert gateway.rows(f"SELECT n FROM {name}") == [(1,)]
+        other = registry.register(
+            "other", json.dumps({"type": "record", "name": "O", "fields": []})
+        )
+    stack.produce(name, [b"\0" + other.to_bytes(4, "big")])
+    with gateway.connect() as connection:
+        error = refused(connection, f"SELECT n FROM {name}")
+    assert error.code.name == "SCHEMA_REGISTRY_UNAVAILABLE"
+    gateway.close()

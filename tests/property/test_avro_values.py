@@ -1,0 +1,377 @@
+"""Goal: Avro is decoded as fastavro decodes it, whichever code path does, and nothing is guessed.
+
+Method: random schemas of every type and logical type, and random values of them, written by
+fastavro. The columns are those that the schema has; both code paths must give what fastavro reads,
+logical types included. Then bytes of one value are changed, cut off or added: its neighbours must
+stay as they are, and both paths must agree on it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+import itertools
+import json
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.damaged import damaged
+
+from seamline.connectors.kafka.formats import avro_schema, trees
+from seamline.connectors.kafka.formats.avro_values import avro_values
+from seamline.connectors.kafka.formats.schemas import Schema
+from seamline.connectors.kafka.formats.tree_decoder import TreeDecoder
+from seamline.gateway.commands.tables import parse_fields
+from seamline.sql.types import Field
+
+INTS, LONGS = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+DAYS = st.dates(datetime.date(1, 1, 1), datetime.date(9999, 12, 31))
+MOMENTS = st.datetimes(datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 30))
+INSTANTS = MOMENTS.map(lambda at: at.replace(tzinfo=datetime.UTC))
+
+
+def _in_millis(at: Any) -> Any:
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
+
+
+def logical(type_: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": type_, "logicalType": name, **more}
+
+
+LEAVES: list[tuple[Any, st.SearchStrategy[Any]]] = [
+    ("boolean", st.booleans()),
+    ("int", INTS),
+    ("long", LONGS),
+    ("float", st.floats(width=32, allow_nan=False)),
+    ("double", st.floats(allow_nan=False)),
+    ("string", TEXTS),
+    ("bytes", st.binary(max_size=5)),
+    (logical("int", "date"), DAYS),
+    (logical("int", "time-millis"), st.times().map(_in_millis)),
+    (logical("long", "time-micros"), st.times()),
+    (logical("long", "timestamp-millis"), INSTANTS.map(_in_millis)),
+    (logical("long", "timestamp-micros"), INSTANTS),
+    (logical("long", "local-timestamp-millis"), MOMENTS.map(_in_millis)),
+    (logical("long", "local-timestamp-micros"), MOMENTS),
+    (logical("string", "uuid"), st.uuids()),
+    (
+        logical("bytes", "decimal", precision=9, scale=2),
+        st.decimals("-9999999", "9999999", places=2),
+    ),
+]
+names = itertools.count()
+
+
+def fixed() -> tuple[Any, st.SearchStrategy[Any]]:
+    name = f"F{next(names)}"
+    return {"type": "fixed", "name": name, "size": 3}, st.binary(min_size=3, max_size=3)
+
+
+def fixed_decimal() -> tuple[Any, st.SearchStrategy[Any]]:
+    found = {"type": "fixed", "name": f"D{next(names)}", "size": 16, "logicalType": "decimal"}
+    return {**found, "precision": 38, "scale": 0}, st.integers(-(10**38) + 1, 10**38 - 1).map(
+        decimal.Decimal
+    )
+
+
+def enum() -> tuple[Any, st.SearchStrategy[Any]]:
+    symbols = ["A", "B", "C"]
+    return {"type": "enum", "name": f"E{next(names)}", "symbols": symbols}, st.sampled_from(symbols)
+
+
+LEAF = st.sampled_from(LEAVES) | st.builds(enum) | st.builds(fixed) | st.builds(fixed_decimal)
+Pair = tuple[Any, Any]
+
+
+def _nullable(pair: Pair, null_first: bool) -> Pair:
+    schema, values = pair
+    branches = ["null", schema] if null_first else [schema, "null"]
+    return branches, st.none() | values
+
+
+def _record(pairs: Sequence[Pair]) -> Pair:
+    fields = [{"name": f"c{place}", "type": schema} for place, (schema, _) in enumerate(pairs)]
+    values = {f"c{place}": values for place, (_, values) in enumerate(pairs)}
+    return (
+        {"type": "record", "name": f"R{next(names)}", "fields": fields},
+        st.fixed_dictionaries(values),
+    )
+
+
+def _deeper(inner: st.SearchStrategy[Pair]) -> st.SearchStrategy[Pair]:
+    return st.one_of(
+        inner.map(lambda p: ({"type": "array", "items": p[0]}, st.lists(p[1], max_size=3))),
+        inner.map(
+            lambda p: ({"type": "map", "values": p[0]}, st.dictionaries(TEXTS, p[1], max_size=3))
+        ),
+        st.lists(inner, min_size=1, max_size=3).map(_record),
+        inner.filter(lambda p: not isinstance(p[0], list)).flatmap(
+            lambda p: st.booleans().map(lambda first: _nullable(p, first))
+        ),
+    )
+
+
+RECORDS = st.lists(st.recursive(LEAF, _deeper, max_leaves=5), min_size=1, max_size=4).map(_record)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Any, list[Any]]:
+    schema, values = draw(RECORDS)
+    return schema, draw(st.lists(values, min_size=1, max_size=4))
+
+
+def written(schema: Any, value: Any) -> bytes:
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), value)
+    return stream.getvalue()
+
+
+def columns_of(schema: Any) -> tuple[Field, ...]:
+    return trees.columns_of(avro_schema.parsed(Schema("AVRO", json.dumps(schema))))
+
+
+def decoder(schema: Any, columns: tuple[Field, ...]) -> TreeDecoder:
+    found = avro_values(Schema("AVRO", json.dumps(schema)), columns, whole=False)
+    assert isinstance(found, TreeDecoder)
+    return found
+
+
+def exact_only(found: TreeDecoder) -> TreeDecoder:
+    found._to_arrow = None
+    return found
+
+
+def plain(value: Any) -> Any:
+    """A value as Arrow gives it back."""
+    match value:
+        case dict():
+            return {name: plain(inner) for name, inner in value.items()}
+        case list():
+            return [plain(inner) for inner in value]
+        case tuple():
+            return tuple(plain(inner) for inner in value)
+        case uuid.UUID():
+            return str(value)
+        case float():
+            return repr(value)
+    return value
+
+
+def as_read(schema: Any, value: Any) -> Any:
+    """What fastavro reads, in the form that Arrow gives back: maps as pairs."""
+    if isinstance(schema, list):
+        inner = next(branch for branch in schema if branch != "null")
+        return None if value is None else as_read(inner, value)
+    if isinstance(schema, dict) and schema["type"] == "record":
+        return {f["name"]: as_read(f["type"], value[f["name"]]) for f in schema["fields"]}
+    if isinstance(schema, dict) and schema["type"] == "array":
+        return [as_read(schema["items"], item) for item in value]
+    if isinstance(schema, dict) and schema["type"] == "map":
+        return [(name, as_read(schema["values"], item)) for name, item in value.items()]
+    return plain(value)
+
+
+def rows(arrays: Sequence[pa.Array], columns: Sequence[Field]) -> list[dict[str, Any]]:
+    for array in arrays:
+        array.validate(full=True)
+    lists = [[plain(value) for value in array.to_pylist()] for array in arrays]
+    return [
+        dict(zip([c.name for c in columns], row, strict=True)) for row in zip(*lists, strict=True)
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases())
+def test_both_paths_read_what_fastavro_reads(case: tuple[Any, list[Any]]) -> None:
+    schema, values = case
+    columns = columns_of(schema)
+    raw = [written(schema, value) for value in values]
+    reference = fastavro.parse_schema(schema)
+    expected = [
+        as_read(schema, fastavro.schemaless_reader(io.BytesIO(v), reference, None)) for v in raw
+    ]
+    for made in (decoder(schema, columns), exact_only(decoder(schema, columns))):
+        arrays, bad = made.decode(raw)
+        assert not bad
+        assert rows(arrays, columns) == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases(), st.data())
+def test_a_bad_value_is_bad_for_both_paths_and_leaves_its_neighbours(
+    case: tuple[Any, list[Any]], data: st.DataObject
+) -> None:
+    schema, values = case
+    columns = columns_of(schema)
+    raw = [written(schema, value) for value in values]
+    place = data.draw(st.integers(0, len(raw) - 1))
+    mutated = [*raw[:place], damaged(raw[place], data), *raw[place + 1 :]]
+    good = rows(decoder(schema, columns).decode(raw)[0], columns)
+    fast_arrays, fast_bad = decoder(schema, columns).decode(mutated)
+    exact_arrays, exact_bad = exact_only(decoder(schema, columns)).decode(mutated)
+    assert fast_bad == exact_bad
+    assert set(fast_bad) <= {place}
+    found = rows(fast_arrays, columns)
+    assert found == rows(exact_arrays, columns)
+    assert found[:place] + found[place + 1 :] == good[:place] + good[place + 1 :]
+
+
+ENUM = {"type": "enum", "name": "E", "symbols": ["A"]}
+RECORD = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "i", "type": "int"},
+        {"name": "s", "type": "string"},
+        {"name": "u", "type": ["null", "string", "long", ENUM]},
+        {"name": "d", "type": logical("bytes", "decimal", precision=9, scale=2)},
+        {"name": "t", "type": logical("long", "timestamp-millis")},
+    ],
+}
+VALUE = {
+    "i": 5,
+    "s": "x",
+    "u": 7,
+    "d": decimal.Decimal("1.50"),
+    "t": datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC),
+}
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        ("i bigint", 5),
+        ("i double", 5.0),
+        ("i decimal(5, 1)", decimal.Decimal("5.0")),
+        ("s varbinary", b"x"),
+        ("u bigint", 7),
+        ("d decimal(20, 4)", decimal.Decimal("1.5000")),
+        ("d varbinary", b"\x00\x96"),
+        ("t bigint", 1_704_067_200_000),
+        ("t timestamp(6)", datetime.datetime(2024, 1, 1)),
+        ("missing varchar", None),
+    ],
+)
+def test_columns_may_be_wider_than_the_schema(declared: str, expected: Any) -> None:
+    columns = parse_fields(declared)
+    for made in (decoder(RECORD, columns), exact_only(decoder(RECORD, columns))):
+        arrays, bad = made.decode([written(RECORD, VALUE), None])
+        assert not bad
+        assert arrays[0].to_pylist() == [expected, None]
+
+
+@pytest.mark.parametrize(
+    ("declared", "reason"),
+    [
+        ("i varchar", "i: the number 5 where varchar is expected"),
+        ("s bigint", "s: the string 'x' where bigint is expected"),
+        ("u varchar", "u: the number 7 where varchar is expected"),
+        ("d decimal(20, 1)", "d: 1.50 has more than 1 digits"),
+        ("d varchar", "d: not UTF-8"),
+        ("s row(a bigint)", "s: string where row(a bigint) is expected"),
+        ("missing varchar not null", "missing: null, but the column is required"),
+    ],
+)
+def test_a_column_of_another_type_is_no_guess(declared: str, reason: str) -> None:
+    columns = parse_fields(declared)
+    value = {**VALUE, "d": decimal.Decimal("1.55")} if declared == "d decimal(20, 1)" else VALUE
+    for made in (decoder(RECORD, columns), exact_only(decoder(RECORD, columns))):
+        arrays, bad = made.decode([written(RECORD, value)])
+        assert bad[0].startswith(reason.replace("1.50", "1.55"))
+        assert arrays[0].to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("value", "declared", "expected"),
+    [
+        ("x", "varchar", "x"),
+        (("shop.A", {"i": 1}), "row(i integer)", {"i": 1}),
+        (("shop.B", {"s": "y"}), "row(s varchar)", {"s": "y"}),
+        (("shop.F", b"ab"), "varbinary", b"ab"),
+        (("shop.E", "UP"), "varchar", "UP"),
+        ([1, 2], "array(integer)", [1, 2]),
+        ({"k": 1.5}, "map(varchar, double)", [("k", 1.5)]),
+        (True, "boolean", True),
+        (None, "varchar", None),
+    ],
+)
+def test_unions_of_many_types(value: Any, declared: str, expected: Any) -> None:
+    def named(kind: str, name: str, **more: Any) -> dict[str, Any]:
+        return {"type": kind, "name": name, "namespace": "shop", **more}
+
+    branches = [
+        "null",
+        "string",
+        "boolean",
+        named("record", "A", fields=[{"name": "i", "type": "int"}]),
+        named("record", "B", fields=[{"name": "s", "type": "string"}]),
+        named("fixed", "F", size=2),
+        named("enum", "E", symbols=["UP"]),
+        {"type": "array", "items": "int"},
+        {"type": "map", "values": "double"},
+    ]
+    schema = {"type": "record", "name": "R", "fields": [{"name": "u", "type": branches}]}
+    arrays, bad = decoder(schema, parse_fields(f"u {declared}")).decode(
+        [written(schema, {"u": value})]
+    )
+    assert not bad
+    assert arrays[0].to_pylist() == [expected]
+    other = "date" if declared != "date" else "bigint"
+    arrays, bad = decoder(schema, parse_fields(f"u {other}")).decode(
+        [written(schema, {"u": value})]
+    )
+    assert arrays[0].to_pylist() == [None]
+    assert bool(bad) == (value is not None)
+
+
+def test_two_numbers_of_one_class_in_a_union_are_no_guess() -> None:
+    kinds = ["int", logical("long", "timestamp-millis")]
+    schema = {"type": "record", "name": "R", "fields": [{"name": "u", "type": kinds}]}
+    arrays, bad = decoder(schema, parse_fields("u bigint")).decode([written(schema, {"u": 5})])
+    assert "which type of the union of int, long" in bad[0]
+    assert arrays[0].to_pylist() == [None]
+
+
+def test_a_record_may_lead_to_itself() -> None:
+    schema = {
+        "type": "record",
+        "name": "Node",
+        "fields": [{"name": "v", "type": "int"}, {"name": "next", "type": ["null", "Node"]}],
+    }
+    columns = parse_fields("v integer, next row(v integer, next row(v integer))")
+    arrays, bad = decoder(schema, columns).decode(
+        [written(schema, {"v": 1, "next": {"v": 2, "next": None}})]
+    )
+    assert not bad
+    assert arrays[1].to_pylist() == [{"v": 2, "next": None}]
+    assert [c.name for c in columns_of(schema)] == ["v"], "no column is endless"
+
+
+def test_names_are_looked_up_where_they_stand() -> None:
+    inner = Schema("AVRO", json.dumps({"type": "fixed", "name": "org.x.Id", "size": 2}))
+    outer = {
+        "type": "record",
+        "name": "R",
+        "namespace": "org.x",
+        "fields": [{"name": "a", "type": "Id"}, {"name": "b", "type": "org.x.Id"}],
+    }
+    schema = Schema("AVRO", json.dumps(outer), (("org.x.Id", inner),))
+    arrays, bad = avro_values(schema, parse_fields("a varbinary, b varbinary"), whole=False).decode(
+        [b"abcd"]
+    )
+    assert not bad
+    assert [array.to_pylist() for array in arrays] == [[b"ab"], [b"cd"]]
+
+
+@pytest.mark.parametrize("text", ["{", '"nothing"', '{"type": "record"}', "[]x", '{"type": 5}'])
+def test_what_is_no_schema_is_said_to_be_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"Avro|JSON|Expecting|Extra"):
+        avro_values(Schema("AVRO", text), parse_fields("a varchar"), whole=False)

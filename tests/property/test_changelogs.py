@@ -1,0 +1,238 @@
+"""Goal: a table over captured changes is the database that they are of.
+
+Method: random statements run in SQLite, their changes are written as Debezium and Maxwell write
+them, with schemas and without, tiered at random places and read at random moments; the table must
+be what SQLite says there is. What an envelope cannot tell is refused by name.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pathlib
+import random
+import tempfile
+from typing import Any
+
+import fastavro
+import pytest
+from support.captured import CapturedUsers
+from support.upserts import Users, in_order
+
+from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.envelopes import ENVELOPES, rows_of
+from seamline.connectors.kafka.formats.infer import infer_json
+from seamline.connectors.protocols import RawBatch
+from seamline.errors import (
+    BAD_RECORD,
+    INVALID_TABLE_DEFINITION,
+    NOT_SUPPORTED,
+    ErrorCode,
+    SeamlineError,
+)
+from seamline.seam.binding import TopicBinding
+from seamline.seam.records import DecoderSpec
+from seamline.sql import columns
+from seamline.sql.types import BIGINT, VARCHAR, Field
+
+ALL = "SELECT id, name, score FROM users"
+
+
+def play(seed: int, folder: pathlib.Path, reads: int) -> None:
+    """One history, read so many times."""
+    dice = random.Random(seed)
+    envelope = ["debezium", "maxwell", "debezium", "canal"][seed % 4]
+    wrapped = envelope == "debezium" and dice.random() < 0.5
+    captured = CapturedUsers(dice, envelope, wrapped=wrapped)
+    said: dict[str, Any] = {
+        "mode": "changelog",
+        "envelope": envelope,
+        "key": None,
+        "spellings": ("text_numbers",),
+    }
+    users = Users(folder, dice.choice([1, 3]), **said)
+
+    def write(records: Any) -> None:
+        for key, value, id_ in records:
+            users.produce(key, value, id_ % users.partitions)
+
+    write(captured.snapshot())
+    for _ in range(reads):
+        write(captured.happen(dice.randrange(8)))
+        if dice.random() < 0.4:
+            low = users.boundary().next
+            users.tier({p: dice.randint(low[p], end) for p, end in users.end().items()})
+        assert users.ask(ALL) == in_order(captured.rows()), (seed, envelope, wrapped)
+    users.close()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_change_log_is_its_database(seed: int, tmp_path: pathlib.Path) -> None:
+    play(seed, tmp_path, 6)
+
+
+@pytest.mark.prove
+def test_a_change_log_is_its_database_at_many_seams() -> None:
+    for seed in range(100, 120):
+        with tempfile.TemporaryDirectory() as folder:
+            play(seed, pathlib.Path(folder), 10)
+
+
+# --- What is refused -----------------------------------------------------------------------------
+
+FIELDS = (Field("id", BIGINT, required=True), Field("name", VARCHAR, required=True))
+
+
+def decoded(envelope: str, body: Any, key: bytes | None = b'{"id": 1}', **said: Any) -> Any:
+    """The rows of one record."""
+    binding = TopicBinding(
+        *("c", "t"),
+        mode="changelog",
+        envelope=envelope,
+        primary_key=("id",),
+        **{"key_format": "json", **said},
+    )
+    assert TopicBinding.from_properties(binding.to_properties()) == binding
+    spec = DecoderSpec.of(binding, (*FIELDS, *columns.METADATA_FIELDS))
+    value = None if body is None else json.dumps(body).encode()
+    batch = RawBatch([0], [0], [0], [key], [value], [None])
+    return Decoder(spec).decode(batch).rows.to_pylist()
+
+
+ROW = {"id": 1, "name": "a"}
+
+
+@pytest.mark.parametrize(
+    ("envelope", "body", "code"),
+    [
+        ("debezium", {"op": "t", "before": None, "after": None}, NOT_SUPPORTED),
+        ("debezium", {"op": "x", "after": ROW}, BAD_RECORD),
+        ("debezium", {"after": ROW}, BAD_RECORD),
+        ("debezium", {"op": "c", "after": None}, BAD_RECORD),
+        ("debezium", {"op": "c", "after": {"id": 1}}, BAD_RECORD),
+        ("debezium", {"op": "c", "after": {"name": "a"}}, BAD_RECORD),
+        (
+            "debezium",
+            {"op": "u", "after": {"id": 1, "name": "__debezium_unavailable_value"}},
+            BAD_RECORD,
+        ),
+        ("debezium", ROW, BAD_RECORD),
+        ("maxwell", {"type": "update", "data": ROW, "old": {"id": 2}}, NOT_SUPPORTED),
+        ("maxwell", {"type": "table-drop"}, NOT_SUPPORTED),
+        ("maxwell", {"type": "delete", "data": {}}, BAD_RECORD),
+    ],
+)
+def test_what_an_envelope_does_not_tell_is_refused(
+    envelope: str, body: dict[str, Any], code: ErrorCode
+) -> None:
+    with pytest.raises(SeamlineError) as caught:
+        decoded(envelope, body, key=None)
+    assert caught.value.code is code
+
+
+def test_what_changes_unnamed_rows_is_refused_whatever_the_policy() -> None:
+    with pytest.raises(SeamlineError) as caught:
+        decoded("debezium", {"op": "t"}, on_error="skip")
+    assert caught.value.code is NOT_SUPPORTED
+    assert decoded("debezium", {"op": "x"}, on_error="skip") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [
+        ({"op": "d", "before": ROW, "after": None}, None),
+        ({"op": "d", "before": None, "after": None}, b'{"id": 1}'),
+        ({"schema": {}, "payload": {"op": "d", "before": {"id": 1}}}, None),
+        (None, b'{"id": 1}'),
+        (None, b'{"schema": {}, "payload": {"id": 1}}'),
+    ],
+)
+def test_a_delete_names_its_row(body: Any, key: bytes | None) -> None:
+    (row,) = decoded("debezium", body, key)
+    assert (row["id"], row["name"], row[columns.DELETED]) == (1, None, True)
+
+
+def test_a_message_is_of_no_row() -> None:
+    (row,) = decoded("debezium", {"op": "m", "message": {"content": "x"}})
+    assert (row["id"], row[columns.DELETED]) == (None, True)
+
+
+def test_columns_may_come_from_beside_the_row() -> None:
+    (row,) = decoded(
+        "debezium",
+        {"op": "c", "after": {"id": 1}, "source": {"table": "users"}},
+        columns_from=("name = value.source.table",),
+    )
+    assert (row["id"], row["name"]) == (1, "users")
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        {"mode": "changelog"},
+        {"mode": "changelog", "envelope": "unknown"},
+        {"mode": "upsert", "envelope": "debezium"},
+        {"mode": "append", "envelope": "debezium", "primary_key": ()},
+        {"mode": "changelog", "envelope": "debezium", "primary_key": ()},
+    ],
+)
+def test_what_cannot_be_a_change_log_is_refused(
+    definition: dict[str, Any], tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(SeamlineError) as caught:
+        Users(tmp_path, **definition)
+    assert caught.value.code is INVALID_TABLE_DEFINITION
+
+
+USER = {
+    "type": "record",
+    "name": "Value",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": ["null", "string"], "default": None},
+    ],
+}
+ENVELOPE = {
+    "type": "record",
+    "name": "Envelope",
+    "fields": [
+        {"name": "before", "type": ["null", USER], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "op", "type": "string"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ({"op": "c", "after": {"id": 1, "name": "a"}}, (1, "a", False)),
+        ({"op": "d", "before": {"id": 1, "name": "a"}}, (1, None, True)),
+    ],
+)
+def test_changes_may_be_avro(body: dict[str, Any], found: tuple[Any, ...]) -> None:
+    binding = TopicBinding(
+        *("c", "t", "avro"),
+        mode="changelog",
+        envelope="debezium",
+        primary_key=("id",),
+        value_schema=json.dumps(ENVELOPE),
+        key_format="json",
+    )
+    value = io.BytesIO()
+    fastavro.schemaless_writer(value, fastavro.parse_schema(ENVELOPE), body)
+    spec = DecoderSpec.of(binding, (*FIELDS, *columns.METADATA_FIELDS))
+    batch = RawBatch([0], [0], [0], [b'{"id": 1}'], [value.getvalue()], [None])
+    (row,) = Decoder(spec).decode(batch).rows.to_pylist()
+    assert (row["id"], row["name"], row[columns.DELETED]) == found
+
+
+@pytest.mark.parametrize("envelope", ENVELOPES)
+def test_columns_are_inferred_from_the_rows(envelope: str) -> None:
+    captured = CapturedUsers(random.Random(3), envelope)
+    values = [value for _, value, _ in captured.happen(20)]
+    assert {c.name for c in infer_json(rows_of(envelope, values)).columns} == {
+        "id",
+        "name",
+        "score",
+    }

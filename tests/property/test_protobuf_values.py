@@ -1,0 +1,261 @@
+"""Goal: Protobuf is decoded as Google's library decodes it, whichever code path does.
+
+Method: a schema with every type, presence and well-known type; random messages of it, whose fields
+are known; then bytes of one are changed, cut off or added. The exact path must give what was put
+in, the fast path what the exact one gives, and neighbours must stay as they are.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from google.protobuf import message_factory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.damaged import damaged
+
+from seamline.connectors.kafka.formats import protobuf_schema, trees
+from seamline.connectors.kafka.formats.protobuf_values import ProtobufValues
+from seamline.connectors.kafka.formats.schemas import Schema
+from seamline.connectors.kafka.formats.tree_decoder import TreeDecoder
+from seamline.gateway.commands.tables import parse_fields
+from seamline.sql.types import Field
+
+TEXT = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/wrappers.proto";
+enum Color { RED = 0; BLUE = 3; }
+message Order {
+  int64 id = 1; optional double price = 2; string name = 3; bytes raw = 4; bool ok = 5;
+  uint64 large = 6; uint32 small = 7; float f = 8; Color color = 9; repeated int32 nums = 10;
+  map<string, Inner> m = 11; Inner inner = 12; google.protobuf.Timestamp at = 13;
+  google.protobuf.Int32Value w = 14; oneof either { string a = 15; sint32 b = 16; }
+  repeated Inner inners = 17; map<int32, string> numbers = 18; fixed64 fixed = 19;
+  message Nested { int32 y = 1; }
+  optional Color maybe = 20; repeated string texts = 21; sfixed32 sf = 22;
+}
+message Inner { int32 x = 1; optional string s = 2; Color color = 3; }
+message Second { string only = 1; }
+"""
+SCHEMA = Schema("PROTOBUF", TEXT)
+FILE = protobuf_schema.compiled(SCHEMA)
+ORDER = protobuf_schema.message_at(FILE, [0])
+Order = message_factory.GetMessageClass(ORDER)
+COLUMNS = trees.columns_of(protobuf_schema.tree_of(ORDER))
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+INTS, LONGS = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
+COLORS = st.sampled_from([0, 3])
+INNER = st.fixed_dictionaries({}, optional={"x": INTS, "s": TEXTS, "color": COLORS})
+MOMENTS = st.datetimes(datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 30))
+ORDERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": LONGS,
+        "price": st.floats(allow_nan=False),
+        "name": TEXTS,
+        "raw": st.binary(max_size=4),
+        "ok": st.booleans(),
+        "large": st.integers(0, 2**64 - 1),
+        "small": st.integers(0, 2**32 - 1),
+        "f": st.floats(width=32, allow_nan=False),
+        "color": COLORS,
+        "nums": st.lists(INTS, max_size=3),
+        "m": st.dictionaries(TEXTS, INNER, max_size=1),
+        "inner": INNER,
+        "at": MOMENTS,
+        "w": INTS,
+        "either": st.tuples(st.just("a"), TEXTS) | st.tuples(st.just("b"), INTS),
+        "inners": st.lists(INNER, max_size=2),
+        "numbers": st.dictionaries(INTS, TEXTS, max_size=1),
+        "fixed": st.integers(0, 2**64 - 1),
+        "maybe": COLORS,
+        "texts": st.lists(TEXTS, max_size=2),
+        "sf": INTS,
+    },
+)
+NAMES = {0: "RED", 3: "BLUE"}
+ZEROS: dict[str, Any] = {
+    "id": 0,
+    "price": None,
+    "name": "",
+    "raw": b"",
+    "ok": False,
+    "large": 0,
+    "small": 0,
+    "f": 0.0,
+    "color": 0,
+    "nums": [],
+    "m": {},
+    "inner": None,
+    "at": None,
+    "w": None,
+    "inners": [],
+    "numbers": {},
+    "fixed": 0,
+    "maybe": None,
+    "texts": [],
+    "sf": 0,
+}
+
+
+def message(values: dict[str, Any]) -> bytes:
+    given_ = dict(values)
+    at, w, either = (given_.pop(name, None) for name in ("at", "w", "either"))
+    if either is not None:
+        given_[either[0]] = either[1]
+    made = Order(**given_)
+    if at is not None:
+        made.at.FromDatetime(at)
+    if w is not None:
+        made.w.value = w
+    return made.SerializeToString()  # type: ignore[no-any-return]
+
+
+def expected(values: dict[str, Any]) -> dict[str, Any]:
+    said = {**ZEROS, "a": None, "b": None, **values}
+    either = said.pop("either", None)
+    if either is not None:
+        said[either[0]] = either[1]
+    for name in ("color", "maybe"):
+        said[name] = NAMES.get(said[name])
+    said["m"] = [(key, inner(value)) for key, value in said["m"].items()]
+    said["numbers"] = [(str(key), value) for key, value in said["numbers"].items()]
+    said["inner"] = None if said["inner"] is None else inner(said["inner"])
+    said["inners"] = [inner(value) for value in said["inners"]]
+    if said["at"] is not None:
+        said["at"] = said["at"].replace(tzinfo=datetime.UTC)
+    return {name: plain(said[name]) for name in (column.name for column in COLUMNS)}
+
+
+def inner(values: dict[str, Any]) -> dict[str, Any]:
+    return {"x": values.get("x", 0), "s": values.get("s"), "color": NAMES[values.get("color", 0)]}
+
+
+def plain(value: Any) -> Any:
+    return repr(value) if isinstance(value, float) else value
+
+
+def decoder(columns: tuple[Field, ...] = COLUMNS, *, fast: bool = True) -> ProtobufValues:
+    found = ProtobufValues(SCHEMA, columns, whole=False, is_framed=False)
+    for made in found._decoders.values():
+        assert isinstance(made, TreeDecoder)
+        assert made._to_arrow is not None
+        if not fast:
+            made._to_arrow = None
+    return found
+
+
+def rows(arrays: Sequence[Any], columns: Sequence[Field] = COLUMNS) -> list[dict[str, Any]]:
+    for array in arrays:
+        array.validate(full=True)
+    lists = [[plain(value) for value in array.to_pylist()] for array in arrays]
+    return [dict(zip([c.name for c in columns], r, strict=True)) for r in zip(*lists, strict=True)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(ORDERS, min_size=1, max_size=3))
+def test_both_paths_give_what_was_put_in(values: list[dict[str, Any]]) -> None:
+    raw = [message(value) for value in values]
+    for fast in (True, False):
+        arrays, bad = decoder(fast=fast).decode(raw)
+        assert not bad
+        assert rows(arrays) == [expected(value) for value in values]
+
+
+WITHOUT_KEYS = tuple(column for column in COLUMNS if column.name != "numbers")
+"""What the fast path takes: maps whose keys are text."""
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(ORDERS, min_size=1, max_size=3), st.data())
+def test_a_bad_message_is_bad_for_both_paths_and_leaves_its_neighbours(
+    values: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    raw = [message(value) for value in values]
+    place = data.draw(st.integers(0, len(raw) - 1))
+    mutated = [*raw[:place], damaged(raw[place], data), *raw[place + 1 :]]
+    fast_arrays, fast_bad = decoder(WITHOUT_KEYS).decode(mutated)
+    exact_arrays, exact_bad = decoder(WITHOUT_KEYS, fast=False).decode(mutated)
+    assert fast_bad == exact_bad
+    assert set(fast_bad) <= {place}
+    found = rows(fast_arrays, WITHOUT_KEYS)
+    assert found == rows(exact_arrays, WITHOUT_KEYS)
+    good = [expected(value) for value in values]
+    for index, row in enumerate(found):
+        if index != place:
+            assert row == {name: good[index][name] for name in row}
+
+
+COLUMNS_OF_OTHERS = parse_fields("y integer, only varchar")
+
+
+def test_which_message_a_value_is_stands_before_it() -> None:
+    nested = protobuf_schema.message_at(FILE, [0, 0])
+    assert nested.name == "Nested"
+    found = ProtobufValues(SCHEMA, COLUMNS_OF_OTHERS, whole=False, is_framed=True)
+    values = [
+        b"\x04\x00\x00\x08\x05",
+        b"\x02\x04\x0a\x01x",
+        b"\x00\x08\x07",
+        None,
+        b"\x02\x08",
+        b"",
+    ]
+    arrays, bad = found.decode(values)
+    assert arrays[0].to_pylist() == [5, None, None, None, None, None]
+    assert arrays[1].to_pylist() == [None, "x", None, None, None, None]
+    assert bad == {
+        4: "the schema has no message [4]",
+        5: "not Protobuf: no path to its message stands before it",
+    }
+
+
+def test_messages_that_hold_themselves_or_json() -> None:
+    text = """
+    syntax = "proto3";
+    import "google/protobuf/struct.proto";
+    message Node { int32 v = 1; Node next = 2; google.protobuf.Struct extra = 3; }
+    """
+    schema = Schema("PROTOBUF", text)
+    node = protobuf_schema.message_at(protobuf_schema.compiled(schema), [0])
+    made = message_factory.GetMessageClass(node)(v=1)
+    made.next.v = 2
+    made.extra["a"] = [1, "x"]
+    found = ProtobufValues(
+        schema,
+        parse_fields("v integer, next row(v integer), extra varchar"),
+        whole=False,
+        is_framed=False,
+    )
+    arrays, bad = found.decode([made.SerializeToString()])
+    assert not bad
+    assert [a.to_pylist() for a in arrays] == [[1], [{"v": 2}], ['{"a": [1.0, "x"]}']]
+
+
+@pytest.mark.parametrize("text", ["", "message X {", 'syntax = "proto3"; import "none.proto";'])
+def test_what_is_no_schema_is_said_to_be_none(text: str) -> None:
+    with pytest.raises(ValueError, match="schema"):
+        ProtobufValues(Schema("PROTOBUF", text), COLUMNS, whole=False, is_framed=False)
+
+
+def test_references_stay_in_their_folder() -> None:
+    outside = Schema("PROTOBUF", TEXT, (("../../outside.proto", Schema("PROTOBUF", TEXT)),))
+    with pytest.raises(ValueError, match="refers to"):
+        protobuf_schema.compiled(outside)
+
+
+@pytest.mark.parametrize("seconds", [2**62, -(2**62), 2**63 - 1, 253_402_300_800, -62_135_596_801])
+def test_times_out_of_range_are_bad_for_both_paths(seconds: int) -> None:
+    made = Order()
+    made.at.seconds = seconds
+    columns = parse_fields("at timestamp(6) with time zone")
+    for fast in (True, False):
+        arrays, bad = decoder(columns, fast=fast).decode([made.SerializeToString()])
+        assert "out of range" in bad[0]
+        assert arrays[0].to_pylist() == [None]

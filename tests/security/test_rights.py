@@ -1,0 +1,491 @@
+"""Goal: nobody does, sees or is told of more than the rules say, whichever way they ask.
+
+Method: one table of principals, objects and actions, and every route by which an action can be
+asked for: statements of each kind, listings, the Iceberg catalog in both modes, seams and feeds.
+Each cell is tried on a gateway over a real catalog. What is denied looks as if it were not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fakes.memory import ManualClock, MemoryLog
+from support import offline
+from support.gateway import Gateway, statement_rows
+
+from seamline.errors import SeamlineError
+from seamline.gateway.access.control import AccessControl
+from seamline.gateway.access.rights import Principal
+from seamline.gateway.config.model import Config
+from seamline.gateway.connections import Connections
+from seamline.gateway.query.statements import StatementRequest
+
+RULES = """
+catalogs:
+- {user: boss, allow: all}
+- {group: readers, catalog: lake, allow: read-only}
+- {catalog: lake|default, allow: all}
+tables:
+- {user: boss, privileges: [SELECT, INSERT, OWNERSHIP]}
+- {table: secret.*, privileges: []}
+- user: ann
+  table: orders
+  privileges: [SELECT, INSERT]
+  filter: region = 'eu' AND id < 100
+  columns:
+  - {name: card, mask: "'****' || substr(card, -2)"}
+  - {name: note, allow: false}
+- {user: ann, table: mine.*, privileges: [SELECT, INSERT, OWNERSHIP]}
+- {user: own, table: plain, privileges: [SELECT], filter: region = current_user}
+- {group: readers, catalog: lake, privileges: [SELECT, OWNERSHIP, INSERT]}
+topics:
+- {user: boss}
+- {user: ann, topic: mine.*}
+queries:
+- {user: boss, allow: [execute, view, kill]}
+- {user: mute, allow: []}
+- {allow: [execute]}
+system_session_properties:
+- {user: ann, property: timeout, allow: false}
+- {allow: true}
+"""
+PEOPLE = {"boss": (), "ann": (), "rea": ("readers",), "own": (), "mute": (), "eve": ()}
+ABSENT = {"TABLE_NOT_FOUND", "CATALOG_NOT_FOUND", "TOPIC_NOT_FOUND", "SCHEMA_NOT_FOUND"}
+COLUMNS = "id bigint, region varchar, card varchar, note varchar"
+ROWS = [
+    (i, ("eu", "us", "own")[i % 3], f"4000-{i:04}", f"note {i}") for i in (*range(9), 150, 151, 153)
+]
+
+
+class _Connections(Connections):
+    """Connections whose cluster is in memory."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.memory = MemoryLog(ManualClock())
+
+    def log(self, name: str) -> Any:
+        return self.memory
+
+
+class World:
+    """A gateway with rules, its catalog and its topics."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.rules = folder / "rules.yaml"
+        self.rules.write_text(RULES, encoding="utf-8")
+        tokens = "".join(
+            f"  - name: {name}\n    sha256: {hashlib.sha256(name.encode()).hexdigest()}\n"
+            f"    groups: [{', '.join(groups)}]\n"
+            for name, groups in PEOPLE.items()
+        )
+        config = offline.load_config(
+            folder, f"tail: {{follow: false}}\nauth:\n  rules: {self.rules}\n  tokens:\n{tokens}"
+        )
+        connections = _Connections(config)
+        for topic in ("orders", "secret", "mine"):
+            connections.memory.create_topic(topic, 2)
+        self.gateway = Gateway(config, connections=connections)
+        self.memory = connections.memory
+        for name, topic in (("orders", "orders"), ("secret", "secret")):
+            self.do("boss", f"CREATE TABLE {name} ({COLUMNS}) WITH (topic = '{topic}')")
+            for id_, region, card, note in ROWS:
+                value = {"id": id_, "region": region, "card": card, "note": note}
+                self.memory.produce(topic, id_ % 2, json.dumps(value).encode(), key=card.encode())
+        values = ", ".join(str(row) for row in ROWS)
+        self.do(
+            "boss",
+            f"CREATE TABLE plain AS SELECT * FROM (VALUES {values}) t(id, region, card, note)",
+        )
+        self.do("boss", "CREATE VIEW eu AS SELECT id, card FROM orders WHERE region = 'eu'")
+        self.do("boss", "CREATE VIEW secrets AS SELECT id FROM secret")
+
+    def rows(self, who: str, sql: str, **options: Any) -> list[tuple[Any, ...]]:
+        """What a statement answers somebody.
+
+        Raises:
+            SeamlineError: what it ends with.
+        """
+        caller = Principal(who, PEOPLE[who])
+        statement = self.gateway.service.submit(StatementRequest(sql, **options), caller)
+        statement.wait(60)
+        if statement.error is not None:
+            raise statement.error
+        return statement_rows(statement)
+
+    def do(self, who: str, sql: str, **options: Any) -> str:
+        """What a statement ends with for somebody: a code, or `done`."""
+        try:
+            self.rows(who, sql, **options)
+        except SeamlineError as error:
+            return error.code.name
+        return "done"
+
+    def ask(self, who: str, method: str, path: str, **options: Any) -> Any:
+        """The answer to a request of somebody."""
+        headers = {"Authorization": f"Bearer {who}", "Host": "127.0.0.1"}
+        client = self.gateway.app.test_client()
+        return client.open(path, method=method, headers=headers, **options)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    made = World(tmp_path_factory.mktemp("rights"))
+    with contextlib.closing(made.gateway):
+        yield made
+
+
+# --- Statements ----------------------------------------------------------------------------------
+
+READS = (
+    "SELECT count(*) FROM {t}",
+    'SELECT count(*) FROM "{t}$cold"',
+    "SELECT * FROM (SELECT * FROM {t}) LIMIT 1",
+    "WITH x AS (SELECT id FROM {t}) SELECT count(*) FROM x",
+    "SELECT 1 WHERE EXISTS (SELECT 1 FROM {t})",
+    "EXPLAIN SELECT * FROM {t}",
+    "EXPLAIN ANALYZE SELECT * FROM {t}",
+    "EXPLAIN (TYPE IO) SELECT * FROM {t}",
+    "SELECT id FROM {t} FOR TIMESTAMP AS OF TIMESTAMP '2100-01-01 00:00:00 UTC'",
+    'SELECT * FROM "{t}$snapshots"',
+    "EXECUTE IMMEDIATE 'SELECT count(*) FROM {t}'",
+)
+CHANGES = (
+    "DROP TABLE {t}",
+    "ALTER TABLE {t} ADD COLUMN x bigint",
+    "ALTER TABLE {t} RENAME COLUMN note TO y",
+    "ALTER TABLE {t} SET PROPERTIES on_error = 'skip'",
+    "ALTER TABLE {t} SET PROPERTIES topic = 'orders'",
+    "COMMENT ON TABLE {t} IS 'x'",
+    "COMMENT ON COLUMN {t}.id IS 'x'",
+)
+SEEN = ("DESCRIBE {t}", "SHOW CREATE TABLE {t}", "SHOW COLUMNS FROM {t}")
+
+
+@pytest.mark.parametrize("who", ["eve", "ann", "own", "rea"])
+@pytest.mark.parametrize(
+    "table", ["secret", "lake.default.SECRET", "secrets", "default.default.secret"]
+)
+def test_what_one_may_not_see_is_not_there(world: World, who: str, table: str) -> None:
+    for sql in (*READS, *SEEN, "INSERT INTO {t} (id) VALUES (1)", *CHANGES, "SHOW STATS FOR {t}"):
+        if "$" in sql and "." in table:
+            continue
+        ended = world.do(who, sql.format(t=table))
+        if table.startswith("default.") and ended == "STATEMENT_NOT_ALLOWED":
+            continue
+        assert ended in ABSENT, (sql, ended)
+
+
+def test_what_is_denied_and_what_is_absent_look_the_same(world: World) -> None:
+    for who in ("eve", "ann"):
+        for sql in ("SELECT * FROM {t}", "DESCRIBE {t}", "DROP TABLE {t}", "SHOW STATS FOR {t}"):
+            said = []
+            for table in ("secret", "zzzzzz"):
+                with pytest.raises(SeamlineError) as caught:
+                    world.rows(who, sql.format(t=table))
+                error = {k: v for k, v in caught.value.to_json().items() if k != "query_id"}
+                said.append(str(error).replace(table, "t"))
+            assert said[0] == said[1]
+            assert "secret" not in said[1]
+
+
+def test_nobody_reads_where_only_others_may(world: World) -> None:
+    """Ann sees her orders and nothing of the plain table; own sees the plain table only."""
+    assert world.do("ann", "SELECT * FROM plain") in ABSENT
+    assert world.do("own", "SELECT * FROM orders") in ABSENT
+    assert world.do("own", "SELECT o.id FROM plain p JOIN orders o ON o.id = p.id") in ABSENT
+
+
+@pytest.mark.parametrize("table", ["orders", "plain"])
+def test_changes_need_ownership(world: World, table: str) -> None:
+    who = {"orders": "ann", "plain": "own"}[table]
+    for reader in (who, "rea"):
+        for sql in CHANGES:
+            assert world.do(reader, sql.format(t=table)) == "PERMISSION_DENIED", (reader, sql)
+    for sql in ("DROP VIEW eu", "COMMENT ON VIEW eu IS 'x'"):
+        assert world.do("rea", sql) == "PERMISSION_DENIED"
+
+
+def test_inserts_need_insert(world: World) -> None:
+    assert world.do("own", "INSERT INTO plain (id) VALUES (1)") == "PERMISSION_DENIED"
+    assert world.do("rea", "INSERT INTO plain (id) VALUES (1)") == "PERMISSION_DENIED"
+    assert world.rows("boss", "SELECT count(*) FROM plain") == [(len(ROWS),)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE {t} (id bigint)",
+        "CREATE TABLE {t} AS SELECT 1 AS id",
+        "CREATE TABLE {t} (id bigint) WITH (topic = 'mine')",
+        "CREATE VIEW {t} AS SELECT 1 AS id",
+    ],
+)
+def test_making_needs_ownership_of_the_name(world: World, sql: str) -> None:
+    for who, table in (("ann", "hers"), ("eve", "hers"), ("rea", "hers"), ("ann", "secret_new")):
+        assert world.do(who, sql.format(t=table)) == "PERMISSION_DENIED"
+    kind = "VIEW" if "VIEW" in sql else "TABLE"
+    assert world.do("ann", sql.format(t="mine_x")) == "done"
+    assert world.do("ann", f"DROP {kind} mine_x") == "done"
+
+
+def test_topics_are_bound_by_those_who_may(world: World) -> None:
+    made = "CREATE TABLE mine_t (id bigint) WITH (topic = '{t}')"
+    for topic in ("orders", "secret", "MINE", "__consumer_offsets"):
+        assert world.do("ann", made.format(t=topic)) == "PERMISSION_DENIED"
+        bound = f"ALTER TABLE mine_p SET PROPERTIES topic = '{topic}'"
+        assert world.do("ann", "CREATE TABLE mine_p (id bigint)") == "done"
+        assert world.do("ann", bound) == "PERMISSION_DENIED"
+        adopted = f"CREATE TABLE mine_p WITH (adopt = true, topic = '{topic}')"
+        assert world.do("ann", adopted) == "PERMISSION_DENIED"
+        assert world.do("ann", "DROP TABLE mine_p") == "done"
+    assert world.do("ann", made.format(t="mine")) == "done"
+    assert world.do("ann", "DROP TABLE mine_t") == "done"
+
+
+def test_statements_and_properties_need_the_right(world: World) -> None:
+    assert world.do("mute", "SELECT 1") == "PERMISSION_DENIED"
+    assert world.do("ann", "SELECT 1") == "done"
+    for name in ("timeout", "TIMEOUT"):
+        assert world.do("ann", f"SET SESSION {name} = '60'") == "PERMISSION_DENIED"
+        assert world.do("ann", "SELECT 1", properties={name: "60"}) == "PERMISSION_DENIED"
+    assert world.do("boss", "SELECT 1", properties={"timeout": "60"}) == "done"
+
+
+# --- Rows and columns ----------------------------------------------------------------------------
+
+SEEN_OF_ORDERS = sorted((i, r, f"****{c[-2:]}") for i, r, c, _ in ROWS if r == "eu" and i < 100)
+
+
+def test_rows_and_columns_are_left_out(world: World) -> None:
+    assert sorted(world.rows("ann", "SELECT * FROM orders")) == SEEN_OF_ORDERS
+    assert sorted(world.rows("ann", 'SELECT o.* FROM "orders$hot" AS o')) == SEEN_OF_ORDERS
+    counted = [(len(SEEN_OF_ORDERS),)]
+    assert world.rows("ann", "SELECT count(*) FROM orders") == counted
+    assert world.rows("ann", "SELECT count(id) FROM orders WHERE region <> 'us'") == counted
+    assert world.rows("ann", "SELECT count(*) FROM orders WHERE card LIKE '4000%'") == [(0,)]
+    assert world.rows("ann", "SELECT max(id) FROM orders o(id, region, card)") == [(6,)]
+    assert world.rows("own", "SELECT DISTINCT region FROM plain") == [("own",)]
+    assert world.rows("boss", "SELECT count(*) FROM orders") == [(len(ROWS),)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT note FROM orders",
+        "SELECT id FROM orders WHERE note = 'note 3'",
+        "SELECT id FROM orders ORDER BY note",
+        "SELECT orders.note FROM orders",
+        "SELECT max(note) FROM orders",
+        "SELECT id FROM orders GROUP BY id, note",
+        "SELECT _kafka_key FROM orders",
+        "SELECT _kafka_headers FROM orders",
+        "SELECT _kafka_error FROM orders",
+        "SELECT 1 FROM orders a JOIN orders b ON a.note = b.note",
+        "SELECT * FROM orders AS o(a, b, c, d)",
+    ],
+)
+def test_a_column_that_is_denied_does_not_exist(world: World, sql: str) -> None:
+    assert world.do("ann", sql) in {"COLUMN_NOT_FOUND", "TYPE_MISMATCH", "SYNTAX_ERROR"}
+    assert world.do("boss", sql) == "done"
+
+
+def test_who_asks_is_the_current_user(world: World) -> None:
+    for who in ("ann", "boss"):
+        assert world.rows(who, "SELECT current_user, CURRENT_USER = 'ann'") == [(who, who == "ann")]
+
+
+def test_places_of_records_are_kept(world: World) -> None:
+    places = "_kafka_partition, _kafka_offset"
+    found = world.rows("ann", f"SELECT id, {places} FROM orders WHERE _kafka_offset >= 0")
+    everything = world.rows("boss", f"SELECT id, {places} FROM orders")
+    assert sorted(found) == sorted(r for r in everything if r[0] in {s[0] for s in SEEN_OF_ORDERS})
+
+
+def test_changes_are_as_the_table_is(world: World) -> None:
+    sql = "SELECT * FROM TABLE(changes(table => 'orders', from_token => 'beginning'))"
+    assert sorted(world.rows("ann", sql)) == SEEN_OF_ORDERS
+
+
+def test_a_view_shows_what_its_reader_may_see(world: World) -> None:
+    assert world.do("rea", "SELECT * FROM eu") == "done"
+    assert world.do("rea", "SELECT * FROM secrets") in ABSENT
+    made = "CREATE VIEW mine_v AS SELECT id, card FROM orders"
+    assert world.do("ann", made) == "done"
+    assert sorted(world.rows("ann", "SELECT id FROM mine_v")) == [(s[0],) for s in SEEN_OF_ORDERS]
+    assert world.rows("boss", "SELECT count(*) FROM mine_v") == [(len(ROWS),)]
+    world.do("ann", "DROP VIEW mine_v")
+
+
+def test_copies_are_of_what_is_seen(world: World) -> None:
+    assert world.do("ann", "CREATE TABLE mine_c AS SELECT * FROM orders") == "done"
+    assert sorted(world.rows("boss", "SELECT * FROM mine_c")) == SEEN_OF_ORDERS
+    world.do("ann", "DROP TABLE mine_c")
+
+
+def test_tables_about_a_table_tell_no_values(world: World) -> None:
+    assert world.do("ann", 'SELECT * FROM "orders$files"') == "PERMISSION_DENIED"
+    assert world.do("ann", "SHOW STATS FOR orders") == "PERMISSION_DENIED"
+    assert world.do("ann", 'SELECT * FROM "orders$seam"') == "done"
+
+
+# --- Listings ------------------------------------------------------------------------------------
+
+
+def test_listings_have_what_is_seen(world: World) -> None:
+    def shown(who: str, sql: str) -> set[Any]:
+        return {row[0] for row in world.rows(who, sql)}
+
+    assert shown("boss", "SHOW TABLES") >= {"orders", "plain", "secret", "eu", "secrets"}
+    assert shown("ann", "SHOW TABLES") == {"orders"}
+    assert world.do("eve", "SHOW TABLES") == "SCHEMA_NOT_FOUND"
+    assert shown("rea", "SHOW TABLES") == {"orders", "plain", "eu"}
+    tables = "SELECT table_name FROM lake.information_schema.tables"
+    assert shown("ann", tables) == {"orders"}
+    assert shown("rea", tables) == {"orders", "plain", "eu"}
+    columns = "SELECT column_name FROM lake.information_schema.columns WHERE table_name = 'orders'"
+    assert shown("ann", columns) >= {"id", "region", "card"}
+    assert "note" not in shown("ann", columns)
+    assert "note" not in shown("ann", "DESCRIBE orders")
+    assert "note" not in world.rows("ann", "SHOW CREATE TABLE orders")[0][0]
+    assert shown("rea", "SHOW CATALOGS") == {"lake", "default"}
+    assert shown("rea", "SELECT view_definition FROM lake.information_schema.views") == {
+        "SELECT id, card FROM orders WHERE region = 'eu'"
+    }
+    assert shown("eve", "SELECT table_name FROM default.information_schema.tables") == set()
+    assert world.do("rea", "SHOW TABLES FROM default.default") == "SCHEMA_NOT_FOUND"
+
+
+# --- Other ways ----------------------------------------------------------------------------------
+
+ROUTES: tuple[tuple[str, str, Any], ...] = (
+    ("GET", "{root}/v1/lake/namespaces/default/tables/{t}", None),
+    ("HEAD", "{root}/v1/lake/namespaces/default/tables/{t}", None),
+    ("GET", "{root}/v1/lake/namespaces/default/tables/{t}/credentials", None),
+    ("POST", "{root}/v1/lake/namespaces/default/tables/{t}/metrics", {}),
+    ("POST", "{root}/v1/lake/namespaces/default/tables/{t}/plan", {}),
+    ("POST", "/api/v1/seams", {"table": "{t}"}),
+)
+
+
+@pytest.mark.parametrize("root", ["/iceberg", "/iceberg-plan"])
+@pytest.mark.parametrize(("method", "path", "body"), ROUTES)
+def test_readers_of_files_get_whole_tables_or_none(
+    world: World, method: str, path: str, body: Any, root: str
+) -> None:
+    def status(who: str, table: str) -> int:
+        sent = None if body is None else json.loads(json.dumps(body).replace("{t}", table))
+        options = {} if sent is None else {"json": sent}
+        answer = world.ask(who, method, path.format(root=root, t=table), **options)
+        return int(answer.status_code)
+
+    if "plan" in path and root == "/iceberg":
+        return
+    assert status("boss", "plain") in {200, 204}
+    assert status("rea", "plain") in {200, 204}
+    assert status("ann", "orders") == 403
+    assert status("own", "plain") == 403
+    for who in ("ann", "eve", "rea"):
+        assert status(who, "secret") == 404
+        assert status(who, "nothing") == 404
+
+
+def test_the_catalog_lists_what_is_seen(world: World) -> None:
+    path = "/iceberg/v1/lake/namespaces/default/tables"
+
+    def listed(who: str) -> set[str]:
+        return {t["name"] for t in world.ask(who, "GET", path).get_json().get("identifiers", ())}
+
+    assert listed("boss") >= {"orders", "plain", "secret"}
+    assert listed("rea") == {"orders", "plain"}
+    assert listed("ann") == {"orders"}
+    assert listed("eve") == set()
+    assert world.ask("rea", "GET", "/iceberg/v1/config?warehouse=default").status_code >= 400
+
+
+def test_a_feed_sends_what_is_seen(world: World) -> None:
+    answer = world.ask("eve", "GET", "/api/v1/tail/orders?from=beginning")
+    assert answer.status_code == 404
+    answer = world.ask("ann", "GET", "/api/v1/tail/orders?from=beginning")
+    text = ""
+    for chunk in answer.response:
+        text += chunk if isinstance(chunk, str) else chunk.decode()
+        if "event: rows" in text:
+            break
+    answer.close()
+    assert "****" in text
+    assert "4000-" not in text
+    assert '"us"' not in text
+
+
+def test_statements_of_others(world: World) -> None:
+    ann = world.gateway.service.submit(StatementRequest("SELECT 1"), Principal("ann"))
+    ann.wait(30)
+    path = f"/api/v1/statements/{ann.statement_id}"
+    for who, seen, ended, rows in (
+        ("boss", 200, 200, 404),
+        ("eve", 404, 404, 404),
+        ("ann", 200, 200, 200),
+    ):
+        assert world.ask(who, "GET", path).status_code == seen
+        assert world.ask(who, "GET", f"{path}/chunks/0").status_code == rows
+        assert world.ask(who, "POST", f"{path}/cancel").status_code == ended
+        if who != "ann":
+            assert world.ask(who, "DELETE", path).status_code == 404
+    ids = [
+        s["statement_id"]
+        for s in world.ask("boss", "GET", "/api/v1/statements").get_json()["statements"]
+    ]
+    assert ann.statement_id in ids
+
+
+# --- The file ------------------------------------------------------------------------------------
+
+
+def test_a_changed_file_holds_from_the_next_request_on(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "rules.json"
+    file.write_text('{"queries": [{"allow": ["execute"]}]}')
+    control = AccessControl(file)
+    ann = Principal("ann")
+    first = control.rights_of(ann)
+    first.require_execute()
+    assert control.rights_of(ann) is first
+    file.write_text('{"queries": [{"allow": []}]}')
+    with pytest.raises(SeamlineError):
+        control.rights_of(ann).require_execute()
+    file.write_text("{")
+    with pytest.raises(SeamlineError):
+        control.rights_of(ann).require_execute()
+    file.unlink()
+    with pytest.raises(SeamlineError):
+        control.rights_of(ann).require_execute()
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("tables: [{privileges: [SELEKT]}]", "tables.0.privileges"),
+        ("tables: [{table: '(', privileges: []}]", "tables.0.table"),
+        ("tables: [{privileges: [SELECT], filter: 'a ='}]", "tables.0.filter"),
+        ("tables: [{privileges: [SELECT], filter: 'a IN (SELECT 1)'}]", "subquery"),
+        ("tables: [{privileges: [SELECT], filter: 'a) OR (b'}]", "tables.0.filter"),
+        ("tables: [{privileges: [SELECT], columns: [{name: x, mask: '1, 2'}]}]", "mask"),
+        ("catalogs: [{allow: some}]", "catalogs.0.allow"),
+        ("functions: []", "functions is not known"),
+        ("tables: {}", "tables"),
+        ("- a", "keys and values"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named(tmp_path: pathlib.Path, text: str, named: str) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(text)
+    with pytest.raises(SeamlineError) as caught:
+        AccessControl(file)
+    assert caught.value.code.name == "INVALID_CONFIG"
+    assert named in caught.value.message

@@ -1,0 +1,142 @@
+"""A database whose changes are captured: SQLite, and what Debezium, Maxwell or Canal write of it.
+
+The database is the judge: what a table over the changes must be is what SQLite says there is.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+Record = tuple[bytes | None, bytes | None, int]
+"""Key, value, and the id by which its partition is chosen."""
+KEYS = 8
+
+
+class CapturedUsers:
+    """A table of users in SQLite.
+
+    Args:
+        dice: Chooses what happens.
+        envelope: How changes are written.
+        wrapped: Whether Kafka Connect wraps them in their schema.
+    """
+
+    def __init__(self, dice: random.Random, envelope: str, *, wrapped: bool = False) -> None:
+        self._dice = dice
+        self._envelope = envelope
+        self._wrapped = wrapped
+        self._database = sqlite3.connect(":memory:", isolation_level=None)
+        self._database.row_factory = sqlite3.Row
+        self._database.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT, score INT)")
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """What there is."""
+        return [tuple(row) for row in self._database.execute("SELECT id, name, score FROM users")]
+
+    def snapshot(self) -> Iterator[Record]:
+        """Some rows that were there before capturing began."""
+        for _ in range(self._dice.randrange(4)):
+            id_ = self._free_id()
+            if id_ is not None:
+                yield from self._insert(id_, "r")
+
+    def happen(self, count: int) -> Iterator[Record]:
+        """So many statements."""
+        for _ in range(count):
+            known = [row[0] for row in self.rows()]
+            free = self._free_id()
+            kind = self._dice.random()
+            if kind < 0.4 and free is not None:
+                yield from self._insert(free, "c")
+            elif kind < 0.7 and known:
+                id_ = self._dice.choice(known)
+                before = self._row(id_)
+                self._write(
+                    "UPDATE users SET name = ?, score = ? WHERE id = ?", *self._values(), id_
+                )
+                yield self._change("u", id_, before, self._row(id_))
+            elif kind < 0.75 and known and free is not None and self._envelope == "debezium":
+                id_ = self._dice.choice(known)
+                before = self._row(id_)
+                self._write("UPDATE users SET id = ? WHERE id = ?", free, id_)
+                yield from self._delete(id_, before)
+                yield self._change("c", free, None, self._row(free))
+            elif known:
+                id_ = self._dice.choice(known)
+                before = self._row(id_)
+                self._write("DELETE FROM users WHERE id = ?", id_)
+                yield from self._delete(id_, before)
+
+    # --- Changes -------------------------------------------------------------------------------
+
+    def _insert(self, id_: int, operation: str) -> Iterator[Record]:
+        self._write("INSERT INTO users VALUES (?, ?, ?)", id_, *self._values())
+        yield self._change(operation, id_, None, self._row(id_))
+
+    def _delete(self, id_: int, before: dict[str, Any] | None) -> Iterator[Record]:
+        if self._envelope == "debezium" and self._dice.random() < 0.3:
+            before = None  # a source that keeps no old rows
+        yield self._change("d", id_, before, None)
+        if self._envelope == "debezium" and self._dice.random() < 0.7:
+            yield self._key(id_), None, id_
+
+    def _change(
+        self, operation: str, id_: int, before: dict[str, Any] | None, after: dict[str, Any] | None
+    ) -> Record:
+        if self._envelope == "canal":
+            row = before if operation == "d" else after
+            word = {"c": "INSERT", "r": "INSERT", "u": "UPDATE", "d": "DELETE"}[operation]
+            body: dict[str, Any] = {"isDdl": False, "pkNames": ["id"], "type": word}
+            body |= {"data": [_in_text(row)], "old": None}
+            if operation == "u" and before is not None and after is not None:
+                changed = {k: v for k, v in before.items() if after[k] != v}
+                body["old"] = [_in_text(changed)]
+        elif self._envelope == "maxwell":
+            word = {"r": "bootstrap-insert", "c": "insert", "u": "update", "d": "delete"}[operation]
+            row = before if operation == "d" else after
+            body = {"database": "d", "table": "users", "type": word, "ts": 1, "data": row}
+            if operation == "u" and before is not None and after is not None:
+                body["old"] = {k: v for k, v in before.items() if after[k] != v}
+        else:
+            source = {"connector": "sqlite", "lsn": 1}
+            body = {"before": before, "after": after, "source": source, "op": operation, "ts_ms": 1}
+        return self._key(id_), self._dumped(body), id_
+
+    def _key(self, id_: int) -> bytes | None:
+        if self._envelope == "canal":
+            return None
+        if self._envelope == "maxwell":
+            return json.dumps({"database": "d", "table": "users", "pk.id": id_}).encode()
+        return self._dumped({"id": id_})
+
+    def _dumped(self, body: dict[str, Any]) -> bytes:
+        wrapper = {"schema": {"type": "struct", "fields": []}, "payload": body}
+        return json.dumps(wrapper if self._wrapped else body).encode()
+
+    # --- The database --------------------------------------------------------------------------
+
+    def _values(self) -> tuple[str | None, int | None]:
+        dice = self._dice
+        return dice.choice([None, "ä", "b", ""]), dice.choice([None, *range(5)])
+
+    def _free_id(self) -> int | None:
+        taken = {row[0] for row in self.rows()}
+        free = [id_ for id_ in range(KEYS) if id_ not in taken]
+        return self._dice.choice(free) if free else None
+
+    def _row(self, id_: int) -> dict[str, Any] | None:
+        found = self._database.execute("SELECT * FROM users WHERE id = ?", [id_]).fetchone()
+        return dict(found) if found is not None else None
+
+    def _write(self, sql: str, *values: Any) -> None:
+        self._database.execute(sql, values)
+
+
+def _in_text(row: dict[str, Any] | None) -> dict[str, str | None]:
+    """A row as Canal writes it: every value as text."""
+    assert row is not None
+    return {name: None if value is None else str(value) for name, value in row.items()}

@@ -1,0 +1,199 @@
+"""Goal: a table over a topic with a schema has the columns that the schema says, and says why.
+
+Method: a log in memory, a catalog in one file and a registry over HTTP; records of the official
+client's serializers, of one schema or several, of none, and in the envelope of Debezium.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import record_subject_name_strategy
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from support import offline
+from support.creating import World
+from support.registry import Registry, registries
+
+from seamline.connectors.config import SchemaRegistryConfig
+from seamline.connectors.kafka.formats.schemas import SchemaRegistry
+
+ORDER = {
+    "type": "record",
+    "name": "shop.Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "odd", "type": ["null", "long", "string"]},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+    ],
+}
+OTHER = {"type": "record", "name": "shop.Other", "fields": [{"name": "x", "type": "int"}]}
+KEY = {"type": "record", "name": "shop.Key", "fields": [{"name": "k", "type": "int"}]}
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    yield from registries()
+
+
+@pytest.fixture
+def world(tmp_path: pathlib.Path, registry: Registry) -> World:
+    found = World(offline.config(tmp_path))
+    registered = SchemaRegistry(SchemaRegistryConfig(url=registry.url))
+    found.memory.schemas = registered  # type: ignore[attr-defined]
+    return found
+
+
+def avro(registry: Registry, schema: Any, value: Any, part: str = "value", **conf: Any) -> bytes:
+    serializer = AvroSerializer(registry.client, json.dumps(schema), conf=conf)
+    return serializer(value, SerializationContext("bids", part))  # type: ignore[no-any-return]
+
+
+def columns(world: World, name: str) -> dict[str, str]:
+    schema = world.catalog("lake").load(("default", name)).state.schema
+    return {f.name: str(f.type) for f in schema.columns if not f.name.startswith("_kafka")}
+
+
+def test_the_newest_schema_of_the_topic_has_the_columns(world: World, registry: Registry) -> None:
+    registry.register("bids-value", json.dumps(ORDER))
+    registry.register("bids-key", json.dumps(KEY))
+    notes = world.notes(
+        "CREATE TABLE t WITH (topic = 'bids', format = 'avro', key_format = 'avro',"
+        " columns_from = ARRAY['k = key.k', 'at_log = timestamp'])"
+    )
+    assert notes == ["odd: no column holds what the schema has there"]
+    assert columns(world, "t") == {
+        "k": "integer",
+        "at_log": "timestamp(6) with time zone",
+        "id": "bigint",
+        "at": "timestamp(6) with time zone",
+        "tags": "array(varchar)",
+    }
+
+
+def test_without_a_subject_the_records_say_it_and_mixed_ones_are_said(
+    world: World, registry: Registry
+) -> None:
+    strategy = {"subject.name.strategy": record_subject_name_strategy}
+    order: Any = {"id": 1, "at": 0, "odd": None, "tags": []}
+    for schema, value in ((OTHER, {"x": 1}), (ORDER, order), (ORDER, order)):
+        world.memory.produce("bids", 0, avro(registry, schema, value, **strategy))
+    mixed, left_out = world.notes("CREATE TABLE t WITH (topic = 'bids', format = 'avro')")
+    assert "mixed: shop.Order (2), shop.Other (1) of 3 sampled records" in mixed
+    assert "the columns are those of shop.Order" in mixed
+    assert left_out.startswith("odd: ")
+    assert set(columns(world, "t")) == {"id", "at", "tags"}
+
+
+def test_records_that_do_not_fit_are_said(world: World, registry: Registry) -> None:
+    value = avro(registry, OTHER, {"x": 1})
+    for body in (value, value[:-1], b"{}"):
+        world.memory.produce("bids", 0, body)
+    (note,) = world.notes("CREATE TABLE t (x bigint) WITH (topic = 'bids', format = 'avro')")
+    assert note == (
+        "not Avro: it ends too early (2 of 3 sampled records): "
+        "every query over such a record fails."
+    )
+
+
+def test_a_schema_of_the_table_needs_no_registry(tmp_path: pathlib.Path) -> None:
+    world = World(offline.config(tmp_path))
+    text = 'syntax = "proto3"; message A { int64 id = 1; optional string s = 2; }'
+    assert (
+        world.notes(
+            f"CREATE TABLE t WITH (topic = 'bids', format = 'protobuf', value_schema = '{text}')"
+        )
+        == []
+    )
+    assert columns(world, "t") == {"id": "bigint", "s": "varchar"}
+    assert world.run("CREATE TABLE u WITH (topic = 'bids', format = 'avro')") == (
+        "SCHEMA_REGISTRY_UNAVAILABLE"
+    )
+
+
+NO_SCHEMAS = [
+    *(("avro", t) for t in ("nonsense", "[", "{}", "7", '{"type": "record"}', '"shop.Order"')),
+    ("avro", '{"type": "record", "name": "A", "fields": [{"name": "a", "type": "B"}]}'),
+    *(("protobuf", t) for t in ("nonsense", "message {", 'syntax = "proto3";', "{}")),
+    ("protobuf", 'syntax = "proto3"; import "none.proto"; message A { int64 id = 1; }'),
+]
+
+
+def test_a_schema_that_is_none_is_named(world: World) -> None:
+    """Of values and of keys, whether it is to say the columns or they are stated."""
+    for number, (format_, text) in enumerate(NO_SCHEMAS):
+        of_values = f"format = '{format_}', value_schema = '{text}'"
+        of_keys = (
+            f"key_format = '{format_}', key_schema = '{text}', columns_from = ARRAY['k = key.k']"
+        )
+        options = (of_values, of_keys)[number % 2]
+        for declared in ("", "(id bigint, k bigint)"):
+            said = world.run(f"CREATE TABLE t {declared} WITH (topic = 'bids', {options})")
+            assert said in ("INVALID_TABLE_DEFINITION", "INFERENCE_FAILED"), (format_, text)
+
+
+def test_what_show_create_table_says_makes_the_same_table(world: World) -> None:
+    text = 'syntax = "proto3"; message A { int64 id = 1; }'
+    for number, options in enumerate(
+        (
+            f"format = 'protobuf', value_schema = '{text}', spellings = ARRAY['epoch_seconds']",
+            "format = 'csv', csv_separator = ';', csv_quote = '''', on_error = 'skip'",
+            "key_format = 'int64', columns_from = ARRAY['id = key', 'x = header.\"a,b\"']",
+            "spellings = ARRAY['text_numbers', 'json_text']",
+        )
+    ):
+        sql = f"CREATE TABLE a{number} (id bigint, x varchar) WITH (topic = 'bids', {options})"
+        assert world.run(sql) == "done"
+        ((again,),) = world.rows(f"SHOW CREATE TABLE a{number}")
+        world.rows(str(again).replace(f"a{number}", f"b{number}", 1))
+        own, same = (
+            {name: value for name, value in found.items() if name.startswith("seamline.")}
+            for found in (
+                world.catalog("lake").load(("default", f"{name}{number}")).state.properties
+                for name in "ab"
+            )
+        )
+        assert own == same
+        assert len(own) > 5
+
+
+@pytest.mark.parametrize("format_", ["string", "int64", "raw"])
+def test_what_says_no_columns_is_refused(world: World, format_: str) -> None:
+    sql = f"CREATE TABLE t WITH (topic = 'bids', format = '{format_}')"
+    assert world.run(sql) == "INFERENCE_FAILED"
+    assert world.run("CREATE TABLE t WITH (topic = 'bids', format = 'avro')") == "INFERENCE_FAILED"
+
+
+def test_changes_of_debezium_in_avro(world: World, registry: Registry) -> None:
+    fields = [{"name": "k", "type": "int"}, {"name": "v", "type": ["null", "string"]}]
+    row = {"type": "record", "name": "Value", "fields": fields}
+    envelope = {
+        "type": "record",
+        "name": "Envelope",
+        "fields": [
+            {"name": "before", "type": ["null", row], "default": None},
+            {"name": "after", "type": ["null", "Value"], "default": None},
+            {"name": "op", "type": "string"},
+        ],
+    }
+    registry.register("bids-key", json.dumps(KEY))
+    after = {"before": None, "after": {"k": 1, "v": "x"}, "op": "c"}
+    world.memory.produce(
+        "bids",
+        0,
+        avro(registry, envelope, after),
+        key=avro(registry, KEY, {"k": 1}, MessageField.KEY),
+    )
+    assert (
+        world.notes(
+            "CREATE TABLE t WITH (topic = 'bids', format = 'avro', mode = 'changelog',"
+            " envelope = 'debezium', primary_key = ARRAY['k'])"
+        )
+        == []
+    )
+    assert columns(world, "t") == {"k": "integer", "v": "varchar"}

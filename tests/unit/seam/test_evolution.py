@@ -1,0 +1,184 @@
+"""Goal: each way in which a schema may differ from a table's columns has its answer, and is named.
+
+Method: columns and a record's fields as they are written in CREATE TABLE, and the changes in words.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import pytest
+
+from seamline.errors import SeamlineError
+from seamline.gateway.commands.tables import parse_fields
+from seamline.seam.encoding import Encoding, parse_sources
+from seamline.seam.evolution import Change, Watch, changes, dropped_columns
+from seamline.seam.table import TableSchema, TableState
+from seamline.sql.columns import METADATA_FIELDS
+from seamline.sql.types import Array, Field, Row, Unsupported
+
+
+def said(columns: str, record: str, **further: object) -> list[str]:
+    own = (*parse_fields(columns), *METADATA_FIELDS)
+    found: Sequence[Change] = changes(own, Row(parse_fields(record)), **further)  # type: ignore[arg-type]
+    return [str(change) for change in found]
+
+
+@pytest.mark.parametrize(
+    ("columns", "record", "expected"),
+    [
+        ("a integer", "a integer, b varchar", ["b varchar is new"]),
+        ("a integer, b varchar", "a integer", []),
+        ("a integer", "a bigint", ["a integer becomes bigint"]),
+        ("a bigint", "a integer", []),
+        ("a real", "a double", ["a real becomes double"]),
+        ("a double", "a real", []),
+        ("a decimal(5, 2)", "a decimal(9, 2)", ["a decimal(5,2) becomes decimal(9,2)"]),
+        ("a decimal(9, 2)", "a decimal(5, 2)", []),
+        ("a decimal(9, 4)", "a decimal(9, 2)", ["a decimal(9,4) becomes decimal(11,4)"]),
+        ("a row(b integer)", "a row(b bigint, c date)",
+         ["a.b integer becomes bigint", "a.c date is new"]),
+        ("a array(row(b real))", "a array(row(b double))", ["a.element.b real becomes double"]),
+        ("a map(varchar, integer)", "a map(varchar, bigint)",
+         ["a.value integer becomes bigint"]),
+        ("a map(varchar, array(row(b integer)))", "a map(varchar, array(row(c date)))",
+         ["a.value.element.c date is new"]),
+        ("a timestamp(6)", "a timestamp(6) with time zone", []),
+        ("a timestamp(6), b decimal(9, 2), c date", "a bigint, b double, c varchar", []),
+    ],
+)  # fmt: skip
+def test_columns_become_what_holds_both(columns: str, record: str, expected: list[str]) -> None:
+    assert said(columns, record) == expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "record", "reason"),
+    [
+        ("a varchar", "a integer", "a: its type is varchar, and a field of type integer"),
+        ("a integer", "a varchar", "cannot become it"),
+        ("a bigint", "a double", "cannot become it"),
+        ("a decimal(9, 2)", "a decimal(9, 4)", "cannot become it"),
+        ("a decimal(38, 4)", "a decimal(38, 2)", "cannot become it"),
+        ("a date", "a timestamp(6)", "cannot become it"),
+        ("a timestamp(6)", "a date", "cannot become it"),
+        ("a row(b integer)", "a integer", "cannot become it"),
+        ("a row(b array(integer))", "a row(b array(varchar))", "a.b.element: its type"),
+        ("a integer NOT NULL, b integer", "b integer", "a: it is required"),
+        ("a integer", "a integer, A integer", "there is a column a (case is ignored)"),
+        ("a integer", "a integer, _kafka_offset bigint", "_kafka_offset"),
+        ("a integer", "a integer, _file varchar", "its name is reserved"),
+        ("a integer", "a integer, b row(c time)", "b.c: Spark cannot write"),
+    ],
+)
+def test_what_no_column_can_become_is_named(columns: str, record: str, reason: str) -> None:
+    with pytest.raises(SeamlineError) as caught:
+        said(columns, record)
+    assert caught.value.code.name == "SCHEMA_INCOMPATIBLE"
+    assert reason in caught.value.message
+
+
+def renamed(record: str, **had: tuple[str, ...]) -> Row:
+    return Row(
+        tuple(dataclasses.replace(f, aliases=had.get(f.name, ())) for f in parse_fields(record))
+    )
+
+
+def test_a_field_that_says_its_old_name_renames_its_column_once() -> None:
+    columns = parse_fields("price integer, n integer")
+    record = renamed("cost bigint, n integer", cost=("price",))
+    found = changes(columns, record)
+    assert [str(change) for change in found] == [
+        "price is called cost",
+        "price integer becomes bigint",
+    ]
+    now = (Field("cost", columns[0].type, aliases=("price",)), columns[1])
+    assert changes(now, renamed("price integer, n integer", price=("cost",))) == ()
+    assert changes(now, parse_fields_row("price integer, n integer")) == ()
+    with pytest.raises(SeamlineError, match="cost was once called so"):
+        changes(now, parse_fields_row("cost integer, price integer"))
+    with pytest.raises(SeamlineError, match="other settings of the table name it"):
+        changes(columns, record, watch=Watch(is_tiering=True, fixed=("price",)))
+
+
+def parse_fields_row(text: str) -> Row:
+    return Row(parse_fields(text))
+
+
+def test_a_field_that_says_it_was_two_columns_or_another_is_refused() -> None:
+    columns = parse_fields("a integer, b integer")
+    for record in (renamed("c integer", c=("a", "b")), renamed("b integer", b=("a",))):
+        with pytest.raises(SeamlineError, match="another column"):
+            changes(columns, record)
+
+
+def test_who_reads_needs_no_columns_and_no_names() -> None:
+    columns = parse_fields("a integer, n integer")
+    record = renamed("b bigint, n integer, N date, t time", b=("a",))
+    (change,) = changes(columns, record, watch=Watch())
+    assert str(change) == "a integer becomes bigint"
+
+
+def test_what_no_column_holds_is_left_out() -> None:
+    odd = Field("odd", Unsupported("a union"))
+    record = Row((odd, Field("r", Row((odd, Field("x", parse_fields("x date")[0].type))))))
+    (change,) = changes(parse_fields("a integer"), record)
+    assert str(change) == "r row(x date) is new"
+    assert changes(parse_fields("odd integer"), Row((odd,))) == ()
+
+
+def test_columns_from_elsewhere_are_left_and_their_fields_known() -> None:
+    sources = parse_sources(["id = key, n = value.inner.n, v = value.w, at = timestamp"])
+    encoding = Encoding("avro", "int64", sources)
+    columns = "id bigint, n integer, v integer, at timestamp(6), x integer"
+    record = "inner row(n bigint, m date), w integer, x integer, y date"
+    assert said(columns, record, encoding=encoding) == [
+        "n integer becomes bigint",
+        "y date is new",
+    ]
+    assert said(columns, "id varchar, x integer", encoding=encoding) == []
+    with pytest.raises(SeamlineError, match="ID: its name is reserved"):
+        said(columns, "ID varchar", encoding=encoding)
+
+
+def test_a_row_column_for_all_of_a_value() -> None:
+    encoding = Encoding("avro", "int64", parse_sources(["id = key, body = value"]))
+    found = said("id bigint, body row(a integer)", "a bigint, b date", encoding=encoding)
+    assert found == ["body.a integer becomes bigint", "body.b date is new"]
+
+
+def test_the_row_inside_of_an_envelope() -> None:
+    found = said(
+        "id bigint, n integer",
+        "op varchar, before row(id bigint, n bigint), after row(id bigint, n bigint, m date)",
+        row=("after",),
+    )
+    assert found == ["n integer becomes bigint", "m date is new"]
+
+
+def test_what_the_owner_has_dropped_stays_away() -> None:
+    def schema(number: int, *fields: Field) -> TableSchema:
+        return TableSchema(number, fields)
+
+    (a, b) = parse_fields("a integer, b integer")
+    row = Array(Row((Field("x", parse_fields("x date")[0].type, 4),)), 5)
+    first = (
+        dataclasses.replace(a, field_id=1),
+        dataclasses.replace(b, field_id=2),
+        Field("r", row, 3),
+    )
+    now = (dataclasses.replace(first[0], name="c"), Field("q", Array(Row(()), 5), 3))
+    state = TableState(
+        name=("t",),
+        uuid="",
+        properties={},
+        schemas={0: schema(0, *first), 1: schema(1, *now)},
+        current_schema_id=1,
+        snapshots={},
+        refs={},
+        current_snapshot_id=None,
+    )
+    gone = dropped_columns(state)
+    assert gone == (("b",), ("q", "element", "x"))
+    record = parse_fields_row("c integer, b integer, q array(row(x date))")
+    assert changes(now, record, watch=Watch(is_tiering=True, dropped=gone)) == ()
