@@ -516,6 +516,9 @@ class Simulation:
 
     def _is_told(self, seen: Seen) -> bool:
         """Whether the rows of a token are there, and whoever fills the table can tell of them."""
+        state, past = self.world.table.state, self.world.past(seen.token.snapshot_id)
+        if self.world.is_adopted and past and past.mark.snapshot_id not in state.snapshots:
+            return False  # another's boundary is nobody's to write anew before its snapshot expires
         return seen.hands == self.world.truth.hands and self._is_kept(seen.token)
 
     def _is_kept(self, token: Seam) -> bool:
