@@ -56,6 +56,7 @@ class TableOpened:
             0 when nobody else touches rows.
         has_transactions: Whether acknowledged records may still be unreadable.
         is_upsert: Whether it is the newest record of each key.
+        changes_hands: Whether who fills it may tell nothing of its past.
     """
 
     table: str
@@ -69,6 +70,7 @@ class TableOpened:
     touched_modulus: int = 0
     has_transactions: bool = False
     is_upsert: bool = False
+    changes_hands: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

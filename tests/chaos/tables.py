@@ -176,6 +176,7 @@ def opened(
             touched_modulus=table.touched_modulus,
             has_transactions=table.has_transactions,
             is_upsert=table.is_upsert,
+            changes_hands=table is HANDED,
         )
     )
 

@@ -548,3 +548,19 @@ def test_what_was_done_to_a_table_is_not_forgotten_for_what_comes_after() -> Non
     model.record(read, [], error="LOG_TRIMMED")
     model.events.append(TableSpoiled(TABLE, "LOG_TRIMMED", False, model.tick(), model.tick()))
     assert kinds(model.events) == set()
+
+
+def test_only_the_past_of_a_table_that_changes_hands_has_no_boundary() -> None:
+    for changes_hands, moment, wanted in (
+        (True, 1.0, set()),
+        (True, None, {"error"}),
+        (False, 1.0, {"error"}),
+    ):
+        model = Model()
+        model.open()
+        opened = model.events.pop()
+        assert isinstance(opened, TableOpened)
+        model.events.append(dataclasses.replace(opened, changes_hands=changes_hands))
+        read, _ = model.everything()
+        model.record(dataclasses.replace(read, moment=moment), [], error="BOUNDARY_MISSING")
+        assert kinds(model.events) == wanted
