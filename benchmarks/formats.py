@@ -23,8 +23,8 @@ from harness import REPEATS, compare, report
 
 from seamline.connectors.kafka.formats import protobuf_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.kafka.formats.schemas import Schema, SchemaId
-from seamline.connectors.protocols import RawBatch
+from seamline.connectors.kafka.formats.schemas import Schema, SchemaId, Schemas
+from seamline.connectors.protocols import Deadline, RawBatch
 from seamline.gateway.commands.tables import parse_fields
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns
@@ -69,6 +69,10 @@ class OneSchema:
     def latest(self, subject: str) -> Schema | None:  # noqa: ARG002
         """See `Schemas.latest`."""
         return self.schema
+
+    def within(self, deadline: Deadline) -> Schemas:  # noqa: ARG002
+        """See `Schemas.within`."""
+        return self
 
 
 def bid(number: int) -> dict[str, Any]:

@@ -158,12 +158,12 @@ class Loop:
             return self._backoff.pause_s(self.failures_in_a_row)
 
 
-def start(name: str, work: Callable[[], object]) -> None:
-    """Does work once, in a thread of its own that nobody waits for."""
+def start(name: str, work: Callable[[], object]) -> bool:
+    """Does work once, in a thread of its own that nobody waits for; returns whether it began."""
     thread = threading.Thread(
         target=attempt, args=(name, work), name=f"seamline-{name}", daemon=True
     )
-    attempt(name, thread.start)  # the system may give no more threads
+    return attempt(name, thread.start)  # the system may give no more threads
 
 
 def later(seconds: float, name: str, work: Callable[[], object]) -> Callable[[], None]:

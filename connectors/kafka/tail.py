@@ -89,7 +89,7 @@ def read_tail(
         SeamlineError: BAD_RECORD, LOG_TRIMMED, LOG_TRUNCATED, TAIL_TOO_LARGE, KAFKA_UNAVAILABLE,
             SCHEMA_REGISTRY_UNAVAILABLE.
     """
-    decoder = Decoder(spec, schemas_of(log))
+    decoder = Decoder(spec, schemas_of(log, deadline))
     kept = kept_columns(spec, wanted)
     batches = []
     records = size = skipped = 0

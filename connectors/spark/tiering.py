@@ -108,9 +108,12 @@ class SparkTierTable:
         (self._last or self._table()).require_single_writer(snapshot_id)
 
     def has_rows(self, batch: Batch, deadline: Deadline) -> bool:
-        """See `TierTable.has_rows`: reads until the first record that gives a row."""
+        """See `TierTable.has_rows`: reads until the first record that gives a row.
+
+        They are decoded here, so that a registry which hangs keeps none of Spark's workers.
+        """
         spec = self._spec(self._last or self._table(), batch)
-        decoder = Decoder(spec, schemas_of(self._log))
+        decoder = Decoder(spec, schemas_of(self._log, deadline))
         topic, isolation = batch.binding.topic, batch.boundary.isolation
         for raw in self._log.read(
             topic,
@@ -120,8 +123,8 @@ class SparkTierTable:
             epochs=batch.base_epochs,
             max_records=_PROBE_RECORDS,
         ):
-            if batch.binding.on_error != "skip" or decoder.decode(raw).rows.num_rows:
-                return len(raw) > 0
+            if decoder.decode(raw).rows.num_rows:
+                return True
         if batch.binding.on_error != "skip":
             return False
         records = self._log.read(topic, batch.ranges, isolation, deadline)
@@ -138,7 +141,7 @@ class SparkTierTable:
         made: list[Change] = []
         if table.state.current_schema_id != batch.schema_id:
             return ()
-        spec, schemas = self._spec(table, batch), schemas_of(self._log)
+        spec, schemas = self._spec(table, batch), schemas_of(self._log, deadline)
         decoder = Decoder(spec, schemas)
         topic, isolation = batch.binding.topic, batch.boundary.isolation
         for raw in self._log.read(topic, batch.ranges, isolation, deadline):

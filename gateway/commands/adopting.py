@@ -517,7 +517,7 @@ def _compare(
 ) -> list[Pair]:
     """The last records below the boundary, as the log and as the snapshot have them."""
     spec = DecoderSpec.of(binding, table.state.schema.columns)
-    decoder = Decoder(spec, schemas_of(log))
+    decoder = Decoder(spec, schemas_of(log, deadline))
     places = Places.of(binding.encoding, table.state.schema.columns)
     ranges = [
         OffsetRange(p, max(bounds.start.get(p, 0), end - SAMPLE_RECORDS), end)

@@ -168,7 +168,7 @@ class _Auditor:
         columns = table.state.schema.columns
         spec = dataclasses.replace(DecoderSpec.of(binding, columns), on_error="null")
         leaves_out = binding.on_error == "skip" or table.state.provider is not None
-        self._decoder = Decoder(spec, schemas_of(log)) if leaves_out else None
+        self._decoder = Decoder(spec, schemas_of(log, deadline)) if leaves_out else None
 
     def run(self, snapshot_id: int) -> Audit:
         found: list[Found] = []

@@ -170,7 +170,8 @@ def create(connections: Connections, definition: TableDefinition, deadline: Dead
     require_free(connections, definition.name)
     log = connections.log(definition.cluster)
     bounds = _bounds(log, definition, deadline)
-    seen, schemas = inferring.sample(log, definition.topic, bounds, deadline), schemas_of(log)
+    schemas = schemas_of(log, deadline)
+    seen = inferring.sample(log, definition.topic, bounds, deadline)
     inferred = None
     fields = definition.columns
     if fields is None:

@@ -118,7 +118,7 @@ def _first_of(
             for r in left
         ]
         for batch in log.read(bounds.topic, parts, bounds.isolation, deadline):
-            for partition, offset in later.among(batch, schemas_of(log)):
+            for partition, offset in later.among(batch, schemas_of(log, deadline)):
                 found.setdefault(partition, offset)
         left = [
             dataclasses.replace(r, start=part.end_exclusive)

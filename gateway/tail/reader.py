@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from seamline.connectors import supervision
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of
-from seamline.connectors.protocols import FollowableLog, Polled, Subscription
+from seamline.connectors.protocols import FollowableLog, NoDeadline, Polled, Subscription
 from seamline.connectors.supervision import Backoff, Loop
 from seamline.errors import (
     DEADLINE_EXCEEDED,
@@ -56,7 +56,7 @@ class Reader:
         self._log = log
         self._number = number
         self._of = of
-        self._decoder = Decoder(follower.table.source.decoder, schemas_of(log))
+        self._decoder = Decoder(follower.table.source.decoder, schemas_of(log, NoDeadline()))
         self._subscription: Subscription | None = None
         self._positions: dict[int, int] = {}
 

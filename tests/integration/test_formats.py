@@ -9,6 +9,8 @@ from __future__ import annotations
 import datetime
 import json
 import pathlib
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,13 +23,15 @@ from google.protobuf import message_factory
 from support.clients import refused, rows
 from support.gateway import Gateway
 from support.registered import Registered, registered_stack
-from support.registry import Registry
+from support.registry import Registry, silent
 from support.stack import Stack
+from support.waiting import wait_until
 
 import seamline
 from seamline.connectors.kafka.formats import protobuf_schema
 from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.spark.splits import Options, Table
+from seamline.gateway.tiering.application import SparkTables, TieringApplication
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -259,3 +263,52 @@ def test_a_registry_that_is_gone_is_an_error_by_name(
         error = refused(connection, f"SELECT n FROM {name}")
     assert error.code.name == "SCHEMA_REGISTRY_UNAVAILABLE"
     gateway.close()
+
+
+def test_a_registry_that_hangs_holds_nobody_up(
+    stack: Stack, name: str, tmp_path: pathlib.Path
+) -> None:
+    other = f"{name}_other"
+    for topic in (name, other):
+        stack.create_topic(topic, 1)
+    with silent() as url:
+        flags = {
+            **stack.flags,
+            "clusters.default.schema_registry.url": url,
+            "state_directory": str(tmp_path),
+        }
+        config = stack.configured(flags)
+        gateway = Gateway(config)
+        gateway.rows(
+            f"CREATE TABLE {name} (n bigint, s varchar) WITH (topic = '{name}', format = 'avro')"
+        )
+        gateway.rows(f"CREATE TABLE {other} (n bigint) WITH (topic = '{other}')")
+        stack.produce(name, [b"\0\0\0\0\1x"])
+        for engine in ("duckdb", "spark"):
+            began = time.monotonic()
+            ended = gateway.statement(f"SELECT n FROM {name}", engine, timeout_s=2.0).error
+            assert ended is not None
+            assert ended.code.name == "DEADLINE_EXCEEDED"
+            assert time.monotonic() - began < 8, engine
+        application = TieringApplication(
+            SparkTables(gateway.parts.connections, stack.spark), records_max=1000
+        )
+        pipeline = threading.Thread(
+            target=application.run,
+            args=([stack.resolve(name), stack.resolve(other)],),
+            kwargs={"interval_s": 0.05, "report": lambda *_: None},
+        )
+        pipeline.start()
+        hung, fine = (f"lake.default.{table}" for table in (name, other))
+        for number in range(3):
+            stack.produce(other, [{"n": number}])
+            end = number + 1
+            wait_until(lambda: application.progress[fine].offsets == end, what="the other table")  # noqa: B023
+        failed = application.progress[hung]
+        wait_until(lambda: failed.last_error is not None, what="the table without its schema")
+        assert failed.last_error is not None
+        assert failed.last_error.code.name == "SCHEMA_REGISTRY_UNAVAILABLE"
+        assert application.progress[fine].errors == {}
+        application.stop()
+        pipeline.join(60)
+        gateway.close()

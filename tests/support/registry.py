@@ -6,8 +6,10 @@ and versions, references. The serializers are the official client's own.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+import socket
 import threading
 import urllib.parse
 import uuid
@@ -26,6 +28,7 @@ class Registry:
         refuses: A status that every request is answered with instead, if set.
         authorization: The header that every request must have, if set.
         is_over: Whether it is gone.
+        may_answer: Every answer waits for it.
     """
 
     def __init__(self) -> None:
@@ -33,6 +36,8 @@ class Registry:
         self.refuses: int | None = None
         self.authorization: str | None = None
         self.is_over = False
+        self.may_answer = threading.Event()
+        self.may_answer.set()
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -126,6 +131,13 @@ def guid_of(schema_id: int) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, str(schema_id)))
 
 
+@contextlib.contextmanager
+def silent() -> Iterator[str]:
+    """The address of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
 def _handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -136,6 +148,7 @@ def _handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
                 return
             path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
             registry.asked.append(path)
+            registry.may_answer.wait()
             length = int(self.headers.get("content-length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
             allowed = registry.authorization in (None, self.headers.get("authorization"))

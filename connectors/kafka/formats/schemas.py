@@ -3,21 +3,26 @@
 A registry speaks Confluent's API, as Apicurio and Karapace do, too. An id stands for one schema for
 ever, so an answer is asked for once a process; what is known is used whether the registry answers
 or not. An id that the registry does not know makes a bad record of whatever has it, and is asked
-for again a little later.
+for again a little later. Nobody waits for an answer longer than their deadline, nor than ten
+seconds: it is asked for in the background, once however many wait, and what comes late is known.
 """
 
 from __future__ import annotations
 
 import base64
+import copy
 import dataclasses
 import functools
 import json
 import threading
 import time
 import urllib.parse
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
+from seamline.connectors import supervision
+from seamline.connectors.protocols import Deadline, NoDeadline
 from seamline.errors import SCHEMA_REGISTRY_UNAVAILABLE, SeamlineError
 
 if TYPE_CHECKING:
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 
 SchemaId: TypeAlias = int | str
 """A registry's number of a schema, or its GUID."""
+_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,15 +56,18 @@ class Schemas(Protocol):
 
         Raises:
             ValueError: there is none.
-            SeamlineError: SCHEMA_REGISTRY_UNAVAILABLE.
+            SeamlineError: SCHEMA_REGISTRY_UNAVAILABLE; DEADLINE_EXCEEDED or CANCELED.
         """
 
     def latest(self, subject: str) -> Schema | None:
         """The newest schema of a subject; None when there is no such subject.
 
         Raises:
-            SeamlineError: SCHEMA_REGISTRY_UNAVAILABLE.
+            SeamlineError: as `by_id`.
         """
+
+    def within(self, deadline: Deadline) -> Schemas:
+        """The same, for a statement: answers are waited for until its deadline at most."""
 
 
 @runtime_checkable
@@ -89,10 +98,14 @@ class NoRegistry:
             hint="Add schema_registry to the cluster in the configuration.",
         )
 
+    def within(self, deadline: Deadline) -> Schemas:  # noqa: ARG002 - nothing is waited for
+        """See `Schemas.within`."""
+        return self
 
-def schemas_of(log: object) -> Schemas:
-    """Where the schemas of a log's records are."""
-    return log.schemas if isinstance(log, HasSchemas) else NoRegistry()
+
+def schemas_of(log: object, deadline: Deadline) -> Schemas:
+    """Where the schemas of a log's records are, for whoever has until then."""
+    return log.schemas.within(deadline) if isinstance(log, HasSchemas) else NoRegistry()
 
 
 @functools.lru_cache(maxsize=64)
@@ -102,6 +115,8 @@ def registry(config: SchemaRegistryConfig | None) -> Schemas:
 
 
 _CONNECT_S, _READ_S = 3.0, 10.0
+_WAIT_S = 10.0
+"""How long an answer is waited for, redirections, retries and all."""
 _PASSING = (429, 500, 502, 503, 504)
 _UNKNOWN_S = 10.0
 """For how long an id that was not known is not asked for again."""
@@ -129,19 +144,22 @@ class SchemaRegistry:
             cert_file=config.certificate or None,
             key_file=config.key or None,
         )
+        self._deadline: Deadline = NoDeadline()
         self._known: dict[SchemaId, Schema] = {}
         self._unknown: dict[SchemaId, tuple[float, str]] = {}
+        self._asked: dict[Hashable, Future[Any]] = {}
         self._lock = threading.Lock()
+
+    def within(self, deadline: Deadline) -> Self:
+        """See `Schemas.within`; what is known is known to both."""
+        other = copy.copy(self)
+        other._deadline = deadline  # noqa: SLF001 - one of our own
+        return other
 
     def by_id(self, schema_id: SchemaId) -> Schema:
         """See `Schemas.by_id`."""
         found = self._known.get(schema_id)
-        if found is not None:
-            return found
-        with self._lock:  # many records of one schema ask for it once
-            if schema_id not in self._known:
-                self._known[schema_id] = self._by_id(schema_id)
-            return self._known[schema_id]
+        return found or self._answer(schema_id, lambda: self._by_id(schema_id))
 
     def _by_id(self, schema_id: SchemaId) -> Schema:
         until, reason = self._unknown.get(schema_id, (0.0, ""))
@@ -153,12 +171,54 @@ class SchemaRegistry:
             reason = f"schema id {schema_id} is not in the registry"
             self._unknown[schema_id] = (time.monotonic() + _UNKNOWN_S, reason)
             raise ValueError(reason)
-        return self._schema(body)
+        found = self._known[schema_id] = self._schema(body)
+        return found
 
     def latest(self, subject: str) -> Schema | None:
         """See `Schemas.latest`."""
+        return self._answer(("latest", subject), lambda: self._latest(subject))
+
+    def _latest(self, subject: str) -> Schema | None:
         body = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest")
         return None if body is None else self._schema(body)
+
+    def _answer(self, question: Hashable, ask: Callable[[], _T]) -> _T:
+        """The answer to a question, which is asked once while it is open.
+
+        Raises:
+            Exception: what asking raises; SCHEMA_REGISTRY_UNAVAILABLE or the deadline's when there
+                is none in time.
+        """
+        asked = self._ask(question, ask)
+        is_over = threading.Event()
+        asked.add_done_callback(lambda _: is_over.set())
+        unregister = self._deadline.on_end(is_over.set)
+        try:
+            is_over.wait(min(self._deadline.remaining_s(), _WAIT_S))
+        finally:
+            unregister()
+        if not asked.done():
+            self._deadline.check()
+            raise self._failure(f"it has not answered within {_WAIT_S:.0f} s")
+        return asked.result()
+
+    def _ask(self, question: Hashable, ask: Callable[[], _T]) -> Future[_T]:
+        asked: Future[_T] = Future()
+
+        def run() -> None:
+            try:
+                asked.set_result(ask())
+            except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+                asked.set_exception(error)
+            finally:
+                del self._asked[question]
+
+        with self._lock:
+            first = self._asked.setdefault(question, asked)
+            if first is asked and not supervision.start("registry", run):
+                del self._asked[question]
+                raise self._failure("no thread could be started to ask it")
+        return first
 
     def _schema(self, body: Mapping[str, Any]) -> Schema:
         try:

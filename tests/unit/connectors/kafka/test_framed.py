@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import datetime
 import json
+import threading
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +26,7 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import message_factory
-from support.registry import Registry, guid_of, registries
+from support.registry import Registry, guid_of, registries, silent
 
 from seamline.connectors.config import SchemaRegistryConfig
 from seamline.connectors.kafka.formats import protobuf_schema
@@ -34,6 +36,7 @@ from seamline.connectors.kafka.formats.schemas import SchemaRegistry
 from seamline.connectors.protocols import Headers, RawBatch
 from seamline.errors import SeamlineError
 from seamline.gateway.commands.tables import parse_fields
+from seamline.gateway.query.deadline import StatementDeadline
 from seamline.seam.binding import TopicBinding
 from seamline.seam.records import DecoderSpec
 from seamline.sql import columns
@@ -315,6 +318,59 @@ def test_without_the_registry_what_is_known_is_read(registry: Registry, fault: A
     with pytest.raises(SeamlineError) as caught:
         found.decode(batch(value, new))
     assert caught.value.code.name == "SCHEMA_REGISTRY_UNAVAILABLE", "whatever the policy"
+
+
+def test_a_registry_that_hangs_ends_with_the_statement() -> None:
+    deadline = StatementDeadline(0.2)
+    with silent() as url:
+        known = SchemaRegistry(SchemaRegistryConfig(url=url)).within(deadline)
+        began = time.monotonic()
+        for _ in range(2):
+            with pytest.raises(SeamlineError) as caught:
+                decoder(known, "id bigint").decode(batch(b"\0\0\0\0\1"))
+            assert caught.value.code.name == "DEADLINE_EXCEEDED"
+        assert time.monotonic() - began < 5
+
+
+def test_who_cancels_does_not_wait_for_a_registry() -> None:
+    deadline = StatementDeadline(600)
+    errors: list[str] = []
+
+    def read() -> None:
+        with pytest.raises(SeamlineError) as caught:
+            decoder(known.within(deadline), "id bigint").decode(batch(b"\0\0\0\0\1"))
+        errors.append(caught.value.code.name)
+
+    with silent() as url:
+        known = SchemaRegistry(SchemaRegistryConfig(url=url))
+        reader = threading.Thread(target=read)
+        reader.start()
+        deadline.cancel()
+        reader.join(5)
+    assert errors == ["CANCELED"]
+    deadline.close()
+
+
+def test_what_a_registry_says_late_is_known(registry: Registry) -> None:
+    value = avro(registry, ORDER, {"id": 1, "note": None})
+    asked = len(registry.asked)
+    registry.may_answer.clear()
+    known = schemas(registry)
+    for _ in range(3):
+        with pytest.raises(SeamlineError, match="did not end within"):
+            decoder(known.within(StatementDeadline(0.05)), "id bigint").decode(batch(value))
+    registry.may_answer.set()
+    assert rows(decoder(known, "id bigint"), batch(value)) == [{"id": 1}]
+    assert len(registry.asked) == asked + 1, "however many wait"
+
+
+@pytest.mark.prove
+def test_nobody_waits_for_a_registry_for_ever() -> None:
+    with silent() as url:
+        known = SchemaRegistry(SchemaRegistryConfig(url=url))
+        with pytest.raises(SeamlineError, match="has not answered within 10 s") as caught:
+            decoder(known, "id bigint").decode(batch(b"\0\0\0\0\1"))
+    assert caught.value.code.name == "SCHEMA_REGISTRY_UNAVAILABLE"
 
 
 def test_credentials_are_sent_and_not_shown(registry: Registry) -> None:
