@@ -20,6 +20,7 @@ from seamline.connectors.cache import Cache
 from seamline.connectors.duckdb.engine import DuckDBEngine
 from seamline.connectors.protocols import Engine
 from seamline.connectors.supervision import Loop
+from seamline.gateway.access.authentication import Authentication
 from seamline.gateway.access.control import AccessControl
 from seamline.gateway.access.rights import Rights
 from seamline.gateway.commands.dispatch import Commands
@@ -157,6 +158,7 @@ class Gateway:
         sessions = SessionTokens(secret, config.tokens.age_seconds_max)
         return IcebergRest(
             config=config,
+            authentication=Authentication(config),
             connections=self.connections,
             catalog=ServedCatalog(tables, sessions, config.iceberg.hold_seconds),
             plans=self._closing(ScanPlans(config.limits.statement_seconds_max)),

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
+from seamline.commands.options import credentials_of, gateway_options
 from seamline.commands.output import WRITERS, open_sink, write_parquet
-from seamline.dbapi.connection import connect
+from seamline.dbapi.connection import URL_DEFAULT, Connection
 from seamline.dbapi.cursor import Cursor
 
 _FORMATS = (*WRITERS, "parquet")
@@ -18,8 +19,7 @@ _FORMATS = (*WRITERS, "parquet")
 
 @click.command()
 @click.argument("statement")
-@click.option("--url", envvar="SEAMLINE_URL", help="Address of the gateway.")
-@click.option("--access-token", envvar="SEAMLINE_TOKEN", help="Bearer token, if it wants one.")
+@gateway_options
 @click.option(
     "--format", "format_", type=click.Choice(_FORMATS), default="table", show_default=True
 )
@@ -42,9 +42,9 @@ def query(statement: str, format_: str, output: str | None, quiet: bool, **optio
     if format_ == "parquet" and output is None:
         raise click.UsageError("--format parquet needs --output FILE")
     show = not quiet and sys.stderr.isatty()
-    with connect(
-        options["url"],
-        access_token=options["access_token"],
+    with Connection(
+        options["url"] or URL_DEFAULT,
+        credentials=credentials_of(options),
         catalog=options["catalog"],
         schema=options["schema"],
     ) as connection:

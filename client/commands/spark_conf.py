@@ -9,21 +9,22 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from typing import Any
 
 import click
 
+from seamline.commands.options import TOKEN_VARIABLE, credentials_of, gateway_options
 from seamline.dbapi.connection import URL_DEFAULT
+from seamline.dbapi.credentials import Credentials
 from seamline.dbapi.transport import Transport
 from seamline.errors import GATEWAY_UNAVAILABLE, INVALID_ARGUMENT, SeamlineError
 from seamline.spark.catalog import CATALOG, EXTENSIONS, configuration, packages
 
-TOKEN_VARIABLE = "SEAMLINE_TOKEN"  # noqa: S105 - its name
 FORMS = ("defaults", "shell", "json")
 
 
 @click.command("spark-conf")
-@click.option("--url", envvar="SEAMLINE_URL", default=URL_DEFAULT, help="Address of the gateway.")
-@click.option("--access-token", envvar=TOKEN_VARIABLE, help="Bearer token, if it wants one.")
+@gateway_options
 @click.option("--name", default=CATALOG, show_default=True, help="What statements call it.")
 @click.option("--warehouse", help="Which of the gateway's catalogs; its default one otherwise.")
 @click.option("--planned", is_flag=True, help="The gateway plans scans (Iceberg 1.11 or newer).")
@@ -31,14 +32,14 @@ FORMS = ("defaults", "shell", "json")
 @click.option("--form", type=click.Choice(FORMS), default="defaults", show_default=True)
 @click.option("--check", is_flag=True, help="Ask the gateway first; say what is wrong.")
 def spark_conf(
-    url: str,
-    access_token: str | None,
+    url: str | None,
     name: str,
     warehouse: str | None,
     planned: bool,
     spark_version: str,
     form: str,
     check: bool,
+    **options: Any,
 ) -> None:
     """Prints the settings with which any Spark reads the live tables."""
     try:
@@ -47,8 +48,10 @@ def spark_conf(
         raise SeamlineError(
             INVALID_ARGUMENT, str(error), hint="--spark-version is such as 3.5.6 or 4.0.5"
         ) from error
+    url, credentials = url or URL_DEFAULT, credentials_of(options)
+    access_token = credentials.access_token
     if check:
-        _check(url, access_token, planned)
+        _check(url, credentials, planned)
     if form == "shell" and access_token is not None:
         click.echo(f"set {TOKEN_VARIABLE} first: a command line is no place for a token", err=True)
         access_token = f"env:{TOKEN_VARIABLE}"  # Iceberg takes the variable's value
@@ -70,10 +73,10 @@ def _text(settings: dict[str, str], form: str) -> str:
     return "\n".join(f"{key.ljust(width)}  {value}" for key, value in settings.items())
 
 
-def _check(url: str, access_token: str | None, planned: bool) -> None:
+def _check(url: str, credentials: Credentials, planned: bool) -> None:
     """Whether the gateway answers, and whether what it writes can be seen from here."""
     path = "/iceberg-plan" if planned else "/iceberg"
-    found = Transport(url, access_token).json("GET", f"{path}/v1/config", None)
+    found = Transport(url, credentials).json("GET", f"{path}/v1/config", None)
     defaults = found.get("defaults", {})
     if not found.get("endpoints"):
         raise SeamlineError(GATEWAY_UNAVAILABLE, f"{url}{path} is no Iceberg catalog")

@@ -14,8 +14,9 @@ from typing import Any
 
 import click
 
+from seamline.commands.options import credentials_of, gateway_options
 from seamline.commands.output import WRITERS, write_csv
-from seamline.dbapi.connection import Connection, connect
+from seamline.dbapi.connection import URL_DEFAULT, Connection
 from seamline.dbapi.cursor import Cursor
 from seamline.dbapi.errors import Error
 
@@ -39,8 +40,7 @@ BEGINNING, NOW = "beginning", "now"
 @click.option(
     "--format", "format_", type=click.Choice([*WRITERS]), default="json", show_default=True
 )
-@click.option("--url", envvar="SEAMLINE_URL", help="Address of the gateway.")
-@click.option("--access-token", envvar="SEAMLINE_TOKEN", help="Bearer token, if it wants one.")
+@gateway_options
 @click.option("--catalog", help="Catalog of a name that leaves it out.")
 @click.option("--schema", help="Schema of a name that leaves it out.")
 @click.option("--interval", type=float, default=0.5, show_default=True, help="Seconds to pause.")
@@ -50,9 +50,9 @@ def tail(table: str, start: str, where: str | None, quiet: bool, **options: Any)
     token = start
     options["pause_s"] = max(_PAUSE_S_MIN, options.pop("interval"))
     try:
-        with connect(
-            options["url"],
-            access_token=options["access_token"],
+        with Connection(
+            options["url"] or URL_DEFAULT,
+            credentials=credentials_of(options),
             catalog=options["catalog"],
             schema=options["schema"],
         ) as connection:

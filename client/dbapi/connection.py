@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Self
 
+from seamline.dbapi.credentials import Credentials
 from seamline.dbapi.cursor import Cursor
 from seamline.dbapi.errors import InterfaceError
 from seamline.dbapi.tokens import SeenTokens
@@ -33,7 +34,7 @@ class Connection:
         self,
         url: str,
         *,
-        access_token: str | None = None,
+        credentials: Credentials | None = None,
         catalog: str | None = None,
         schema: str | None = None,
         engine: str = "auto",
@@ -44,7 +45,7 @@ class Connection:
         self.prepared: dict[str, str] = {}
         self.engine = engine
         self._seen = SeenTokens()
-        self._transport = Transport(url, access_token)
+        self._transport = Transport(url, credentials)
         self._closed = False
 
     @property
@@ -115,6 +116,9 @@ def connect(
     url: str | None = None,
     *,
     access_token: str | None = None,
+    ca: str | None = None,
+    certificate: str | None = None,
+    key: str | None = None,
     catalog: str | None = None,
     schema: str | None = None,
     engine: str = "auto",
@@ -124,13 +128,21 @@ def connect(
     Args:
         url: Its address; `SEAMLINE_URL` or `http://127.0.0.1:8474` when left out.
         access_token: Bearer token; `SEAMLINE_TOKEN` when left out.
+        ca: File with the certificates to trust; `SEAMLINE_CA`, or else those of the system.
+        certificate: File with one's own certificate; `SEAMLINE_CERTIFICATE` when left out.
+        key: File with its key; `SEAMLINE_KEY` when left out.
         catalog: Catalog of names that leave it out.
         schema: Schema of names that leave it out.
         engine: `auto`, `duckdb` or `spark`, for statements that do not ask for one.
     """
     return Connection(
         url or os.environ.get("SEAMLINE_URL") or URL_DEFAULT,
-        access_token=access_token or os.environ.get("SEAMLINE_TOKEN"),
+        credentials=Credentials(
+            access_token=access_token or os.environ.get("SEAMLINE_TOKEN"),
+            ca=ca or os.environ.get("SEAMLINE_CA"),
+            certificate=certificate or os.environ.get("SEAMLINE_CERTIFICATE"),
+            key=key or os.environ.get("SEAMLINE_KEY"),
+        ),
         catalog=catalog,
         schema=schema,
         engine=engine,

@@ -11,6 +11,7 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from seamline.dbapi.credentials import Credentials
 from seamline.dbapi.errors import OperationalError, as_client_error
 from seamline.errors import GATEWAY_UNAVAILABLE, INVALID_ARGUMENT, SeamlineError
 from seamline.version import VERSION
@@ -28,10 +29,10 @@ class Transport:
 
     Args:
         url: Address, such as `http://127.0.0.1:8474`.
-        access_token: Bearer token, if the gateway wants one.
+        credentials: Who asks, and whom they trust.
     """
 
-    def __init__(self, url: str, access_token: str | None = None) -> None:
+    def __init__(self, url: str, credentials: Credentials | None = None) -> None:
         if not _is_address(url):
             raise as_client_error(
                 SeamlineError(
@@ -41,21 +42,14 @@ class Transport:
                 )
             )
         self._base = url.rstrip("/")
-        headers = {"User-Agent": f"seamline-python/{VERSION}"}
-        if access_token:
-            if not (access_token.isascii() and access_token.isprintable()):
-                raise as_client_error(
-                    SeamlineError(
-                        INVALID_ARGUMENT,
-                        "the access token has characters that no header can carry",
-                        hint="Pass it as it was given, without quotes and line breaks.",
-                    )
-                )
-            headers["Authorization"] = f"Bearer {access_token}"
+        self._credentials = credentials or Credentials()
+        self._credentials.authorization()  # one that cannot be sent is refused here
         import urllib3  # not before there is a gateway to talk to: most commands have none
 
         self._pool = urllib3.PoolManager(
-            headers=headers, maxsize=8, timeout=urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S)
+            maxsize=8,
+            timeout=urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S),
+            ssl_context=self._credentials.tls(),
         )
 
     def json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -101,7 +95,10 @@ class Transport:
             allowed_methods=None,
             respect_retry_after_header=False,  # the named error is for whoever asked
         )
-        headers = dict(self._pool.headers)
+        headers = {"User-Agent": f"seamline-python/{VERSION}"}
+        authorization = self._credentials.authorization()
+        if authorization is not None:
+            headers["Authorization"] = authorization
         data = None
         if body is not None:
             headers["Content-Type"] = "application/json"

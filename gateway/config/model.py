@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BeforeValidator,
     Field,
@@ -52,6 +53,40 @@ PositiveSeconds = Annotated[Seconds, Field(gt=0)]
 # --- Groups --------------------------------------------------------------------------------------
 
 
+def _with_a_group(pattern: str) -> str:
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise refused(f"is no regular expression: {error}", value=pattern) from error
+    if not groups:
+        raise refused("has no group, which is the principal", value=pattern)
+    return pattern
+
+
+class TlsConfig(Settings):
+    """The gateway's TLS; without a certificate it speaks plain HTTP. The files are watched."""
+
+    certificate: Text | None = None
+    """File with its certificate and the chain above it, in PEM."""
+    key: Text | None = None
+    """File with the certificate's key, in PEM, without a passphrase, which not everybody on the
+    machine may read."""
+    client_ca: Text | None = None
+    """File with the certificates of those who sign clients' certificates, in PEM. A client with
+    such a certificate needs no other proof of who it is."""
+    client_name: Annotated[Text, AfterValidator(_with_a_group)] = "(.*)"
+    """A regular expression for the whole common name of a client's certificate; its first group is
+    the principal."""
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        needed = {"certificate": self.key or self.client_ca, "key": self.certificate}
+        for name, because in needed.items():
+            if because is not None and getattr(self, name) is None:
+                raise refused("is missing; TLS needs a certificate and its key", name)
+        return self
+
+
 class HttpConfig(Settings):
     """Where the gateway listens."""
 
@@ -66,6 +101,8 @@ class HttpConfig(Settings):
     drain_seconds_max: Seconds = 60
     """After SIGTERM, how long the statements that the gateway has accepted may still run and be
     fetched; new ones are refused meanwhile."""
+    tls: TlsConfig = TlsConfig()
+    """Its TLS."""
 
 
 class AccessToken(Settings):
@@ -86,7 +123,7 @@ class AccessToken(Settings):
 
 
 class AuthConfig(Settings):
-    """Who may use the gateway; without tokens, anybody who can reach it."""
+    """Who may use the gateway; without any way to say who one is, anybody who can reach it."""
 
     tokens: tuple[AccessToken, ...] = ()
     """The bearer tokens it takes."""
@@ -229,9 +266,14 @@ class Config(Settings):
     iceberg: IcebergConfig = IcebergConfig()
     """Its Iceberg catalog of live tables."""
 
+    @property
+    def asks_who(self) -> bool:
+        """Whether a client has to say who it is; otherwise everybody may do everything."""
+        return bool(self.auth.tokens or self.http.tls.client_ca)
+
     def shared(self) -> LimitsConfig:
         """The limits as they hold: alone on a gateway, somebody has all of it."""
-        if self.auth.tokens:
+        if self.asks_who:
             return self.limits
         return self.limits.model_copy(
             update={

@@ -26,6 +26,7 @@ from seamline.gateway.access import authentication
 from seamline.gateway.config.model import Config
 from seamline.gateway.http import seams as seam_routes
 from seamline.gateway.http import statements, tail
+from seamline.gateway.http.presented import presented
 from seamline.gateway.http.turns import PROBES, Turns
 from seamline.gateway.iceberg_rest import routes as iceberg
 from seamline.gateway.iceberg_rest.catalog import IcebergRest
@@ -64,7 +65,7 @@ def create_app(
     app = flask.Flask("seamline", static_folder=None)
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.config["MAX_CONTENT_LENGTH"] = config.http.request_bytes_max
-    _add_access(app, config, rest)
+    _add_access(app, rest)
     _add_errors(app)
     _add_probes(app, service, metrics_text)
     turns = Turns(config.http.threads, _WAITS_MAX)
@@ -78,18 +79,16 @@ def create_app(
     return app
 
 
-def _add_access(app: flask.Flask, config: Config, rest: IcebergRest) -> None:
+def _add_access(app: flask.Flask, rest: IcebergRest) -> None:
     @app.before_request
     def authenticate() -> None:
         path = flask.request.path
-        if not config.auth.tokens:
+        if rest.authentication.is_open:
             authentication.check_site(flask.request.headers.get("Sec-Fetch-Site"))
         if iceberg.serves(path):
             flask.g.caller = iceberg.authenticate(rest)
         elif path not in PROBES:
-            flask.g.principal = authentication.principal(
-                config, flask.request.headers.get("Authorization"), flask.request.host
-            )
+            flask.g.principal = rest.authentication.identify(presented()).principal
 
     @app.after_request
     def add_headers(answer: flask.Response) -> flask.Response:

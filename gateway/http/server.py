@@ -32,6 +32,7 @@ from seamline.connectors.files import exclusive, make_folder, named_write_errors
 from seamline.errors import INVALID_CONFIG, PORT_TAKEN, STATE_DIRECTORY_TAKEN, SeamlineError
 from seamline.gateway.access import authentication
 from seamline.gateway.config.model import Config
+from seamline.gateway.http.tls import ServerTls
 
 if TYPE_CHECKING:
     import flask
@@ -65,7 +66,11 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
         silent = struct.pack("ll", _SILENT_S_MAX, 0)
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             conn.sock.setsockopt(socket.SOL_SOCKET, option, silent)
-        return super().handle(conn)
+        kept = super().handle(conn)
+        if not kept:  # closed here: a client may take its time, and must not have the others'
+            conn.close(graceful=True)
+            conn.close = lambda **_: None
+        return kept
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """SIGTERM. Gunicorn may send it twice; draining starts once."""
@@ -90,7 +95,7 @@ class _Log(Logger):  # type: ignore[misc]
 
     def exception(self, msg: str, *arguments: Any, **options: Any) -> None:
         """Logs an exception, except that a client was silent for too long."""
-        if not isinstance(sys.exc_info()[1], BlockingIOError):
+        if not isinstance(sys.exc_info()[1], BlockingIOError | TimeoutError):
             super().exception(msg, *arguments, **options)
 
 
@@ -130,6 +135,13 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
             "preload_app": False,
             "control_socket_disable": True,
         }
+        if http.tls.certificate is not None:
+            tls = ServerTls(http.tls)
+            settings |= {
+                "certfile": http.tls.certificate,
+                "keyfile": http.tls.key,
+                "ssl_context": lambda _config, _default: tls.context(),
+            }
         for name, value in settings.items():
             if name in self.cfg.settings:
                 self.cfg.set(name, value)
@@ -176,7 +188,8 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
 
     def _greet(self, worker: Any) -> None:
         port = worker.sockets[0].getsockname()[1]
-        self._ready(f"http://{_bracketed(self._config.http.host)}:{port}")
+        scheme = "http" if self._config.http.tls.certificate is None else "https"
+        self._ready(f"{scheme}://{_bracketed(self._config.http.host)}:{port}")
 
     def _close(self, _: Any, __: Any) -> None:
         if self._gateway is not None:
@@ -209,6 +222,8 @@ def serve(config: Config, ready: Callable[[str], None]) -> None:
         SeamlineError: INVALID_CONFIG, PORT_TAKEN, STATE_DIRECTORY_TAKEN, DISK_FULL.
     """
     authentication.check_listening(config)
+    if config.http.tls.certificate is not None:
+        ServerTls(config.http.tls)  # what is wrong with it is said here, and not by a worker
     _check_port(config.http.host, config.http.port)
     with _own_state(pathlib.Path(config.state_directory)):
         GatewayServer(config, ready).run()

@@ -17,6 +17,8 @@ from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.pyiceberg_internals import vended_credentials
 from seamline.connectors.protocols import Deadline
 from seamline.errors import SeamlineError
+from seamline.gateway.access.authentication import Authentication
+from seamline.gateway.access.identity import Identity
 from seamline.gateway.access.rights import OPERATOR, Principal, Rights
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
@@ -42,16 +44,21 @@ class Caller:
     """Who sends a request.
 
     Attributes:
-        principal: Who it is.
+        identity: Who it is.
         session: The session that the request came with.
         knows_sessions: Whether the client says that it sends sessions along.
         rights: What they may do.
     """
 
-    principal: str
+    identity: Identity
     session: TableSession | None = None
     knows_sessions: bool = False
     rights: Rights = OPERATOR
+
+    @property
+    def principal(self) -> str:
+        """Their name."""
+        return self.identity.principal.name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,6 +112,7 @@ class IcebergRest:
 
     Attributes:
         config: The configuration.
+        authentication: Knows who asks.
         connections: The catalogs behind it.
         catalog: Loads tables.
         plans: Plans scans of them.
@@ -113,6 +121,7 @@ class IcebergRest:
     """
 
     config: Config
+    authentication: Authentication
     connections: Connections
     catalog: ServedCatalog
     plans: ScanPlans
@@ -148,7 +157,7 @@ class ServedCatalog:
         """
         table, metadata = self._held(request, deadline) or self._fresh(request, deadline)
         session = TableSession(
-            request.caller.principal, request.name.full, self._session_id(request, metadata)
+            request.caller.identity, request.name.full, self._session_id(request, metadata)
         )
         self._keep(request, table, session)
         catalog = self.tables.catalog_config(request.name)

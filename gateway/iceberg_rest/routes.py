@@ -28,8 +28,8 @@ from seamline.errors import (
     VIEW_NOT_FOUND,
     SeamlineError,
 )
-from seamline.gateway.access import authentication
 from seamline.gateway.access.rights import Rights
+from seamline.gateway.http.presented import presented
 from seamline.gateway.iceberg_rest import plan_routes as iceberg_plans
 from seamline.gateway.iceberg_rest import storage_access
 from seamline.gateway.iceberg_rest.catalog import Caller, IcebergRest, LoadRequest, LoadResponse
@@ -80,17 +80,16 @@ def authenticate(rest: IcebergRest) -> Caller:
     Raises:
         SeamlineError: UNAUTHENTICATED, PERMISSION_DENIED.
     """
-    headers, config = flask.request.headers, rest.config
-    header = headers.get("Authorization")
-    knows_sessions = SESSIONS_HEADER in headers
-    session = rest.sessions.read((header or "").partition(" ")[2].strip())
+    shown = presented()
+    knows_sessions = SESSIONS_HEADER in flask.request.headers
+    session = rest.sessions.read((shown.authorization or "").partition(" ")[2].strip())
     if session is not None and "/tables/" not in flask.request.path:
         raise SeamlineError(UNAUTHENTICATED, "a table's session is good for that table only")
-    if session is None or not config.auth.tokens:
-        known = authentication.principal(config, header, flask.request.host)
-        return Caller(known.name, session, knows_sessions, rest.rights_of(known))
-    known_again = authentication.by_name(config, session.principal)
-    return Caller(session.principal, session, knows_sessions, rest.rights_of(known_again))
+    if session is None or rest.authentication.is_open:
+        who = rest.authentication.identify(shown)
+    else:
+        who = rest.authentication.again(session.identity)
+    return Caller(who, session, knows_sessions, rest.rights_of(who.principal))
 
 
 def blueprint(rest: IcebergRest, root: str) -> flask.Blueprint:

@@ -13,6 +13,8 @@ import secrets
 import itsdangerous
 
 from seamline.errors import UNAUTHENTICATED, SeamlineError
+from seamline.gateway.access.identity import Identity
+from seamline.gateway.access.rights import Principal
 
 _SALT = "seamline-iceberg-session"
 _PREFIX = "seamline."
@@ -23,12 +25,12 @@ class TableSession:
     """One load of a table.
 
     Attributes:
-        principal: Who loaded it.
+        identity: Who loaded it.
         table: Full name of the table; the session is good for no other.
         session_id: Tells the load from others.
     """
 
-    principal: str
+    identity: Identity
     table: tuple[str, ...]
     session_id: str
 
@@ -47,7 +49,12 @@ class SessionTokens:
 
     def sign(self, session: TableSession) -> str:
         """The token of a session."""
-        body = [session.principal, list(session.table), session.session_id]
+        who = session.identity
+        body = [
+            [who.principal.name, who.principal.groups, who.method, who.credential, who.expires],
+            session.table,
+            session.session_id,
+        ]
         return f"{_PREFIX}{self._serializer.dumps(body)}"
 
     def read(self, token: str) -> TableSession | None:
@@ -59,14 +66,15 @@ class SessionTokens:
         if not token.startswith(_PREFIX):
             return None
         try:
-            principal, table, session_id = self._serializer.loads(
+            (name, groups, *proof), table, session_id = self._serializer.loads(
                 token.removeprefix(_PREFIX), max_age=self._age_seconds_max
             )
+            identity = Identity(Principal(name, tuple(groups)), *proof)
         except (itsdangerous.BadData, ValueError, TypeError) as error:
             raise SeamlineError(
                 UNAUTHENTICATED, "the table's session is not known here, or is too old"
             ) from error
-        return TableSession(principal, tuple(table), session_id)
+        return TableSession(identity, tuple(table), session_id)
 
 
 def new_session_id() -> str:

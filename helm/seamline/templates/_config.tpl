@@ -36,6 +36,11 @@ Only the gateway is told who may use it, and what signs its tokens.
 {{- toYaml $kept -}}
 {{- end -}}
 
+{{/* What the gateway speaks: http, or https. */}}
+{{- define "seamline.scheme" -}}
+{{- ternary "https" "http" (not (empty .Values.config.http.tls.certificate)) -}}
+{{- end -}}
+
 {{/* "yes" when a catalog is a SQLite file. */}}
 {{- define "seamline.hasSqlite" -}}
 {{- range .Values.config.catalogs -}}{{- if hasPrefix "sqlite" .uri -}}yes{{- end -}}{{- end -}}

@@ -13,8 +13,14 @@ from support import offline
 
 from seamline.errors import SeamlineError
 from seamline.gateway.access import authentication
+from seamline.gateway.access.authentication import Authentication
+from seamline.gateway.access.identity import Identity, Presented
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.model import AccessToken, AuthConfig, Config
+
+
+def identify(config: Config, header: str | None, host: str) -> Identity:
+    return Authentication(config).identify(Presented(header, host))
 
 
 def digest(token: str) -> str:
@@ -39,7 +45,8 @@ def closed_gateway(open_gateway: Config) -> Config:
     "host", ["127.0.0.1", "127.0.0.1:8474", "127.8.8.8", "localhost:80", "[::1]", "[::1]:8474"]
 )
 def test_an_open_gateway_answers_to_loopback(open_gateway: Config, host: str) -> None:
-    assert authentication.principal(open_gateway, None, host) == Principal(authentication.ANONYMOUS)
+    found = identify(open_gateway, None, host)
+    assert found.principal == Principal(authentication.ANONYMOUS)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +56,7 @@ def test_an_open_gateway_answers_to_loopback(open_gateway: Config, host: str) ->
 )  # fmt: skip
 def test_an_open_gateway_answers_to_no_other_name(open_gateway: Config, host: str) -> None:
     with pytest.raises(SeamlineError) as caught:
-        authentication.principal(open_gateway, None, host)
+        identify(open_gateway, None, host)
     assert caught.value.code.name == "PERMISSION_DENIED"
 
 
@@ -57,7 +64,7 @@ def test_an_open_gateway_answers_to_no_other_name(open_gateway: Config, host: st
     ("header", "name"), [("Bearer one", "ann"), ("bearer two", "bob"), ("Bearer  two ", "bob")]
 )
 def test_a_known_token_tells_who_asks(closed_gateway: Config, header: str, name: str) -> None:
-    assert authentication.principal(closed_gateway, header, "anything.example").name == name
+    assert identify(closed_gateway, header, "anything.example").principal.name == name
 
 
 @pytest.mark.parametrize(
@@ -67,7 +74,7 @@ def test_a_known_token_tells_who_asks(closed_gateway: Config, header: str, name:
 )  # fmt: skip
 def test_everybody_else_is_asked_for_one(closed_gateway: Config, header: str | None) -> None:
     with pytest.raises(SeamlineError) as caught:
-        authentication.principal(closed_gateway, header, "127.0.0.1")
+        identify(closed_gateway, header, "127.0.0.1")
     assert caught.value.code.name == "UNAUTHENTICATED"
     assert "one" not in caught.value.message.split()
 
@@ -86,3 +93,20 @@ def test_only_with_tokens_it_listens_to_the_outside(
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_loopback_needs_no_token(tmp_path: pathlib.Path, host: str) -> None:
     authentication.check_listening(offline.config(tmp_path, http__host=host))
+
+
+def test_tokens_of_one_name_have_their_own_groups_for_ever(open_gateway: Config) -> None:
+    """Also where a session stands in a token's place, until that very token is taken away."""
+    tokens = tuple(
+        AccessToken(name="ann", sha256=digest(text), groups=(f"of {text}",))
+        for text in ("one", "two")
+    )
+    config = open_gateway.model_copy(update={"auth": AuthConfig(tokens=tokens)})
+    for text in ("one", "two"):
+        found = identify(config, f"Bearer {text}", "")
+        assert found.principal == Principal("ann", (f"of {text}",))
+        assert Authentication(config).again(found) == found
+    fewer = open_gateway.model_copy(update={"auth": AuthConfig(tokens=tokens[:1])})
+    with pytest.raises(SeamlineError) as caught:
+        Authentication(fewer).again(found)
+    assert caught.value.code.name == "UNAUTHENTICATED"

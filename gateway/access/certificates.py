@@ -1,0 +1,44 @@
+"""Who is asking, by the certificate of a client that TLS has verified."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from seamline.errors import UNAUTHENTICATED, SeamlineError
+from seamline.gateway.access.identity import CERTIFICATE, Identity
+from seamline.gateway.access.rights import Principal
+
+
+def identity(certificate: Mapping[str, Any], pattern: str) -> Identity:
+    """Whom a certificate names.
+
+    Args:
+        certificate: As `ssl.SSLSocket.getpeercert` gives it.
+        pattern: A regular expression for the whole common name; its first group is the principal.
+
+    Raises:
+        SeamlineError: UNAUTHENTICATED when it names nobody, or more than one, or has expired.
+    """
+    names = [
+        value
+        for part in certificate.get("subject", ())
+        for key, value in part
+        if key == "commonName"
+    ]
+    match = re.fullmatch(pattern, names[0]) if len(names) == 1 else None
+    if match is None or not match[1]:
+        raise SeamlineError(
+            UNAUTHENTICATED,
+            "the client's certificate names nobody this gateway knows",
+            hint="Its subject needs one common name, which http.tls.client_name matches.",
+        )
+    expires = float(ssl.cert_time_to_seconds(certificate["notAfter"]))
+    found = Identity(
+        Principal(match[1]), CERTIFICATE, str(certificate.get("serialNumber", "")), expires
+    )
+    if found.has_expired:
+        raise SeamlineError(UNAUTHENTICATED, "the client's certificate has expired")
+    return found

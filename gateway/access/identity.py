@@ -1,0 +1,54 @@
+"""Who sends a request, and by what they have proved it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from seamline.gateway.access.rights import Principal
+
+TOKEN = "token"  # noqa: S105 - a name of a method
+CERTIFICATE = "certificate"
+NONE = "none"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Identity:
+    """A principal, and the credential that proved who it is.
+
+    Attributes:
+        principal: Who it is.
+        method: What kind of credential it was.
+        credential: Tells it from others of its kind; of no use to whoever reads it.
+        expires: Seconds since the epoch from which it proves nothing any more; None for never.
+    """
+
+    principal: Principal
+    method: str = NONE
+    credential: str = ""
+    expires: float | None = None
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether it proves nothing any more."""
+        return self.expires is not None and time.time() >= self.expires
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Presented:
+    """What a request shows of its sender.
+
+    Attributes:
+        authorization: The Authorization header.
+        host: The Host header.
+        address: The address it comes from.
+        certificate: The client's certificate as `ssl.SSLSocket.getpeercert` gives it, once TLS has
+            verified it.
+    """
+
+    authorization: str | None = None
+    host: str = ""
+    address: str = ""
+    certificate: Mapping[str, Any] | None = None

@@ -1,0 +1,111 @@
+"""TLS of the gateway: its certificate, and those of its clients.
+
+The files are watched: a new certificate holds for connections from then on. Handshakes are done by
+the thread of their connection and have their time, so that a silent client holds up nobody.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import ssl
+
+from seamline.errors import INVALID_CONFIG, SeamlineError
+from seamline.gateway.access.watched import Watched
+from seamline.gateway.config.model import TlsConfig
+
+_HANDSHAKE_S_MAX = 10.0
+_OTHERS = 0o007
+
+
+class _ServedSocket(ssl.SSLSocket):
+    """A connection whose client may not fall silent for long in the middle of anything."""
+
+    silent_s_max = 30.0
+
+    def setblocking(self, flag: bool) -> None:
+        """Blocking means for so long at most."""
+        self.settimeout(self.silent_s_max if flag else 0.0)
+
+    def do_handshake(self, block: bool = False) -> None:
+        """Agrees with the client, or raises TimeoutError."""
+        self.settimeout(_HANDSHAKE_S_MAX)
+        super().do_handshake(block)
+        self.settimeout(self.silent_s_max)
+
+
+class ServerTls:
+    """The TLS of connections that are accepted. Safe to share between threads.
+
+    Args:
+        config: Its files; there is a certificate.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG.
+    """
+
+    def __init__(self, config: TlsConfig) -> None:
+        files = [config.certificate, config.key, config.client_ca]
+        self._watched = Watched(
+            [pathlib.Path(file) for file in files if file is not None],
+            lambda: _context(config),
+            "certificates",
+        )
+
+    def context(self) -> ssl.SSLContext:
+        """What the next connection is made with."""
+        return self._watched.get()
+
+
+def _context(config: TlsConfig) -> ssl.SSLContext:
+    assert config.certificate is not None
+    assert config.key is not None
+    _check_private(pathlib.Path(config.key))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslsocket_class = _ServedSocket
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(config.certificate, config.key, password=_nothing)
+    except (OSError, ValueError) as error:
+        raise SeamlineError(
+            INVALID_CONFIG,
+            f"http.tls.certificate {config.certificate} and http.tls.key {config.key} cannot be "
+            f"used: {_cause(error)}",
+            hint="Both are PEM, the certificate with its chain, the key without a passphrase.",
+        ) from error
+    if config.client_ca is not None:
+        try:
+            context.load_verify_locations(config.client_ca)
+        except (OSError, ValueError) as error:
+            raise SeamlineError(
+                INVALID_CONFIG,
+                f"http.tls.client_ca {config.client_ca} cannot be used: {_cause(error)}",
+                hint="It is PEM: the certificates of those who sign clients' certificates.",
+            ) from error
+        context.verify_mode = ssl.CERT_OPTIONAL  # probes have none, and others have other proofs
+    return context
+
+
+def _check_private(key: pathlib.Path) -> None:
+    try:
+        mode = key.stat().st_mode
+    except OSError as error:
+        raise SeamlineError(
+            INVALID_CONFIG, f"http.tls.key {key} cannot be read: {error.strerror}"
+        ) from error
+    if mode & _OTHERS:
+        raise SeamlineError(
+            INVALID_CONFIG,
+            f"http.tls.key {key} can be read by everybody on this machine",
+            hint=f"chmod o= {key}",
+        )
+
+
+def _nothing() -> str:
+    """The passphrase of a key: a server asks nobody for one."""
+    return ""
+
+
+def _cause(error: Exception) -> str:
+    known = {"KEY_VALUES_MISMATCH": "the key is not the certificate's"}
+    reason = getattr(error, "reason", None)
+    return known.get(reason or "") or getattr(error, "strerror", None) or str(error)
