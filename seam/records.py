@@ -38,6 +38,8 @@ class DecoderSpec:
         texts: The schemas that `format` has the digests of, by these.
         watch: What becomes of records whose schema the columns do not fit yet; None where nobody
             looks.
+        keys_are_placed: Whether the owner has given their word where each key lies, of several
+            partitions.
         hidden: How many of the last ones the table does not have: the mark, and partition and
             offset where it has no columns of these names, as a tail is cut by offsets.
     """
@@ -51,6 +53,7 @@ class DecoderSpec:
     texts: tuple[tuple[str, str], ...] = ()
     hidden: int = 0
     watch: Watch | None = None
+    keys_are_placed: bool = False
 
     def __post_init__(self) -> None:
         if self.on_error not in POLICIES:
@@ -128,6 +131,7 @@ class DecoderSpec:
             tuple((digest(text), text) for text in binding.schemas.values()),
             len(hidden),
             _watch(binding) if binding.evolves else None,
+            binding.key_partitioner is not None and binding.key_partitions != 1,
         )
 
     def tiering(self, state: TableState) -> DecoderSpec:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seamline.connectors.kafka.formats.decoder import Decoder, without
+from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import RawBatch
 from seamline.gateway.tail.source import RowSource
 from seamline.gateway.tail.statistics import Statistics
@@ -168,8 +168,6 @@ def build(source: RowSource, decoder: Decoder, batch: RawBatch, covers: OffsetRa
     rows, bad = decoder.decode_all(batch)
     policy = source.decoder.on_error
     at = sorted((int(batch.offsets[index]), reason) for index, reason in bad.items())
-    if policy == "skip" and bad:
-        rows = without(rows, bad)
     return Segment(
         source=source,
         range=covers,

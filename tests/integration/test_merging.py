@@ -286,18 +286,23 @@ def test_who_cannot_apply_equality_deletes_says_so(
 # --- Change streams ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "envelope",
+    ["debezium", *(pytest.param(other, marks=pytest.mark.prove) for other in ("maxwell", "canal"))],
+)
 def test_a_change_log_is_its_database_for_every_reader(
-    stack: Stack, gateway: Gateway, readers: LiveReaders, name: str
+    stack: Stack, gateway: Gateway, readers: LiveReaders, name: str, envelope: str
 ) -> None:
     dice = random.Random(5)
-    captured = CapturedUsers(dice, "debezium", wrapped=True)
+    captured = CapturedUsers(dice, envelope, wrapped=envelope == "debezium", partitions=2)
     stack.create_topic(name, 2)
     stack.create_table(
         name,
         "id bigint, name varchar, score integer",
         mode="changelog",
-        envelope="debezium",
+        envelope=envelope,
         primary_key=("id",),
+        spellings=("text_numbers",),
     )
     for _ in range(2):
         changes = list(captured.happen(20))

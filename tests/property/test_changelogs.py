@@ -1,8 +1,9 @@
 """Goal: a table over captured changes is the database that they are of.
 
-Method: random statements run in SQLite, their changes are written as Debezium and Maxwell write
-them, with schemas and without, tiered at random places and read at random moments; the table must
-be what SQLite says there is. What an envelope cannot tell is refused by name.
+Method: random statements run in SQLite, their changes are written as Debezium, Maxwell and Canal
+write them, with schemas and without, tiered at random places and read at random moments, with a
+cached tail and without; the table must be what SQLite says there is. What an envelope cannot tell
+is refused by name.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from seamline.errors import (
     BAD_RECORD,
     INVALID_TABLE_DEFINITION,
     NOT_SUPPORTED,
+    UPSERT_ORDER_UNKNOWN,
     ErrorCode,
     SeamlineError,
 )
@@ -43,14 +45,15 @@ def play(seed: int, folder: pathlib.Path, reads: int) -> None:
     dice = random.Random(seed)
     envelope = ["debezium", "maxwell", "debezium", "canal"][seed % 4]
     wrapped = envelope == "debezium" and dice.random() < 0.5
-    captured = CapturedUsers(dice, envelope, wrapped=wrapped)
+    partitions = dice.choice([1, 3])
+    captured = CapturedUsers(dice, envelope, wrapped=wrapped, partitions=partitions)
     said: dict[str, Any] = {
         "mode": "changelog",
         "envelope": envelope,
         "key": None,
         "spellings": ("text_numbers",),
     }
-    users = Users(folder, dice.choice([1, 3]), **said)
+    users = Users(folder, partitions, is_followed=dice.random() < 0.5, **said)
 
     def write(records: Any) -> None:
         for key, value, id_ in records:
@@ -63,6 +66,10 @@ def play(seed: int, folder: pathlib.Path, reads: int) -> None:
             low = users.boundary().next
             users.tier({p: dice.randint(low[p], end) for p, end in users.end().items()})
         assert users.ask(ALL) == in_order(captured.rows()), (seed, envelope, wrapped)
+    write([captured.truncate()])
+    with pytest.raises(SeamlineError) as caught:
+        users.ask(ALL)
+    assert caught.value.code is NOT_SUPPORTED
     users.close()
 
 
@@ -89,8 +96,7 @@ def decoded(envelope: str, body: Any, key: bytes | None = b'{"id": 1}', **said: 
         *("c", "t"),
         mode="changelog",
         envelope=envelope,
-        primary_key=("id",),
-        **{"key_format": "json", **said},
+        **{"primary_key": ("id",), "key_format": "json", **said},
     )
     assert TopicBinding.from_properties(binding.to_properties()) == binding
     spec = DecoderSpec.of(binding, (*FIELDS, *columns.METADATA_FIELDS))
@@ -117,8 +123,9 @@ ROW = {"id": 1, "name": "a"}
             BAD_RECORD,
         ),
         ("debezium", ROW, BAD_RECORD),
-        ("maxwell", {"type": "update", "data": ROW, "old": {"id": 2}}, NOT_SUPPORTED),
         ("maxwell", {"type": "table-drop"}, NOT_SUPPORTED),
+        ("maxwell", {"type": "database-drop"}, NOT_SUPPORTED),
+        ("canal", {"type": "TRUNCATE", "isDdl": True, "data": None}, NOT_SUPPORTED),
         ("maxwell", {"type": "delete", "data": {}}, BAD_RECORD),
     ],
 )
@@ -150,6 +157,67 @@ def test_what_changes_unnamed_rows_is_refused_whatever_the_policy() -> None:
 def test_a_delete_names_its_row(body: Any, key: bytes | None) -> None:
     (row,) = decoded("debezium", body, key)
     assert (row["id"], row["name"], row[columns.DELETED]) == (1, None, True)
+
+
+MOVED = [
+    ("maxwell", {"type": "update", "data": ROW, "old": {"id": 2}}),
+    ("canal", {"type": "UPDATE", "data": [ROW], "old": [{"id": 2}]}),
+    ("canal", {"type": "UPDATE", "data": [ROW], "old": [{"id": 2, "name": "b"}]}),
+]
+
+
+@pytest.mark.parametrize(("envelope", "body"), MOVED)
+def test_an_update_of_a_key_ends_the_former_row(envelope: str, body: Any) -> None:
+    former, row = decoded(envelope, body, key=None)
+    assert (former["id"], former["name"], former[columns.DELETED]) == (2, None, True)
+    assert (row["id"], row["name"], row[columns.DELETED]) == (1, "a", False)
+    assert former[columns.OFFSET] == row[columns.OFFSET]
+
+
+@pytest.mark.parametrize("envelope", ["maxwell", "canal"])
+def test_an_update_of_a_part_of_a_key_ends_the_whole_former_key(envelope: str) -> None:
+    row: Any = {"id": 1, "name": "a"}
+    old: Any = {"id": 2}
+    if envelope == "canal":
+        row, old = [row], [old]
+    word = "UPDATE" if envelope == "canal" else "update"
+    body = {"type": word, "data": row, "old": old}
+    found = decoded(envelope, body, key=None, primary_key=("id", "name"))
+    assert [(r["id"], r["name"], r[columns.DELETED]) for r in found] == [
+        (2, "a", True),
+        (1, "a", False),
+    ]
+
+
+def test_what_stays_the_same_is_no_other_key() -> None:
+    body = {"type": "UPDATE", "data": [ROW], "old": [{"id": 1, "name": "b"}]}
+    (row,) = decoded("canal", body, key=None)
+    assert (row["id"], row[columns.DELETED]) == (1, False)
+
+
+@pytest.mark.parametrize(("envelope", "body"), MOVED)
+def test_a_former_row_in_another_partition_is_no_guess(
+    envelope: str, body: Any, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(SeamlineError) as caught:
+        decoded(envelope, body, key=None, key_partitioner="murmur2", key_partitions=2)
+    assert caught.value.code is UPSERT_ORDER_UNKNOWN
+    said: dict[str, Any] = {"mode": "changelog", "envelope": envelope, "key": None}
+    users = Users(tmp_path, 2, **said)
+    first = {"id": 2, "name": "b"}
+    word, data = ("INSERT", [first]) if envelope == "canal" else ("insert", first)
+    users.produce(None, json.dumps({"type": word, "data": data}).encode(), 0)
+    users.tier()
+    users.produce(None, json.dumps(body).encode(), 1)
+    with pytest.raises(SeamlineError) as caught:
+        users.ask(ALL)
+    assert caught.value.code is UPSERT_ORDER_UNKNOWN
+    users.close()
+
+
+def test_what_was_left_out_does_not_end_a_row() -> None:
+    body = {"type": "update", "data": {"id": 1}, "old": {"id": 2}}
+    assert decoded("maxwell", body, key=None, on_error="skip") == []
 
 
 def test_a_message_is_of_no_row() -> None:

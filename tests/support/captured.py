@@ -23,12 +23,17 @@ class CapturedUsers:
         dice: Chooses what happens.
         envelope: How changes are written.
         wrapped: Whether Kafka Connect wraps them in their schema.
+        partitions: Of the topic; a change of a key that is one record keeps to its partition.
     """
 
-    def __init__(self, dice: random.Random, envelope: str, *, wrapped: bool = False) -> None:
+    def __init__(
+        self, dice: random.Random, envelope: str, *, wrapped: bool = False, partitions: int = 1
+    ) -> None:
         self._dice = dice
         self._envelope = envelope
         self._wrapped = wrapped
+        self._partitions = partitions
+        self._old_is_whole = dice.random() < 0.5  # as TiCDC writes Canal's
         self._database = sqlite3.connect(":memory:", isolation_level=None)
         self._database.row_factory = sqlite3.Row
         self._database.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT, score INT)")
@@ -59,23 +64,45 @@ class CapturedUsers:
                     "UPDATE users SET name = ?, score = ? WHERE id = ?", *self._values(), id_
                 )
                 yield self._change("u", id_, before, self._row(id_))
-            elif kind < 0.75 and known and free is not None and self._envelope == "debezium":
-                id_ = self._dice.choice(known)
-                before = self._row(id_)
-                self._write("UPDATE users SET id = ? WHERE id = ?", free, id_)
-                yield from self._delete(id_, before)
-                yield self._change("c", free, None, self._row(free))
+            elif kind < 0.8 and known:
+                yield from self._move(self._dice.choice(known))
             elif known:
                 id_ = self._dice.choice(known)
                 before = self._row(id_)
                 self._write("DELETE FROM users WHERE id = ?", id_)
                 yield from self._delete(id_, before)
 
+    def truncate(self) -> Record:
+        """What is written when all rows go at once; Maxwell writes nothing of it but of a drop."""
+        self._write("DELETE FROM users")
+        body: dict[str, Any] = {"op": "t", "before": None, "after": None}
+        if self._envelope == "canal":
+            body = {"data": None, "old": None, "isDdl": True, "pkNames": None, "type": "TRUNCATE"}
+        elif self._envelope == "maxwell":
+            body = {"database": "d", "table": "users", "type": "table-drop", "sql": "DROP TABLE"}
+        return None, self._dumped(body), 0
+
     # --- Changes -------------------------------------------------------------------------------
 
     def _insert(self, id_: int, operation: str) -> Iterator[Record]:
         self._write("INSERT INTO users VALUES (?, ?, ?)", id_, *self._values())
         yield self._change(operation, id_, None, self._row(id_))
+
+    def _move(self, id_: int) -> Iterator[Record]:
+        """An update of the primary key, and perhaps of the rest."""
+        is_two = self._envelope == "debezium"
+        free = self._free_id(None if is_two else id_ % self._partitions)
+        if free is None:
+            return
+        before = self._row(id_)
+        self._write("UPDATE users SET id = ? WHERE id = ?", free, id_)
+        if self._dice.random() < 0.5:
+            self._write("UPDATE users SET name = ?, score = ? WHERE id = ?", *self._values(), free)
+        if is_two:
+            yield from self._delete(id_, before)
+            yield self._change("c", free, None, self._row(free))
+        else:
+            yield self._change("u", free, before, self._row(free))
 
     def _delete(self, id_: int, before: dict[str, Any] | None) -> Iterator[Record]:
         if self._envelope == "debezium" and self._dice.random() < 0.3:
@@ -94,7 +121,7 @@ class CapturedUsers:
             body |= {"data": [_in_text(row)], "old": None}
             if operation == "u" and before is not None and after is not None:
                 changed = {k: v for k, v in before.items() if after[k] != v}
-                body["old"] = [_in_text(changed)]
+                body["old"] = [_in_text(before if self._old_is_whole else changed)]
         elif self._envelope == "maxwell":
             word = {"r": "bootstrap-insert", "c": "insert", "u": "update", "d": "delete"}[operation]
             row = before if operation == "d" else after
@@ -123,9 +150,11 @@ class CapturedUsers:
         dice = self._dice
         return dice.choice([None, "ä", "b", ""]), dice.choice([None, *range(5)])
 
-    def _free_id(self) -> int | None:
+    def _free_id(self, partition: int | None = None) -> int | None:
         taken = {row[0] for row in self.rows()}
         free = [id_ for id_ in range(KEYS) if id_ not in taken]
+        if partition is not None:
+            free = [id_ for id_ in free if id_ % self._partitions == partition]
         return self._dice.choice(free) if free else None
 
     def _row(self, id_: int) -> dict[str, Any] | None:

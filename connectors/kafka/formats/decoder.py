@@ -6,7 +6,8 @@ a query uses, or on which of a format's code paths handled it. A bad record foll
 policy: `fail` stops with its partition, offset and reason; `null` gives a row of nulls with the
 reason in `_kafka_error`; `skip` leaves it out and counts it. Under `null` what the log knows of the
 record stays, and so does what comes from its key when only its value is bad, or the other way
-round. Rows of an upsert table have a mark besides, which says what is a delete.
+round. Rows of an upsert table have a mark besides, which says what is a delete. A record is one
+row, unless it changes the key of one: then it is a delete as well, before the row.
 """
 
 from __future__ import annotations
@@ -100,14 +101,12 @@ class Decoder:
             first = min(bad)
             partition, offset = int(batch.partitions[first]), int(batch.offsets[first])
             raise bad_record(self.spec.topic, partition, offset, bad[first])
-        if bad and self.spec.on_error == "skip":
-            return Decoded(without(rows, bad), len(bad))
-        return Decoded(rows)
+        return Decoded(rows, len(bad) if self.spec.on_error == "skip" else 0)
 
     def decode_all(
         self, batch: RawBatch, batch_id: int | None = None
     ) -> tuple[pa.RecordBatch, Mapping[int, str]]:
-        """A row for every record whatever the policy, and why each bad one (by index) is bad.
+        """The rows of records that are not left out, and why each bad one (by index) is bad.
 
         A bad part of a record gives nulls, and the reason stands in `_kafka_error`.
         """
@@ -126,11 +125,43 @@ class Decoder:
         for place, make in self._logged.items():
             arrays[place], found = make(batch)
             bad |= {i: reason for i, reason in found.items() if i not in bad}
+        moved: Sequence[int] = ()
+        former: Mapping[str, pa.Array] = {}
         if self._tombstones is not None:
             self._tombstones.require_keys(arrays, bad)
+            moved, former = self._tombstones.former(arrays, bad)
         arrays |= {(n,): array for n, array in own_columns(batch, bad, batch_id).items()}
         columns = [self._tree.assembled((c.name,), c, arrays) for c in self.spec.columns]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema), bad
+        rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return self._told(rows, bad, moved, former), bad
+
+    def _told(
+        self,
+        rows: pa.RecordBatch,
+        bad: Mapping[int, str],
+        moved: Sequence[int],
+        former: Mapping[str, pa.Array],
+    ) -> pa.RecordBatch:
+        """The rows, one a record, without what is left out and with the ends of former keys."""
+        gone = bad if self.spec.on_error == "skip" else {}
+        if not gone and not moved:
+            return rows
+        places = [(index, 1, index) for index in range(rows.num_rows) if index not in gone]
+        if moved:
+            ends = self._ends(rows.take(pa.array(moved, pa.int64())), former)
+            places += [(i, 0, rows.num_rows + n) for n, i in enumerate(moved)]
+            rows = pa.concat_batches([rows, ends])
+        return rows.take(pa.array([place for _, _, place in sorted(places)], pa.int64()))
+
+    def _ends(self, rows: pa.RecordBatch, former: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        """Deletes of former keys, by the records of the rows: what the log knows of these stays."""
+        known = {place[0] for place in self._logged if len(place) == 1} | names.METADATA_NAMES
+        arrays = [
+            former.get(name, rows.column(name) if name in known else pa.nulls(len(rows), type_))
+            for name, type_ in zip(self._schema.names, self._schema.types, strict=True)
+        ]
+        arrays[self._schema.names.index(names.DELETED)] = pa.repeat(pa.scalar(True), len(rows))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
 _LEFT_OUT = "it has no value, and the table's writer leaves such records out"
@@ -189,12 +220,6 @@ def _log_column(topic: str, field: Field, source: Source) -> LogColumn:
 
 def _listed(parts: Sequence[bytes | None] | pa.Array) -> Sequence[bytes | None]:
     return parts.to_pylist() if isinstance(parts, pa.Array) else parts
-
-
-def without(rows: pa.RecordBatch, bad: Mapping[int, str]) -> pa.RecordBatch:
-    """The rows without the bad ones."""
-    keep = [index for index in range(rows.num_rows) if index not in bad]
-    return rows.take(pa.array(keep, pa.int64()))
 
 
 def bad_record(topic: str, partition: int, offset: int, reason: str) -> SeamlineError:

@@ -6,6 +6,9 @@ values, at the places where the envelope has it, so a change is decoded as exact
 Kafka Connect may have wrapped values in their schema: that is looked into where the envelope itself
 is not found.
 
+An update of a primary key ends the row of the former key and writes one of the new: Debezium sends
+a record for each, Maxwell and Canal one for both, which says what the key was.
+
 A change of a kind that cannot be told from its record alone is refused whatever the policy for bad
 records is, because to leave it out would leave wrong rows in the table.
 """
@@ -39,7 +42,8 @@ class Envelope:
         operation: What happened.
         row: The row as it is since.
         before: The row as it was, when it was deleted.
-        old: What of the row was otherwise before, when it was changed; empty where it has no such.
+        old: What of the row was otherwise before, when it was changed, or all of the row as it was;
+            empty where a change of a key has records of its own for both rows.
         writes: Operations that leave a row.
         deletes: Operations that remove one.
         nothing: Operations that say nothing of any row.
@@ -81,7 +85,9 @@ ENVELOPES: Mapping[str, Envelope] = {
         writes=frozenset({"insert", "update", "bootstrap-insert"}),
         deletes=frozenset({"delete"}),
         nothing=frozenset({"bootstrap-start", "bootstrap-complete"}),
-        refused=frozenset({"table-drop", "table-alter", "table-create", "truncate"}),
+        refused=frozenset(
+            f"{of}-{what}" for of in ("table", "database") for what in ("create", "alter", "drop")
+        ),
     ),
     "canal": Envelope(
         operation="type",
@@ -97,7 +103,7 @@ ENVELOPES: Mapping[str, Envelope] = {
 }
 """By the names that `envelope` calls them."""
 
-_OPERATION, _BEFORE, _OLD = "$operation", "$before", "$old"
+_OPERATION, _BEFORE, OLD = "$operation", "$before", "$old"
 """First parts of the names that what an envelope says besides has while it is decoded."""
 
 
@@ -121,7 +127,7 @@ class EnvelopeReader:
             field = dataclasses.replace(column, required=False)
             said.append(Leaf((_BEFORE, column.name), (envelope.before, column.name), field, False))
             if envelope.old:
-                said.append(Leaf((_OLD, column.name), (envelope.old, column.name), field, False))
+                said.append(Leaf((OLD, column.name), (envelope.old, column.name), field, False))
         every = [*inside, *said]
         self._reader: PartReader | ConnectReader | ListedReader
         if envelope.is_listed:
@@ -134,16 +140,17 @@ class EnvelopeReader:
     def decode(
         self, parts: Parts, headers: AllHeaders = ()
     ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
-        """The arrays of the columns, and the marks: null for what says nothing of any row."""
+        """The arrays of the columns, and the marks: null for what says nothing of any row.
+
+        Where writes say what was otherwise before, the columns of the key are there as `OLD`, too.
+        """
         arrays, bad = self._reader.decode(parts, headers)
         operations = arrays.pop((_OPERATION,))
         before = {name: arrays.pop((_BEFORE, name)) for name in self._key}
-        old = [array for path, array in arrays.items() if path[0] == _OLD]
-        arrays = {path: array for path, array in arrays.items() if path[0] != _OLD}
         is_delete = _is_among(operations, self._envelope.deletes)
         is_nothing = _is_among(operations, self._envelope.nothing)
         is_write = _is_among(operations, self._envelope.writes)
-        self._refuse(operations, old, is_write)
+        self._refuse(operations)
         for index in pc.indices_nonzero(_none_of(is_delete, is_nothing, is_write)).to_pylist():
             word = operations[index].as_py()
             reason = f"{self._envelope.operation}: {word!r} is no change of a row"
@@ -152,10 +159,12 @@ class EnvelopeReader:
         for name, array in before.items():
             if (name,) in arrays:
                 arrays[name,] = pc.if_else(is_delete, array, arrays[name,])
+            if (OLD, name) in arrays:
+                arrays[OLD, name] = pc.if_else(is_write, arrays[OLD, name], None)
         marks = pc.if_else(is_nothing, pa.scalar(None, pa.bool_()), is_delete)
         return {**arrays, (DELETED,): marks}, bad
 
-    def _refuse(self, operations: pa.Array, old: Sequence[pa.Array], is_write: pa.Array) -> None:
+    def _refuse(self, operations: pa.Array) -> None:
         """Ends reading at a change that its record alone does not tell."""
         for word in self._envelope.refused & set(operations.unique().to_pylist()):
             raise SeamlineError(
@@ -165,14 +174,6 @@ class EnvelopeReader:
                 hint="Create the table anew from what comes after it (start), or have the source "
                 "leave such changes out.",
             )
-        for array in old:
-            if pc.any(pc.and_(is_write, array.is_valid())).as_py():
-                raise SeamlineError(
-                    NOT_SUPPORTED,
-                    f"topic {self._topic} has an update of a primary key, of which this envelope "
-                    "has no record for the old row",
-                    hint="Debezium writes a delete for it.",
-                )
 
     def _check_rows(
         self, arrays: Mapping[Path, pa.Array], is_write: pa.Array, bad: dict[int, str]

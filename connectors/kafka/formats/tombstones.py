@@ -3,18 +3,19 @@
 A record with a value is a row, as in any table, unless its envelope says that the row is deleted. A
 tombstone, which has no value, is a delete, too. Of a delete only the columns of the primary key are
 read, from the record's key where its value has them not; a mark says what is one. A record of which
-the key is not known, or is null in one of its columns, is a bad one.
+the key is not known, or is null in one of its columns, is a bad one. A record that changes the key
+of a row is two rows: a delete of the former key, and the row of the new one.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamline.connectors.kafka.formats.envelopes import ConnectReader, EnvelopeReader
+from seamline.connectors.kafka.formats.envelopes import OLD, ConnectReader, EnvelopeReader
 from seamline.connectors.kafka.formats.known import format_of
 from seamline.connectors.kafka.formats.parts import (
     AllHeaders,
@@ -25,6 +26,7 @@ from seamline.connectors.kafka.formats.parts import (
     Setting,
     nulled,
 )
+from seamline.errors import UPSERT_ORDER_UNKNOWN, SeamlineError
 from seamline.seam.encoding import KEY, VALUE, Path, parse
 from seamline.seam.records import DecoderSpec
 from seamline.sql import types
@@ -46,6 +48,7 @@ class Tombstones:
     def __init__(
         self, spec: DecoderSpec, leaves: Sequence[Leaf], settings: Mapping[str, Setting]
     ) -> None:
+        self._spec = spec
         self._primary_key = spec.primary_key
         format_ = format_of(spec.encoding.value, settings[VALUE])
         self._values = (
@@ -71,7 +74,7 @@ class Tombstones:
     ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
         """The arrays of what comes from values, the marks, and why records (by index) are bad.
 
-        A mark is null where a record says nothing of any row.
+        A mark is null where a record says nothing of any row. See `former` for what is `OLD`.
         """
         given = [index for index, value in enumerate(values) if value is not None]
         arrays, found = self._values.decode(
@@ -125,6 +128,40 @@ class Tombstones:
                 missing = set(pc.indices_nonzero(arrays[name,].is_null()).to_pylist())
                 for index in sorted(missing.difference(silent)):
                     bad.setdefault(index, f"{name}: null, but it is of the primary key")
+
+    def former(
+        self, arrays: dict[Path, pa.Array], bad: Collection[int]
+    ) -> tuple[list[int], dict[str, pa.Array]]:
+        """Which records change the key of a row, and the columns of the key that each of these had.
+
+        Args:
+            arrays: The columns; what is `OLD` is taken out of them.
+            bad: Records that are left out.
+
+        Raises:
+            SeamlineError: UPSERT_ORDER_UNKNOWN where the former key belongs in another partition.
+        """
+        old = {name: arrays.pop((OLD, name), None) for name in self._primary_key}
+        moved: set[int] = set()
+        for name, array in old.items():
+            if array is not None and array.null_count < len(array):
+                is_other = pc.fill_null(pc.not_equal(array, arrays[name,]), False)
+                moved.update(pc.indices_nonzero(is_other).to_pylist())
+        places = sorted(moved.difference(bad))
+        if not places:
+            return [], {}
+        if self._spec.keys_are_placed:
+            raise SeamlineError(
+                UPSERT_ORDER_UNKNOWN,
+                f"topic {self._spec.topic} has an update of a primary key, and its former row lies "
+                "where key_partitioner puts the former key",
+                hint="Create the table without key_partitioner.",
+            )
+        taken = pa.array(places, pa.int64())
+        return places, {
+            name: pc.coalesce(array.take(taken), arrays[name,].take(taken))
+            for name, array in old.items()
+        }
 
 
 def _mask(indices: Sequence[int], count: int) -> pa.Array:
