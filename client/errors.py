@@ -304,8 +304,16 @@ UNAUTHENTICATED = _declare(
     "UNAUTHENTICATED",
     61,
     _USER,
-    "Send `Authorization: Bearer …` with a token this gateway knows.",
+    "Prove who you are as this gateway asks: with an access token, user and password, or a "
+    "certificate.",
     status=401,
+)
+TOO_MANY_LOGINS = _declare(
+    "TOO_MANY_LOGINS",
+    90,
+    _USER,
+    "Wait as long as `Retry-After` says, then log in with the right password.",
+    status=429,
 )
 PERMISSION_DENIED = _declare(
     "PERMISSION_DENIED", 62, _USER, "Ask the gateway's owner for the right.", status=403

@@ -107,8 +107,7 @@ class Gateway:
         secret = config.tokens.secret or kept_secret(self._state / "token-secret")
         self._signer = TokenSigner(secret, config.tokens.age_seconds_max)
         self._spools = spools
-        rules = config.auth.rules
-        self.access = AccessControl(pathlib.Path(rules) if rules is not None else None)
+        self.access = AccessControl(_path(config.auth.rules), _path(config.auth.groups))
         self.iceberg = self._iceberg_rest(tables, secret)
         self.snapshot_tags = self._closing(SnapshotTags(self.connections))
         self._limits = Limits(
@@ -205,6 +204,10 @@ class Gateway:
     def _closing(self, part: T) -> T:
         self._parts.callback(part.close)
         return part
+
+
+def _path(file: str | None) -> pathlib.Path | None:
+    return pathlib.Path(file) if file is not None else None
 
 
 def _cores() -> int:

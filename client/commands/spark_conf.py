@@ -13,7 +13,12 @@ from typing import Any
 
 import click
 
-from seamline.commands.options import TOKEN_VARIABLE, credentials_of, gateway_options
+from seamline.commands.options import (
+    PASSWORD_VARIABLE,
+    TOKEN_VARIABLE,
+    credentials_of,
+    gateway_options,
+)
 from seamline.dbapi.connection import URL_DEFAULT
 from seamline.dbapi.credentials import Credentials
 from seamline.dbapi.transport import Transport
@@ -49,16 +54,25 @@ def spark_conf(
             INVALID_ARGUMENT, str(error), hint="--spark-version is such as 3.5.6 or 4.0.5"
         ) from error
     url, credentials = url or URL_DEFAULT, credentials_of(options)
-    access_token = credentials.access_token
     if check:
         _check(url, credentials, planned)
-    if form == "shell" and access_token is not None:
-        click.echo(f"set {TOKEN_VARIABLE} first: a command line is no place for a token", err=True)
-        access_token = f"env:{TOKEN_VARIABLE}"  # Iceberg takes the variable's value
+    token, password = credentials.given_token(), credentials.password or ""
+    if form == "shell" and (token or password):
+        variable = TOKEN_VARIABLE if credentials.user is None else PASSWORD_VARIABLE
+        click.echo(f"set {variable} first: a command line is no place for a secret", err=True)
+        token = password = f"env:{variable}"  # Iceberg takes the variable's value
     settings = {
         "spark.jars.packages": jar,
         "spark.sql.extensions": EXTENSIONS,
-        **configuration(url, access_token, name=name, warehouse=warehouse, planned=planned),
+        **configuration(
+            url,
+            token,
+            user=credentials.user,
+            password=password,
+            name=name,
+            warehouse=warehouse,
+            planned=planned,
+        ),
     }
     click.echo(_text(settings, form))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from seamline.dbapi.credentials import Credentials
@@ -115,7 +115,9 @@ def _changed(known: Mapping[str, str], changes: Mapping[str, str | None]) -> dic
 def connect(
     url: str | None = None,
     *,
-    access_token: str | None = None,
+    access_token: str | Callable[[], str] | None = None,
+    user: str | None = None,
+    password: str | None = None,
     ca: str | None = None,
     certificate: str | None = None,
     key: str | None = None,
@@ -127,7 +129,10 @@ def connect(
 
     Args:
         url: Its address; `SEAMLINE_URL` or `http://127.0.0.1:8474` when left out.
-        access_token: Bearer token; `SEAMLINE_TOKEN` when left out.
+        access_token: Bearer token, or a function that gives the one of the moment for each request;
+            `SEAMLINE_TOKEN` when left out, and no user is given.
+        user: User, instead of a token; `SEAMLINE_USER` when left out.
+        password: The user's password; `SEAMLINE_PASSWORD` when left out.
         ca: File with the certificates to trust; `SEAMLINE_CA`, or else those of the system.
         certificate: File with one's own certificate; `SEAMLINE_CERTIFICATE` when left out.
         key: File with its key; `SEAMLINE_KEY` when left out.
@@ -137,11 +142,8 @@ def connect(
     """
     return Connection(
         url or os.environ.get("SEAMLINE_URL") or URL_DEFAULT,
-        credentials=Credentials(
-            access_token=access_token or os.environ.get("SEAMLINE_TOKEN"),
-            ca=ca or os.environ.get("SEAMLINE_CA"),
-            certificate=certificate or os.environ.get("SEAMLINE_CERTIFICATE"),
-            key=key or os.environ.get("SEAMLINE_KEY"),
+        credentials=Credentials(access_token, user, password, ca, certificate, key).or_of(
+            os.environ
         ),
         catalog=catalog,
         schema=schema,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import ssl
+from collections.abc import Callable, Mapping
 
 from seamline.dbapi.errors import as_client_error
 from seamline.errors import INVALID_ARGUMENT, SeamlineError
@@ -14,26 +16,46 @@ class Credentials:
     """What a client shows a gateway, and wants to be shown.
 
     Attributes:
-        access_token: Bearer token.
+        access_token: Bearer token, or a function that gives the one of the moment.
+        user: User, instead of a token.
+        password: The user's password.
         ca: File with the certificates that are trusted, in PEM; those of the system without it.
         certificate: File with the client's own certificate, in PEM.
         key: File with its key; None when it is in the certificate's file.
     """
 
-    access_token: str | None = None
+    access_token: str | Callable[[], str] | None = None
+    user: str | None = None
+    password: str | None = None
     ca: str | None = None
     certificate: str | None = None
     key: str | None = None
+
+    def or_of(self, environment: Mapping[str, str]) -> Credentials:
+        """These, and what they leave open as variables have it: `SEAMLINE_TOKEN` and so on."""
+        found = {
+            name: environment.get(f"SEAMLINE_{name.removeprefix('access_').upper()}") or None
+            for name in ("access_token", "user", "password", "ca", "certificate", "key")
+        }
+        if self.user is not None or self.access_token is not None:
+            found |= {"access_token": None, "user": None}
+        elif found["access_token"] is not None:
+            found["user"] = None
+        given = {name: getattr(self, name) for name in found}
+        return Credentials(**{name: given[name] or found[name] for name in found})
 
     def authorization(self) -> str | None:
         """The Authorization header of the next request.
 
         Raises:
-            InterfaceError: for a token that no header can carry.
+            InterfaceError: for a token that no header can carry, or for two proofs at once.
         """
-        if not self.access_token:
+        if self.user is not None:
+            return self._basic(self.user)
+        token = self.given_token()
+        if not token:
             return None
-        if not (self.access_token.isascii() and self.access_token.isprintable()):
+        if not (token.isascii() and token.isprintable()):
             raise as_client_error(
                 SeamlineError(
                     INVALID_ARGUMENT,
@@ -41,7 +63,24 @@ class Credentials:
                     hint="Pass it as it was given, without quotes and line breaks.",
                 )
             )
-        return f"Bearer {self.access_token}"
+        return f"Bearer {token}"
+
+    def given_token(self) -> str | None:
+        """The access token of the moment."""
+        return self.access_token() if callable(self.access_token) else self.access_token
+
+    def _basic(self, user: str) -> str:
+        if self.access_token is not None or ":" in user or not user:
+            raise as_client_error(
+                SeamlineError(
+                    INVALID_ARGUMENT,
+                    "a user with a colon in the name, or without one, cannot log in"
+                    if self.access_token is None
+                    else "there is a user and an access token",
+                    hint="Give either user and password, or an access token.",
+                )
+            )
+        return "Basic " + base64.b64encode(f"{user}:{self.password or ''}".encode()).decode()
 
     def tls(self) -> ssl.SSLContext | None:
         """What connections are made with; None where the usual will do.

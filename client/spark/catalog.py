@@ -26,6 +26,8 @@ def configuration(
     url: str,
     token: str | None = None,
     *,
+    user: str | None = None,
+    password: str = "",
     name: str = CATALOG,
     warehouse: str | None = None,
     planned: bool = False,
@@ -38,6 +40,8 @@ def configuration(
     Args:
         url: Address of the gateway.
         token: Access token, if the gateway wants one.
+        user: User, instead of a token. Needs Iceberg 1.9.
+        password: The user's password.
         name: What statements call the catalog.
         warehouse: Which of the gateway's catalogs; None is its default one.
         planned: Whether the gateway plans scans, so that only what a statement asks of the tail is
@@ -50,16 +54,10 @@ def configuration(
         "uri": root,
         # a cached table would hide what has arrived since
         "cache-enabled": "false",
-        # by the session that comes with a table, the gateway knows what belongs to one statement
-        "rest.auth.type": "oauth2",
-        "oauth2-server-uri": f"{root}/v1/oauth/tokens",
-        "token-refresh-enabled": "false",
-        f"header.{SESSIONS_HEADER}": "1",
+        **(_by_token(root, token) if user is None else _by_password(user, password)),
         # keys for the storage, where the gateway has some for readers
         "header.X-Iceberg-Access-Delegation": "vended-credentials",
     }
-    if token is not None:
-        own["token"] = token
     if warehouse is not None:
         own["warehouse"] = warehouse
     own.update(properties or {})
@@ -69,6 +67,26 @@ def configuration(
         "spark.sql.variable.substitute": "false",
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         **{f"{prefix}.{key}": value for key, value in own.items()},
+    }
+
+
+def _by_token(root: str, token: str | None) -> dict[str, str]:
+    own = {
+        # by the session that comes with a table, the gateway knows what belongs to one statement
+        "rest.auth.type": "oauth2",
+        "oauth2-server-uri": f"{root}/v1/oauth/tokens",
+        "token-refresh-enabled": "false",
+        f"header.{SESSIONS_HEADER}": "1",
+    }
+    return own if token is None else {**own, "token": token}
+
+
+def _by_password(user: str, password: str) -> dict[str, str]:
+    """A client that sends these with every request sends no session along."""
+    return {
+        "rest.auth.type": "basic",
+        "rest.auth.basic.username": user,
+        "rest.auth.basic.password": password,
     }
 
 
@@ -107,6 +125,8 @@ def configure_spark(
     url: str,
     token: str | None = None,
     *,
+    user: str | None = None,
+    password: str = "",
     name: str = CATALOG,
     warehouse: str | None = None,
     planned: bool = False,
@@ -119,6 +139,8 @@ def configure_spark(
         builder: `SparkSession.builder`, or what its methods gave.
         url: Address of the gateway.
         token: Access token, if the gateway wants one.
+        user: User, instead of a token; see `configuration`.
+        password: The user's password.
         name: What statements call the catalog.
         warehouse: Which of the gateway's catalogs; None is its default one.
         planned: Whether the gateway plans scans; see `configuration`.
@@ -126,7 +148,14 @@ def configure_spark(
         resolve_packages: Whether Spark is to fetch Iceberg's runtime; False where it has it.
     """
     conf = configuration(
-        url, token, name=name, warehouse=warehouse, planned=planned, properties=properties
+        url,
+        token,
+        user=user,
+        password=password,
+        name=name,
+        warehouse=warehouse,
+        planned=planned,
+        properties=properties,
     )
     if resolve_packages:
         import pyspark

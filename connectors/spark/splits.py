@@ -6,6 +6,7 @@ records are decoded. Parts have a bounded size, and are read as the gateway itse
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import urllib.error
@@ -61,6 +62,8 @@ class Options:
     Attributes:
         url: Address of the gateway (`url`).
         access_token: Its bearer token (`accessToken`).
+        user: A user of it, instead (`user`).
+        password: The user's password (`password`).
         table: Name of the table (`table`).
         token: A token of a receipt, to read that seam again (`token`); batches only.
         kafka: librdkafka properties of the executors (`kafka.…`); the brokers' addresses come from
@@ -73,6 +76,8 @@ class Options:
     url: str
     table: str
     access_token: str
+    user: str
+    password: str
     token: str
     kafka: Mapping[str, str]
     storage: Mapping[str, str]
@@ -93,6 +98,8 @@ class Options:
             given["url"].rstrip("/"),
             given["table"],
             given.get("accesstoken", ""),
+            given.get("user", ""),
+            given.get("password", ""),
             given.get("token", ""),
             _with_prefix(options, "kafka."),
             _with_prefix(options, "iceberg."),
@@ -132,7 +139,10 @@ class Table:
             data=json.dumps({"table": options.table, "token": options.token or None}).encode(),
             headers={"Content-Type": "application/json"},
         )
-        if options.access_token:
+        if options.user:
+            proof = base64.b64encode(f"{options.user}:{options.password}".encode()).decode()
+            request.add_header("Authorization", f"Basic {proof}")
+        elif options.access_token:
             request.add_header("Authorization", f"Bearer {options.access_token}")
         try:
             with urllib.request.urlopen(request, timeout=_REQUEST_S) as answer:  # noqa: S310

@@ -1,7 +1,8 @@
 """Who is asking: one of the ways to prove it that the configuration has, or nobody.
 
 A request that carries an Authorization header is judged by it alone; without one, by the client's
-certificate. Secrets are compared in constant time, tokens with their stored hashes.
+certificate. Secrets are compared in constant time, tokens with their stored hashes. Who fails often
+is slowed; see `logins`.
 
 Without any of these ways the gateway is open; it then listens on loopback only and answers only
 requests addressed to loopback, so that no page in a browser can reach it by another name.
@@ -9,13 +10,17 @@ requests addressed to loopback, so that no page in a browser can reach it by ano
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import ipaddress
+import pathlib
 
 from seamline.errors import INVALID_CONFIG, PERMISSION_DENIED, UNAUTHENTICATED, SeamlineError
 from seamline.gateway.access import certificates
-from seamline.gateway.access.identity import CERTIFICATE, TOKEN, Identity, Presented
+from seamline.gateway.access.identity import CERTIFICATE, PASSWORD, TOKEN, Identity, Presented
+from seamline.gateway.access.logins import FailedLogins
+from seamline.gateway.access.passwords import Passwords
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.model import AccessToken, Config
 
@@ -39,7 +44,7 @@ def check_listening(config: Config) -> None:
 
 
 def check_site(site: str | None) -> None:
-    """An open gateway answers no page of another site.
+    """No page of another site is answered, unless it knows a token itself.
 
     Args:
         site: What the browser says of the page that sends a request.
@@ -50,8 +55,8 @@ def check_site(site: str | None) -> None:
     if site in {"cross-site", "same-site"}:
         raise SeamlineError(
             PERMISSION_DENIED,
-            "this gateway has no access control and answers no page of another site",
-            hint="Configure auth.tokens.",
+            "the gateway answers no page of another site",
+            hint="Let the server of that page ask, with an access token.",
         )
 
 
@@ -66,20 +71,30 @@ class Authentication:
         self.is_open = not config.asks_who
         self._tokens = {token.sha256.lower(): token for token in config.auth.tokens}
         self._client_name = config.http.tls.client_name
+        self._failed = FailedLogins()
+        self._passwords = (
+            Passwords(pathlib.Path(config.auth.passwords), self._failed)
+            if config.auth.passwords is not None
+            else None
+        )
 
     def identify(self, presented: Presented) -> Identity:
         """Who sends a request.
 
         Raises:
-            SeamlineError: UNAUTHENTICATED, PERMISSION_DENIED.
+            SeamlineError: UNAUTHENTICATED, TOO_MANY_LOGINS, PERMISSION_DENIED.
         """
         if self.is_open:
             return _on_loopback(presented.host)
-        if presented.authorization:
-            return self._by_header(presented.authorization)
-        if presented.certificate:
-            return certificates.identity(presented.certificate, self._client_name)
-        raise SeamlineError(UNAUTHENTICATED, "the request carries no access token")
+        if not presented.authorization and not presented.certificate:
+            raise SeamlineError(UNAUTHENTICATED, "the request does not say who sends it")
+        try:
+            return self._proved(presented)
+        except SeamlineError as error:
+            if error.code is UNAUTHENTICATED:
+                self._failed.count_address(presented.address)
+                self._failed.check(presented.address)
+            raise
 
     def again(self, known: Identity) -> Identity:
         """Somebody who was identified before, as they are now.
@@ -89,22 +104,43 @@ class Authentication:
         """
         if self.is_open:
             return known
+        found = None
         if known.method == TOKEN:
-            for digest, token in self._tokens.items():
-                if digest.startswith(known.credential) and not token.has_expired():
-                    return _of_token(digest, token)
-        elif known.method == CERTIFICATE and not known.has_expired:
-            return known
-        raise SeamlineError(UNAUTHENTICATED, f"{known.principal.name} has no access any more")
+            found = self._token_again(known)
+        elif known.method == PASSWORD and self._passwords is not None:
+            found = self._passwords.again(known)
+        elif known.method == CERTIFICATE:
+            found = known
+        if found is None or found.has_expired:
+            raise SeamlineError(UNAUTHENTICATED, f"{known.principal.name} has no access any more")
+        return found
 
-    def _by_header(self, authorization: str) -> Identity:
-        kind, _, given = authorization.partition(" ")
-        if kind.lower() != "bearer" or not given.strip():
-            raise SeamlineError(UNAUTHENTICATED, "the request carries no access token")
-        found = self._by_token(given.strip())
+    @property
+    def challenges(self) -> tuple[str, ...]:
+        """What a client that has not said who it is may say, as WWW-Authenticate has it."""
+        basic = ('Basic realm="seamline", charset="UTF-8"',) if self._passwords is not None else ()
+        return ("Bearer", *basic)
+
+    def _proved(self, presented: Presented) -> Identity:
+        if not presented.authorization:
+            assert presented.certificate is not None
+            return certificates.identity(presented.certificate, self._client_name)
+        kind, _, given = presented.authorization.partition(" ")
+        found = None
+        if kind.lower() == "bearer":
+            found = self._by_token(given.strip())
+        elif kind.lower() == "basic" and self._passwords is not None:
+            return self._passwords.identify(*_user_and_password(given), presented.address)
         if found is None:
             raise SeamlineError(UNAUTHENTICATED, "the access token is not known")
         return found
+
+    def _token_again(self, known: Identity) -> Identity | None:
+        """Whose token that is now, if it is still one."""
+        for digest, token in self._tokens.items():
+            if digest.startswith(known.credential):
+                return _of_token(digest, token)
+        return None
 
     def _by_token(self, given: str) -> Identity | None:
         """The owner of a token; every known one is compared, whichever matches."""
@@ -119,6 +155,21 @@ class Authentication:
 def _of_token(digest: str, token: AccessToken) -> Identity:
     expires = token.expires.timestamp() if token.expires is not None else None
     return Identity(Principal(token.name, token.groups), TOKEN, digest[:_ID_DIGITS], expires)
+
+
+def _user_and_password(given: str) -> tuple[str, str]:
+    """What a header of HTTP's basic authentication says.
+
+    Raises:
+        SeamlineError: UNAUTHENTICATED when it says nothing.
+    """
+    try:
+        user, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
+    except ValueError as error:
+        raise SeamlineError(UNAUTHENTICATED, "the header Authorization cannot be read") from error
+    if not user or not colon:
+        raise SeamlineError(UNAUTHENTICATED, "the header Authorization names no user")
+    return user, password
 
 
 def _on_loopback(host: str) -> Identity:

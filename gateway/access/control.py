@@ -1,4 +1,4 @@
-"""Access control: the rights of principals by a rules file that is watched."""
+"""Access control: the rights of principals by a file of rules and one of groups, both watched."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 
 from seamline.connectors.cache import Cache
 from seamline.gateway.access import rules
+from seamline.gateway.access.groups import Groups
 from seamline.gateway.access.rights import Principal, Rights
 from seamline.gateway.access.rules import Rules
 from seamline.gateway.access.watched import Watched
@@ -19,12 +20,14 @@ class AccessControl:
 
     Args:
         file: The rules; without a file, everybody may do everything.
+        groups: Groups besides those that principals bring along.
 
     Raises:
         SeamlineError: INVALID_CONFIG.
     """
 
-    def __init__(self, file: pathlib.Path | None) -> None:
+    def __init__(self, file: pathlib.Path | None, groups: pathlib.Path | None = None) -> None:
+        self._groups = Groups(groups)
         self._watched = (
             Watched([file], lambda: rules.read(file), "access rules") if file is not None else None
         )
@@ -33,7 +36,8 @@ class AccessControl:
         self._rights = _remembered()
 
     def rights_of(self, principal: Principal) -> Rights:
-        """What somebody may do now; the same value while the rules stay the same."""
+        """What somebody may do now; the same value while the files stay the same."""
+        principal = self._groups.added(principal)
         made_of = self._watched.get() if self._watched is not None else None
         with self._lock:
             if made_of is not self._made_of:

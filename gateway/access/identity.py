@@ -10,6 +10,7 @@ from typing import Any
 from seamline.gateway.access.rights import Principal
 
 TOKEN = "token"  # noqa: S105 - a name of a method
+PASSWORD = "password"  # noqa: S105 - another one
 CERTIFICATE = "certificate"
 NONE = "none"
 

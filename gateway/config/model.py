@@ -127,6 +127,11 @@ class AuthConfig(Settings):
 
     tokens: tuple[AccessToken, ...] = ()
     """The bearer tokens it takes."""
+    passwords: Text | None = None
+    """File of users and their passwords' hashes (bcrypt or argon2), as htpasswd and Trino have it;
+    watched for changes."""
+    groups: Text | None = None
+    """File of groups and who is in them, as `group:user,user`; watched for changes."""
     rules: Text | None = None
     """File of access rules, watched for changes; without it, every principal may do everything."""
 
@@ -269,7 +274,7 @@ class Config(Settings):
     @property
     def asks_who(self) -> bool:
         """Whether a client has to say who it is; otherwise everybody may do everything."""
-        return bool(self.auth.tokens or self.http.tls.client_ca)
+        return bool(self.auth.tokens or self.auth.passwords or self.http.tls.client_ca)
 
     def shared(self) -> LimitsConfig:
         """The limits as they hold: alone on a gateway, somebody has all of it."""

@@ -7,7 +7,7 @@ import re
 HIDDEN = "******"
 
 _NAME = re.compile(
-    r"secret|password|passphrase|token|credential|sasl\.jaas|sha256|(access|account|api)[-_.]?key"
+    r"secret|password(?!s$)|passphrase|token|credential|sasl\.jaas|sha256|(access|account|api)[-_.]?key"
     r"|connection-string|\.pem$|keystore\.key",
     re.IGNORECASE,
 )

@@ -19,10 +19,12 @@ from seamline.errors import (
     NOT_FOUND,
     REQUEST_TOO_LARGE,
     SHUTTING_DOWN,
+    UNAUTHENTICATED,
     ErrorCode,
     SeamlineError,
 )
 from seamline.gateway.access import authentication
+from seamline.gateway.access.logins import RETRY_AFTER
 from seamline.gateway.config.model import Config
 from seamline.gateway.http import seams as seam_routes
 from seamline.gateway.http import statements, tail
@@ -83,7 +85,8 @@ def _add_access(app: flask.Flask, rest: IcebergRest) -> None:
     @app.before_request
     def authenticate() -> None:
         path = flask.request.path
-        if rest.authentication.is_open:
+        if not flask.request.headers.get("Authorization", "").lower().startswith("bearer "):
+            # what else a browser proves, it proves to whatever page asks
             authentication.check_site(flask.request.headers.get("Sec-Fetch-Site"))
         if iceberg.serves(path):
             flask.g.caller = iceberg.authenticate(rest)
@@ -92,6 +95,8 @@ def _add_access(app: flask.Flask, rest: IcebergRest) -> None:
 
     @app.after_request
     def add_headers(answer: flask.Response) -> flask.Response:
+        if answer.status_code == UNAUTHENTICATED.http_status:
+            answer.headers.setlist("WWW-Authenticate", rest.authentication.challenges)
         answer.headers["X-Content-Type-Options"] = "nosniff"
         answer.headers.setdefault("Cache-Control", "no-store")
         return answer
@@ -142,9 +147,12 @@ def _add_probes(app: flask.Flask, service: Service, metrics_text: Callable[[], s
 
 def _error(error: SeamlineError) -> flask.Response:
     if iceberg.serves(flask.request.path):
-        return error_response(error)
-    answer = flask.jsonify({"error": error.to_json()})
-    answer.status_code = error.code.http_status
-    if error.code.retriable and answer.status_code in _COME_AGAIN:
-        answer.headers["Retry-After"] = "1"
+        answer = error_response(error)
+    else:
+        answer = flask.jsonify({"error": error.to_json()})
+        answer.status_code = error.code.http_status
+    default_s = 1 if error.code.retriable and answer.status_code in _COME_AGAIN else None
+    wait_s = error.details.get(RETRY_AFTER, default_s)
+    if wait_s is not None:
+        answer.headers["Retry-After"] = str(wait_s)
     return answer

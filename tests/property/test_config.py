@@ -28,8 +28,9 @@ BASE: Mapping[str, Any] = {
     "catalogs": {"lake": {"type": "sql", "uri": "sqlite:///c", "warehouse": "file:///w"}},
     "clusters": {"main": {"bootstrap_servers": "127.0.0.1:1"}},
     "auth": {"tokens": [{"name": "ann", "sha256": "ab" * 32}]},
+    "http": {"tls": {"certificate": "c", "key": "k"}},
 }
-"""The least there can be, with one entry wherever there can be many."""
+"""The least there can be, with one entry wherever there can be many, and what comes in pairs."""
 TABLE = "lake.default.orders"
 ENTRIES = {
     "catalogs": "lake",
@@ -44,6 +45,7 @@ PROPERTY = "a.b-c_d"
 CHOSEN = {
     "auth.tokens.0.sha256": "CD" * 32,
     "auth.tokens.0.expires": "2027-01-01 00:00:00+02:00",
+    "http.tls.client_name": "(.*)@people",
     "catalogs.lake.type": "glue",
     "catalogs.lake.uri": "sqlite:///d",
     "catalogs.lake.warehouse": "file:///d",
@@ -54,6 +56,7 @@ CHOSEN = {
 WRONG = {
     "auth.tokens.0.sha256": "no digest",
     "auth.tokens.0.expires": "2027-01-01 00:00:00",
+    "http.tls.client_name": "(",
     "default_catalog": "none",
     "default_cluster": "none",
 }

@@ -1,0 +1,61 @@
+"""Groups of principals by a file, in the form of Trino's: `group:user,user`, a group a line.
+
+They are added to those that a credential brings along. The file is watched.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+
+from seamline.errors import INVALID_CONFIG, SeamlineError
+from seamline.gateway.access.rights import Principal
+from seamline.gateway.access.watched import Watched
+
+
+class Groups:
+    """Knows who is in which. Safe to share between threads.
+
+    Args:
+        file: The file; without one there are no further groups.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG.
+    """
+
+    def __init__(self, file: pathlib.Path | None) -> None:
+        self._groups = Watched([file], lambda: _read(file), "groups") if file is not None else None
+
+    def added(self, principal: Principal) -> Principal:
+        """Somebody with all their groups."""
+        if self._groups is None:
+            return principal
+        further = self._groups.get().get(principal.name, ())
+        return Principal(principal.name, tuple(dict.fromkeys((*principal.groups, *further))))
+
+
+def _read(file: pathlib.Path) -> Mapping[str, tuple[str, ...]]:
+    """Groups by user.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        cause = getattr(error, "strerror", None) or "it is not text"
+        raise SeamlineError(INVALID_CONFIG, f"auth.groups {file}: {cause}") from error
+    found: dict[str, tuple[str, ...]] = {}
+    for number, line in enumerate(lines, 1):
+        group, colon, users = (part.strip() for part in line.partition(":"))
+        if not line.strip() or group.startswith("#"):
+            continue
+        if not group or not colon:
+            raise SeamlineError(
+                INVALID_CONFIG,
+                f"auth.groups {file}, line {number} names no group",
+                hint="A line is group:user,user.",
+            )
+        for user in filter(None, map(str.strip, users.split(","))):
+            found[user] = (*found.get(user, ()), group)
+    return found
