@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from seamline.connectors.iceberg.boundaries.fluss import SUMMARY_KEY, Fluss
-from seamline.connectors.iceberg.boundaries.provider import Adopted, Provider
+from seamline.connectors.iceberg.boundaries.provider import AdoptedIceberg, Provider
 from seamline.connectors.iceberg.boundaries.registry import PROPERTY
 from seamline.connectors.iceberg.boundaries.second_writer import second_writer
 from seamline.seam.binding import TopicBinding
@@ -49,7 +49,9 @@ class _NoMemory:
         return make()
 
 
-def provider_of(name: tuple[str, ...], uuid: str, properties: Mapping[str, str]) -> Provider | None:
+def provider_of(
+    name: tuple[str, ...], uuid: str, properties: Mapping[str, str]
+) -> Provider[Any] | None:
     """Who says how far a table is; None where Seamline fills it."""
     if PROPERTY not in properties:
         return None
@@ -57,8 +59,8 @@ def provider_of(name: tuple[str, ...], uuid: str, properties: Mapping[str, str])
     assert binding is not None
     nothing: Any = None
     state = TableState(name, uuid, properties, {}, 0, {}, {}, None)
-    named = cast("Any", _Named(state))
-    return Fluss(Adopted(named, binding, nothing, nothing, nothing, cast("Any", _NoMemory())))
+    memory = cast("Any", _NoMemory())
+    return Fluss(AdoptedIceberg(state, binding, nothing, memory, nothing, nothing, nothing))
 
 
 class _Bounds(NamedTuple):

@@ -10,13 +10,13 @@ from __future__ import annotations
 from pyiceberg.expressions import AlwaysTrue
 
 from seamline.connectors.iceberg.boundaries.positions import FilePositions, PositionColumns
-from seamline.connectors.iceberg.boundaries.provider import APPEND, Answer, Provider
+from seamline.connectors.iceberg.boundaries.provider import APPEND, AdoptedIceberg, Answer, Provider
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.seam.boundary import DERIVED, REWRITE
 from seamline.seam.table import Snapshot
 
 
-class Columns(Provider):
+class Columns(Provider[AdoptedIceberg]):
     """Computes the boundary of a snapshot from its rows, deleted ones included."""
 
     name = "columns"

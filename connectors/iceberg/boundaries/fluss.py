@@ -11,7 +11,13 @@ import json
 from typing import Any
 
 from seamline.connectors.iceberg.boundaries.files import read_text
-from seamline.connectors.iceberg.boundaries.provider import Answer, Provider, invalid, whole
+from seamline.connectors.iceberg.boundaries.provider import (
+    AdoptedIceberg,
+    Answer,
+    Provider,
+    invalid,
+    whole,
+)
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.seam.boundary import EXACT
 from seamline.seam.offsets import Offsets
@@ -22,7 +28,7 @@ _INLINE = ("[", "{")
 _UNKNOWN = -1
 
 
-class Fluss(Provider):
+class Fluss(Provider[AdoptedIceberg]):
     """Reads the offsets of Fluss's tiering service."""
 
     name = "fluss"

@@ -21,6 +21,7 @@ from seamline.connectors.continuity import checked
 from seamline.connectors.iceberg.boundaries import avro
 from seamline.connectors.iceberg.boundaries.provider import (
     Adopted,
+    AdoptedIceberg,
     Answer,
     Provider,
     invalid,
@@ -56,7 +57,7 @@ class Report:
     ends: Mapping[tuple[str, int], int] = dataclasses.field(hash=False)
 
 
-class KafkaConnect(Provider):
+class KafkaConnect(Provider[AdoptedIceberg]):
     """Joins the sink's commits with its control topic.
 
     Options: `control-topic` and `group`, where the summaries of several sinks are in the table.

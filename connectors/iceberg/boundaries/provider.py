@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from seamline.connectors.cache import Cache
 from seamline.errors import BOUNDARY_INVALID, BOUNDARY_NOT_TRUSTED, SeamlineError
@@ -49,28 +49,19 @@ Answers = Cache[tuple[object, ...], tuple[Answer | None]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Adopted:
-    """A table that another writer fills, as its provider sees it.
+    """A table that another writer fills, as its provider sees it, whatever its format.
 
     Attributes:
-        table: The table.
+        state: The table's metadata.
         binding: The topic behind it.
         log: Gives the topics of the binding's cluster; raises where there is none.
-        positions: Reads partitions and offsets of the table's files.
-        reports: Reads the control topics of sinks.
         answers: What has been said before.
     """
 
-    table: IcebergTable
+    state: TableState
     binding: TopicBinding
     log: Callable[[], HotLog]
-    positions: PositionReader
-    reports: ControlTopics
     answers: Answers
-
-    @property
-    def state(self) -> TableState:
-        """The table's metadata."""
-        return self.table.state
 
     def option(self, name: str) -> str | None:
         """An option of the provider: the property `seamline.boundary-<name>`."""
@@ -86,6 +77,24 @@ class Adopted:
         return start_of(self.state)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class AdoptedIceberg(Adopted):
+    """The same of an Iceberg table.
+
+    Attributes:
+        table: The table.
+        positions: Reads partitions and offsets of the table's files.
+        reports: Reads the control topics of sinks.
+    """
+
+    table: IcebergTable
+    positions: PositionReader
+    reports: ControlTopics
+
+
+A = TypeVar("A", bound=Adopted)
+
+
 def start_of(state: TableState) -> Offsets:
     """Where an adopted table begins, as its owner says: the option `start`; else at 0.
 
@@ -99,7 +108,7 @@ def start_of(state: TableState) -> Offsets:
         return Offsets.from_json(json.loads(text))
 
 
-class Provider(abc.ABC):
+class Provider(abc.ABC, Generic[A]):
     """A `BoundaryProvider` over one adopted table.
 
     Attributes:
@@ -112,7 +121,7 @@ class Provider(abc.ABC):
     trust: ClassVar[str]
     is_lasting: ClassVar[bool] = True
 
-    def __init__(self, adopted: Adopted) -> None:
+    def __init__(self, adopted: A) -> None:
         self.adopted = adopted
 
     @property

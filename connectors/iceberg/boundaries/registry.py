@@ -10,7 +10,12 @@ from seamline.connectors.iceberg.boundaries.columns import Columns
 from seamline.connectors.iceberg.boundaries.fluss import Fluss
 from seamline.connectors.iceberg.boundaries.kafka_connect import ControlTopics, KafkaConnect
 from seamline.connectors.iceberg.boundaries.positions import PositionReader
-from seamline.connectors.iceberg.boundaries.provider import Adopted, Answer, Answers, Provider
+from seamline.connectors.iceberg.boundaries.provider import (
+    AdoptedIceberg,
+    Answer,
+    Answers,
+    Provider,
+)
 from seamline.connectors.iceberg.boundaries.spark_streaming import SparkStreaming
 from seamline.connectors.iceberg.boundaries.stream_loader import StreamLoader
 from seamline.connectors.iceberg.boundaries.watermark import Watermark
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
     from seamline.connectors.iceberg.catalog import IcebergTable
     from seamline.connectors.protocols import HotLog
 
-PROVIDERS: Mapping[str, type[Provider]] = {
+PROVIDERS: Mapping[str, type[Provider[AdoptedIceberg]]] = {
     provider.name: provider
     for provider in (Columns, Fluss, KafkaConnect, SparkStreaming, StreamLoader, Watermark)
 }
@@ -34,7 +39,7 @@ Logs = Callable[[str], "HotLog"]
 """Gives the topics of a cluster by its name."""
 
 
-class Unknown(Provider):
+class Unknown(Provider[AdoptedIceberg]):
     """Stands for a provider that there is not."""
 
     name = "unknown"
@@ -67,7 +72,7 @@ class Providers:
         self._reports = ControlTopics()
         self._answers: Answers = Cache(_ANSWERS_MAX)
 
-    def of(self, table: IcebergTable) -> Provider | None:
+    def of(self, table: IcebergTable) -> Provider[AdoptedIceberg] | None:
         """The provider of a table; None where Seamline itself copies the topic into it.
 
         What is wrong with the table's binding is said when its boundary is asked for, since the
@@ -83,12 +88,13 @@ class Providers:
         if binding is None or binding.boundary_provider is None:
             return None
         return PROVIDERS.get(binding.boundary_provider, Unknown)(
-            Adopted(
-                table=table,
+            AdoptedIceberg(
+                state=table.state,
                 binding=binding,
                 log=lambda: self._logs(binding.cluster),
+                answers=self._answers,
+                table=table,
                 positions=self._positions,
                 reports=self._reports,
-                answers=self._answers,
             )
         )

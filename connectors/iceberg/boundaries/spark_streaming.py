@@ -10,7 +10,13 @@ import json
 from typing import Any
 
 from seamline.connectors.iceberg.boundaries.files import read_text
-from seamline.connectors.iceberg.boundaries.provider import Answer, Provider, invalid, whole
+from seamline.connectors.iceberg.boundaries.provider import (
+    AdoptedIceberg,
+    Answer,
+    Provider,
+    invalid,
+    whole,
+)
 from seamline.errors import (
     BOUNDARY_INVALID,
     INVALID_TABLE_DEFINITION,
@@ -23,7 +29,7 @@ from seamline.seam.table import Snapshot
 QUERY, EPOCH = "spark.sql.streaming.queryId", "spark.sql.streaming.epochId"
 
 
-class SparkStreaming(Provider):
+class SparkStreaming(Provider[AdoptedIceberg]):
     """Reads the offsets of an epoch from the query's checkpoint (the option `checkpoint`)."""
 
     name = "spark-streaming"

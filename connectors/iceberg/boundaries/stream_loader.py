@@ -6,7 +6,12 @@ has no boundary.
 
 from __future__ import annotations
 
-from seamline.connectors.iceberg.boundaries.provider import Answer, Provider, invalid
+from seamline.connectors.iceberg.boundaries.provider import (
+    AdoptedIceberg,
+    Answer,
+    Provider,
+    invalid,
+)
 from seamline.errors import BOUNDARY_INVALID, SeamlineError
 from seamline.seam.boundary import EXACT
 from seamline.seam.offsets import Offsets
@@ -15,7 +20,7 @@ from seamline.seam.table import Snapshot
 PREFIX = "__consumer_offset:"
 
 
-class StreamLoader(Provider):
+class StreamLoader(Provider[AdoptedIceberg]):
     """Reads `__consumer_offset:<group>:<topic>:<partition>` = `<offset>:<milliseconds>`."""
 
     name = "stream-loader"

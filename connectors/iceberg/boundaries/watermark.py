@@ -9,7 +9,12 @@ from __future__ import annotations
 
 import datetime
 
-from seamline.connectors.iceberg.boundaries.provider import Answer, Provider, invalid
+from seamline.connectors.iceberg.boundaries.provider import (
+    AdoptedIceberg,
+    Answer,
+    Provider,
+    invalid,
+)
 from seamline.connectors.protocols import NoDeadline
 from seamline.seam.boundary import HINT
 from seamline.seam.table import Snapshot
@@ -20,7 +25,7 @@ WATERMARK = "automq.watermark"
 """Milliseconds since the epoch."""
 
 
-class Watermark(Provider):
+class Watermark(Provider[AdoptedIceberg]):
     """Reads the watermarks of the Iceberg sink and of AutoMQ."""
 
     name = "watermark"
