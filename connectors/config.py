@@ -27,6 +27,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 _NEEDED = {"sql": ("uri", "warehouse"), "rest": ("uri",)}
 """The settings that each type of catalog needs."""
+DELTA = "delta"
 _STORES = {"s3": "s3", "gcs": "gs", "adls": "abfs"}
 """The store that properties of a prefix are for."""
 
@@ -72,7 +73,8 @@ class CatalogConfig(Settings):
     name: SkipJsonSchema[str] = Field(exclude=True)
     """What the configuration and statements call it: its key there."""
     type: Text
-    """PyIceberg's catalog type: `sql`, `rest`, `hive`, `glue`, …"""
+    """PyIceberg's catalog type: `sql`, `rest`, `hive`, `glue`, …; or `delta` for the Delta tables
+    that are named under `tables`."""
     uri: str = ""
     """Where it is; for those that have an address."""
     warehouse: str = ""
@@ -96,6 +98,11 @@ class CatalogConfig(Settings):
             if key not in self.address:
                 raise refused(f"is missing; type {self.type} needs it", key)
         return self
+
+    @property
+    def is_delta(self) -> bool:
+        """Whether its tables are Delta tables, which the configuration names."""
+        return self.type == DELTA
 
     @property
     def address(self) -> dict[str, str]:

@@ -10,9 +10,12 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from seamline.errors import CATALOG_NOT_FOUND, INVALID_CONFIG, SeamlineError
+from seamline.connectors.formats import read_only
+from seamline.errors import CATALOG_NOT_FOUND, INVALID_CONFIG, MISSING_EXTRA, SeamlineError
 
 if TYPE_CHECKING:
+    from seamline.connectors.config import CatalogConfig
+    from seamline.connectors.delta.catalog import DeltaCatalog
     from seamline.connectors.iceberg.catalog import IcebergCatalog
     from seamline.connectors.kafka.cluster import Cluster
     from seamline.connectors.kafka.log import KafkaLog
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from seamline.gateway.config.model import Config
 
 T = TypeVar("T")
+_EXTRA = "pip install 'seamline[gateway,delta]'"
 
 
 class Sources(Protocol):
@@ -34,8 +38,8 @@ class Sources(Protocol):
     def rights(self) -> Rights:
         """What whoever reads may do."""
 
-    def catalog(self, name: str) -> Catalog:
-        """The catalog of that name."""
+    def cold(self, name: str) -> Catalog:
+        """The catalog of that name, whatever format its tables have."""
 
     def log(self, name: str) -> HotLog:
         """The topics of the cluster of that name."""
@@ -54,6 +58,7 @@ class Connections:
         self._config = config
         self._lock = threading.Lock()
         self._catalogs: dict[str, IcebergCatalog] = {}
+        self._deltas: dict[str, DeltaCatalog] = {}
         self._clusters: dict[str, Cluster] = {}
         self._logs: dict[str, KafkaLog] = {}
 
@@ -75,19 +80,43 @@ class Connections:
 
         return OPERATOR if self.given is None else self.given
 
-    def catalog(self, name: str) -> IcebergCatalog:
-        """The catalog of that name.
+    def cold(self, name: str) -> Catalog:
+        """See `Sources.cold`.
 
         Raises:
-            SeamlineError: CATALOG_NOT_FOUND.
+            SeamlineError: CATALOG_NOT_FOUND, MISSING_EXTRA.
+        """
+        config = self._catalog_config(name)
+        if not config.is_delta:
+            return self.catalog(name)
+        try:
+            from seamline.connectors.delta.catalog import DeltaCatalog
+        except ImportError as error:
+            raise SeamlineError(
+                MISSING_EXTRA, f"catalog {name} needs the extra delta", hint=_EXTRA
+            ) from error
+        tables = self._config.tables
+        return self._once(self._deltas, name, lambda: DeltaCatalog(config, tables, self.log))
+
+    def catalog(self, name: str) -> IcebergCatalog:
+        """The Iceberg catalog of that name, for whoever needs more than to read.
+
+        Raises:
+            SeamlineError: CATALOG_NOT_FOUND; NOT_SUPPORTED for one of another format.
         """
         from seamline.connectors.iceberg.catalog import IcebergCatalog
 
+        config = self._catalog_config(name)
+        if config.is_delta:
+            raise read_only(f"catalog {name}")
+        tables = self._config.tables
+        return self._once(self._catalogs, name, lambda: IcebergCatalog(config, tables, self.log))
+
+    def _catalog_config(self, name: str) -> CatalogConfig:
         config = self._config.catalogs.get(name)
         if config is None:
             raise SeamlineError(CATALOG_NOT_FOUND, f"catalog {name} does not exist")
-        tables = self._config.tables
-        return self._once(self._catalogs, name, lambda: IcebergCatalog(config, tables, self.log))
+        return config
 
     def cluster(self, name: str) -> Cluster:
         """The clients of the cluster of that name.

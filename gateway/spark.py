@@ -46,7 +46,8 @@ def settings(config: Config) -> SparkSettings:
     """
     conf = dict(config.spark.conf)
     files: tuple[pathlib.Path, ...] = ()
-    stores = {store for catalog in config.catalogs.values() for store in catalog.stores}
+    catalogs = tuple(catalog for catalog in config.catalogs.values() if not catalog.is_delta)
+    stores = {store for catalog in catalogs for store in catalog.stores}
     if config.spark.packages:
         conf.setdefault("spark.jars.packages", ",".join(jars.spark_packages(stores)))
     else:
@@ -54,7 +55,7 @@ def settings(config: Config) -> SparkSettings:
     return SparkSettings(
         master=config.spark.master,
         driver_memory=config.spark.driver_memory,
-        catalogs=tuple(config.catalogs.values()),
+        catalogs=catalogs,
         jars=files,
         conf=conf,
         directory=pathlib.Path(config.state_directory),

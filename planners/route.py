@@ -59,6 +59,11 @@ def route(asked: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: 
             can is not there.
     """
     unsupported = next((p.unsupported for p in cold.values() if p.unsupported), None)
+    only_duckdb = next((p.only_duckdb for p in cold.values() if p.only_duckdb), None)
+    if only_duckdb is not None:
+        if asked == SPARK or unsupported is not None:
+            raise _neither(only_duckdb, unsupported)
+        limits = dataclasses.replace(limits, spark=False)
     if asked == SPARK:
         return _spark("asked for", limits)
     if unsupported is not None:
@@ -85,6 +90,8 @@ def route(asked: str, estimate: Estimate, cold: Mapping[str, ColdPlan], limits: 
         return _spark(
             f"{estimate.cold_bytes:,} bytes of files, over {limits.duckdb_cold_bytes_max:,}", limits
         )
+    if only_duckdb is not None:
+        return Route(DUCKDB, f"{only_duckdb}, which Spark cannot read")
     return Route(
         DUCKDB,
         f"small: {estimate.cold_bytes:,} bytes of files, {estimate.hot_rows:,} offsets of tail",
@@ -102,6 +109,20 @@ def may_run_on_duckdb(asked: str, cold_bytes: int, limits: Limits) -> bool:
     if asked != AUTO or not limits.spark:
         return asked != SPARK
     return cold_bytes <= limits.duckdb_cold_bytes_max
+
+
+def _neither(only_duckdb: str, unsupported: str | None) -> SeamlineError:
+    """The error of files that the engine asked for, or any one, cannot read."""
+    if unsupported is None:
+        return SeamlineError(
+            NOT_SUPPORTED,
+            f"Spark cannot read {only_duckdb}",
+            hint="Leave the engine open, or ask for 'duckdb'.",
+        )
+    return SeamlineError(
+        NOT_SUPPORTED,
+        f"DuckDB cannot read {unsupported} exactly, and Spark cannot read {only_duckdb}",
+    )
 
 
 def _spark(reason: str, limits: Limits) -> Route:

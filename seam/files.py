@@ -69,6 +69,7 @@ class ColdPlan:
         total_files: How many files the snapshot has.
         total_rows: Records in those files, deletes not subtracted.
         unsupported: Why only Spark can read it exactly; None when DuckDB can.
+        only_duckdb: Why only DuckDB can read it; None when Spark can.
         wanted: Ids of the columns that are asked for.
     """
 
@@ -77,6 +78,7 @@ class ColdPlan:
     total_files: int = 0
     total_rows: int = 0
     unsupported: str | None = None
+    only_duckdb: str | None = None
     wanted: frozenset[int] = frozenset()
 
     @property

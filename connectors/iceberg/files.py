@@ -39,13 +39,21 @@ class FileReader:
         self._kept: Cache[tuple[str, str], bool] = Cache(SCHEMAS_CACHED_MAX)
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS, "seamline-files")
 
-    def inspect(self, io: FileIO, plan: ColdPlan, mapping: NameMapping | None = None) -> ColdPlan:
+    def inspect(
+        self,
+        io: FileIO,
+        plan: ColdPlan,
+        mapping: NameMapping | None = None,
+        *,
+        by_name: bool = False,
+    ) -> ColdPlan:
         """See `ColdTable.inspect`.
 
         Args:
             io: Opens the files.
             plan: The plan.
             mapping: The table's name mapping: what the columns of files without ids are.
+            by_name: Whether files have none: ids that their writer gave them mean nothing.
         """
         if plan.unsupported is not None or not plan.files:
             return plan
@@ -56,7 +64,8 @@ class FileReader:
         if mapping is not None:
             text = mapping.model_dump_json()
             found = {
-                path: self._identified(schema, mapping, text) for path, schema in found.items()
+                path: self._identified(schema, mapping, text, by_name=by_name)
+                for path, schema in found.items()
             }
         files = tuple(dataclasses.replace(file, physical=found[file.path]) for file in plan.files)
         found_out = _unsupported(files) or self._cut_moments(io, plan.wanted, files)
@@ -80,6 +89,12 @@ class FileReader:
             return False
         return self._kept.get_or_make((path, field.name), lambda: _is_whole(io, path, field.name))
 
+    def missing(self, io: FileIO, paths: Iterable[str]) -> list[str]:
+        """Those of the files that are not there."""
+        wanted = list(paths)
+        there = self._pool.map(lambda path: io.new_input(path).exists(), wanted)
+        return [path for path, is_there in zip(wanted, there, strict=True) if not is_there]
+
     def deleted_rows(self, io: FileIO, plan: ColdPlan) -> pa.Table | None:
         """See `ColdTable.deleted_rows`."""
         wanted = {file.path for file in plan.files if file.deletes}
@@ -102,10 +117,12 @@ class FileReader:
             ]
         return pa.concat_tables(tables)
 
-    def _identified(self, schema: pa.Schema | None, mapping: NameMapping, text: str) -> pa.Schema:
+    def _identified(
+        self, schema: pa.Schema | None, mapping: NameMapping, text: str, *, by_name: bool
+    ) -> pa.Schema:
         """A schema with the ids of a mapping, where the file itself has none at all."""
         assert schema is not None
-        if any(map(_field_has_some_id, schema)):
+        if not by_name and any(map(_field_has_some_id, schema)):
             return schema
         key = f"{_text_of(schema)}\n{text}"
         return self._by_text.get_or_make(key, lambda: pa.schema(with_ids(schema, mapping.root)))

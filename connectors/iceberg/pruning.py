@@ -13,10 +13,11 @@ from collections.abc import Callable
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.schema import Schema
 from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.table.metadata import TableMetadata
 
-from seamline.connectors.iceberg.pyiceberg_internals import Evaluators
+from seamline.connectors.iceberg.pyiceberg_internals import Evaluators, statistics_evaluator
 
 _NOT_COMPARABLE = (ValueError, TypeError, ArithmeticError, LookupError, struct.error)
 """What PyIceberg raises of such bounds and literals; UnicodeDecodeError is a ValueError."""
@@ -57,9 +58,24 @@ class Pruner:
         )
 
     def _may(self, evaluated: Callable[[], bool]) -> bool:
-        if isinstance(self._filter, AlwaysTrue):
-            return True
-        try:
-            return evaluated()
-        except _NOT_COMPARABLE:
-            return True
+        return isinstance(self._filter, AlwaysTrue) or _unless_proven(evaluated)
+
+
+def statistics_filter(schema: Schema, row_filter: BooleanExpression) -> Callable[[DataFile], bool]:
+    """Whether a file may hold rows that a filter keeps, by its statistics alone.
+
+    Args:
+        schema: The columns that it may speak of; what it says of others proves nothing.
+        row_filter: The filter.
+    """
+    if isinstance(row_filter, AlwaysTrue):
+        return lambda _: True
+    keeps = statistics_evaluator(schema, row_filter)
+    return lambda file: _unless_proven(lambda: keeps(file))
+
+
+def _unless_proven(evaluated: Callable[[], bool]) -> bool:
+    try:
+        return evaluated()
+    except _NOT_COMPARABLE:
+        return True

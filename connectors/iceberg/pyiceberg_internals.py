@@ -26,6 +26,8 @@ from pyiceberg.catalog.rest.response import _handle_non_200_response
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.conversions import from_json, to_json
 from pyiceberg.exceptions import CommitFailedException, NoSuchViewError, ValidationError
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
@@ -332,6 +334,13 @@ class Evaluators:
     def by_partition(self, file: DataFile) -> bool:
         """Whether its partition lets a row through."""
         return self._partitions(file.spec_id)(file)
+
+
+def statistics_evaluator(
+    schema: Schema, row_filter: BooleanExpression
+) -> Callable[[DataFile], bool]:
+    """PyIceberg's own decision on which files a scan keeps by their statistics."""
+    return _InclusiveMetricsEvaluator(schema, row_filter, include_empty_files=True).eval
 
 
 # --- Manifests and deletes -----------------------------------------------------------------------

@@ -288,9 +288,17 @@ def _unsupported(entries: Sequence[ManifestEntry], index: DeleteIndex) -> str | 
             return f"data files in {file.file_format.value}"
         if file.key_metadata:
             return "encrypted data files"
-        if any(symbol in file.file_path for symbol in "*?["):
-            return "a data file whose path holds a wildcard"
+        if has_wildcard(file.file_path):
+            return WILDCARD
     return None
+
+
+WILDCARD = "a data file whose path holds a wildcard"
+
+
+def has_wildcard(path: str) -> bool:
+    """Whether DuckDB would take a path for a pattern."""
+    return any(symbol in path for symbol in "*?[")
 
 
 def _odd_column(columns: Iterable[Field]) -> str | None:

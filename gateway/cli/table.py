@@ -165,7 +165,7 @@ def describe(name: str, config_file: str | None, settings: tuple[str, ...], as_j
 
     connections, resolved = _open(config_file, settings, name)
     assert resolved is not None
-    state = connections.catalog(resolved.catalog).load(resolved.path).state
+    state = connections.cold(resolved.catalog).load(resolved.path).state
     binding = TopicBinding.from_properties(state.properties)
     bounds = None
     if binding is not None:

@@ -93,7 +93,7 @@ def schemas(sources: Sources, source: str) -> list[str]:
     if source in sources.config.clusters:
         own = [CLUSTER_SCHEMA]
     else:
-        own = [names.schema_text(namespace) for namespace in sources.catalog(source).namespaces()]
+        own = [names.schema_text(namespace) for namespace in sources.cold(source).namespaces()]
     seen = [schema for schema in own if sources.rights.sees_schema(source, schema)]
     return sorted([*seen, INFORMATION_SCHEMA])
 
@@ -110,7 +110,7 @@ def tables(sources: Sources, source: str, schema: str, deadline: Deadline) -> li
         topics = sources.log(source).topics(deadline)
         found = [TableName("", source, (topic,)) for topic in topics]
     else:
-        tables = sources.catalog(source).tables(names.namespace_of(schema))
+        tables = sources.cold(source).tables(names.namespace_of(schema))
         found = [TableName(source, "", identifier) for identifier in tables]
     return [name for name in found if sources.rights.table(name).sees]
 
@@ -121,7 +121,7 @@ def views(sources: Sources, source: str, schema: str) -> list[TableName]:
     Raises:
         SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
     """
-    store = views_of(sources.catalog(source)) if source in sources.config.catalogs else None
+    store = views_of(sources.cold(source)) if source in sources.config.catalogs else None
     found = store.names(names.namespace_of(schema)) if store is not None else []
     seen = [TableName(source, "", identifier) for identifier in found]
     return [name for name in seen if sources.rights.table(name).sees]
@@ -168,7 +168,7 @@ def _listed(sources: Sources, source: str, schema: str, name: TableName) -> List
     if name.cluster:
         binding = TopicBinding(name.cluster, name.path[-1])
         return Listed(source, schema, name, columns.TOPIC_FIELDS, binding)
-    state, error = _tried(lambda: sources.catalog(source).load(name.path).state)
+    state, error = _tried(lambda: sources.cold(source).load(name.path).state)
     if state is None:
         return Listed(source, schema, name, error=error)
     bound, error = _tried(lambda: TopicBinding.from_properties(state.properties))
@@ -177,7 +177,7 @@ def _listed(sources: Sources, source: str, schema: str, name: TableName) -> List
 
 
 def _listed_view(sources: Sources, source: str, schema: str, name: TableName) -> Listed:
-    store = views_of(sources.catalog(source))
+    store = views_of(sources.cold(source))
     view, error = _tried(lambda: store.find(name.path) if store is not None else None)
     own = view.columns if view is not None else ()
     return Listed(source, schema, name, own, error=error, view=view, is_view=True)

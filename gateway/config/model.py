@@ -241,12 +241,13 @@ class Config(Settings):
     """The whole tree."""
 
     catalogs: Annotated[Mapping[str, CatalogConfig], BeforeValidator(_named), Field(min_length=1)]
-    """Iceberg catalogs, by the name they have in SQL."""
+    """Catalogs, by the name they have in SQL."""
     clusters: Annotated[Mapping[str, ClusterConfig], BeforeValidator(_named), Field(min_length=1)]
     """Kafka clusters, by the name tables and SQL call them."""
     tables: Mapping[str, Mapping[str, str]] = {}
     """Properties of tables by their full names, such as `lake.sales.orders`: what `seamline table
-    adopt` writes into a table, for those that may not be written to."""
+    adopt` writes into a table, for those that may not be written to. Of a Delta table they say
+    besides where it lies (`location`), unless that is the folder of its names in the warehouse."""
     default_catalog: str = Field(default_factory=lambda found: next(iter(found["catalogs"])))
     """Catalog of names that leave it out; the first one, unless another is named."""
     default_cluster: str = Field(default_factory=lambda found: next(iter(found["clusters"])))
@@ -296,6 +297,10 @@ class Config(Settings):
         for name in self.tables:
             if name.partition(".")[0] not in self.catalogs or name.count(".") < 2:
                 raise refused("is no full name: catalog.schema.table", "tables", name)
+            catalog = self.catalogs[name.partition(".")[0]]
+            if catalog.is_delta and not (catalog.warehouse or "location" in self.tables[name]):
+                problem = "is missing, and its catalog has no warehouse"
+                raise refused(problem, "tables", name, "location")
         catalogs = {name.lower() for name in self.catalogs}
         for name in self.clusters:
             if name.lower() in catalogs:

@@ -225,7 +225,8 @@ class Gatherer:
             for scan, table in zip(asked.scans, tables, strict=True)
         ]
         size_bytes = sum(found.size_bytes for found in files if found is not None)
-        if may_run_on_duckdb(engine, size_bytes, limits):
+        is_bound = any(found is not None and found.only_duckdb for found in files)
+        if is_bound or may_run_on_duckdb(engine, size_bytes, limits):
             files = [
                 table.cold.inspect(found) if found is not None and table.cold is not None else None
                 for found, table in zip(files, tables, strict=True)

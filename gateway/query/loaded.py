@@ -66,7 +66,7 @@ class LoadedTables:
         return found
 
     def _load(self, name: TableName) -> ColdTable:
-        catalog = self._connections.catalog(name.catalog)
+        catalog = self._connections.cold(name.catalog)
         missing = None
         for path in dict.fromkeys((name.path, tuple(part.lower() for part in name.path))):
             try:

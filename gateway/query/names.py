@@ -175,7 +175,7 @@ def nearest(name: TableName, sources: Sources) -> str | None:
 
     A schema with the name of a cluster hides that cluster's topics from short names.
     """
-    catalog, rights = sources.catalog(name.catalog), sources.rights
+    catalog, rights = sources.cold(name.catalog), sources.rights
     namespace, cluster = name.path[:-1], name.schema.lower()
     if cluster in sources.config.clusters and rights.sees_catalog(cluster):
         topic = text_of((cluster, CLUSTER_SCHEMA, name.path[-1]))
@@ -237,7 +237,7 @@ def has_schema(sources: Sources, source: str, schema: str) -> bool:
     if source in sources.config.clusters:
         return schema.lower() == CLUSTER_SCHEMA
     spellings = dict.fromkeys((namespace_of(schema), namespace_of(schema.lower())))
-    return any(sources.catalog(source).has_namespace(namespace) for namespace in spellings)
+    return any(sources.cold(source).has_namespace(namespace) for namespace in spellings)
 
 
 def _source(name: str, config: Config, rights: Rights | None = None) -> str:

@@ -276,7 +276,8 @@ class Queries:
             SeamlineError: the same one, when something else is wrong or that is not possible.
         """
         plan = planned.plan
-        if request.engine != AUTO or not self._limits.spark:
+        is_bound = any(files.only_duckdb for files in plan.logical.files.values())
+        if request.engine != AUTO or not self._limits.spark or is_bound:
             raise error
         if error.code is TAIL_TOO_LARGE and plan.route.engine == DUCKDB:
             route = Route(SPARK, error.message, reads_log=True)

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from seamline.connectors.formats import read_only
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.gateway.access.rights import Principal, not_whole
 from seamline.gateway.config.model import Config
@@ -64,6 +65,9 @@ class Seams:
             (pinned,) = self._gatherer_of(caller).pin([reference], session, deadline, token=known)
         if pinned.relation.restriction and whole:
             raise not_whole(caller, pinned.facts.seam.display_name)
+        source = self._config.catalogs.get(pinned.facts.seam.table[0])
+        if whole and source is not None and source.is_delta:
+            raise read_only(f"table {pinned.facts.seam.display_name}")
         is_upsert = pinned.facts.newest is not None or pinned.facts.seam.is_logged
         if is_upsert and whole:
             raise SeamlineError(

@@ -149,7 +149,7 @@ def find(sources: Sources, name: TableName) -> tuple[tuple[str, ...], View] | No
     Raises:
         SeamlineError: INVALID_VIEW, CATALOG_UNAVAILABLE.
     """
-    store = views_of(sources.catalog(name.catalog)) if name.is_own_table else None
+    store = views_of(sources.cold(name.catalog)) if name.is_own_table else None
     if store is None:
         return None
     for path in dict.fromkeys((name.path, tuple(part.lower() for part in name.path))):

@@ -88,8 +88,8 @@ class Sources(NamedTuple):
         """See `Sources.rights`."""
         return OPERATOR
 
-    def catalog(self, name: str) -> Catalog:
-        """See `Sources.catalog`."""
+    def cold(self, name: str) -> Catalog:
+        """See `Sources.cold`."""
         assert name == CATALOG
         return self.own_catalog
 

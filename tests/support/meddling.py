@@ -108,9 +108,9 @@ class MeddledSources:
         """See `Sources.rights`."""
         return self._inner.rights
 
-    def catalog(self, name: str) -> Catalog:
-        """See `Sources.catalog`."""
-        return self._inner.catalog(name)
+    def cold(self, name: str) -> Catalog:
+        """See `Sources.cold`."""
+        return self._inner.cold(name)
 
     def log(self, name: str) -> MeddledLog:
         """See `Sources.log`."""

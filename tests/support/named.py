@@ -55,8 +55,8 @@ class NamedSources:
         """See `Sources.config`."""
         return self._config
 
-    def catalog(self, name: str) -> MemoryCatalog:
-        """See `Sources.catalog`."""
+    def cold(self, name: str) -> MemoryCatalog:
+        """See `Sources.cold`."""
         return self._catalogs[name]
 
     def log(self, name: str) -> MemoryLog:

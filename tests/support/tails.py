@@ -57,8 +57,8 @@ class OneLog:
         """See `Sources.config`."""
         raise NotImplementedError
 
-    def catalog(self, name: str) -> Catalog:
-        """See `Sources.catalog`."""
+    def cold(self, name: str) -> Catalog:
+        """See `Sources.cold`."""
         raise NotImplementedError
 
     def log(self, name: str) -> MemoryLog:

@@ -174,6 +174,7 @@ def test_one_module_reaches_into_pyiceberg() -> None:
 IN_THE_BACKGROUND = {
     "client/dbapi/statement.py": "what the thread raises is raised again by whoever waits for it",
     "connectors/supervision.py": "the mechanism itself",
+    "connectors/delta/log.py": "its futures are asked for what they raised",
     "connectors/duckdb/instances.py": "a queue of work, each piece of it an `attempt`",
     "connectors/iceberg/boundaries/positions.py": "its futures are asked for what they raised",
     "connectors/iceberg/files.py": "its futures are asked for what they raised",

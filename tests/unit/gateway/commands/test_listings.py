@@ -68,9 +68,9 @@ class BrokenSources:
         """See `Sources.config`."""
         return self._connections.config
 
-    def catalog(self, name: str) -> Catalog:
-        """See `Sources.catalog`."""
-        return self._connections.catalog(name)
+    def cold(self, name: str) -> Catalog:
+        """See `Sources.cold`."""
+        return self._connections.cold(name)
 
     def log(self, name: str) -> HotLog:
         """See `Sources.log`."""
@@ -187,11 +187,11 @@ def test_fault_30_the_command_lists_every_unified_table(
 class Torn(NamedSources):
     """Sources of which one catalog, and one schema of another, cannot be listed."""
 
-    def catalog(self, name: str) -> Catalog:  # type: ignore[override]
-        """See `Sources.catalog`."""
+    def cold(self, name: str) -> Catalog:  # type: ignore[override]
+        """See `Sources.cold`."""
         if name == "away":
             raise SeamlineError(CATALOG_UNAVAILABLE, "catalog away does not answer")
-        return _Torn(super().catalog(name))
+        return _Torn(super().cold(name))
 
 
 class _Torn:

@@ -180,15 +180,15 @@ def listed(world: NamedSources, name: TableName, topic: str | None) -> bool:
         return name == TableName("", name.cluster, (topic,)) and topic in world.log(
             name.cluster
         ).topics(NEVER)
-    return world.catalog(name.catalog).load(name.path).state.name == name.full
+    return world.cold(name.catalog).load(name.path).state.name == name.full
 
 
 def every_name(world: NamedSources) -> set[tuple[str, ...]]:
     tables = {
         (name, *identifier)
         for name in world.config.catalogs
-        for namespace in world.catalog(name).namespaces()
-        for identifier in world.catalog(name).tables(namespace)
+        for namespace in world.cold(name).namespaces()
+        for identifier in world.cold(name).tables(namespace)
     }
     topics = {(n, t) for n in world.config.clusters for t in world.log(n).topics(NEVER)}
     return tables | topics

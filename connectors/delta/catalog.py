@@ -1,0 +1,251 @@
+"""Delta tables that the configuration names, as a catalog. They are read only.
+
+A table lies at its property `location`, or in the folder of its names under the warehouse. Its
+versions are its snapshots. Loading a table that has not changed costs two requests: its newest
+commit is still there, and has no successor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping
+
+from pyiceberg.io import FileIO, load_file_io
+
+from seamline.connectors.cache import Cache
+from seamline.connectors.config import CatalogConfig
+from seamline.connectors.delta.boundaries import (
+    OPERATION,
+    TRANSACTION,
+    AdoptedDelta,
+    KafkaDeltaIngest,
+)
+from seamline.connectors.delta.log import Commit, DeltaLog, History, path_of
+from seamline.connectors.delta.table import DeltaTable
+from seamline.connectors.delta.types import FieldIds, table_schema
+from seamline.connectors.delta.versions import (
+    Source,
+    Version,
+    Versions,
+    delta_errors,
+    no_table,
+    storage_options,
+)
+from seamline.connectors.iceberg.boundaries.provider import Answers
+from seamline.connectors.iceberg.boundaries.registry import Logs
+from seamline.connectors.iceberg.files import FileReader
+from seamline.connectors.iceberg.places import TablePlaces
+from seamline.errors import COLD_FILE_INVALID, SNAPSHOT_GONE, TABLE_NOT_FOUND, SeamlineError
+from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
+from seamline.seam.table import Snapshot, TableSchema, TableState
+
+LOCATION = "location"
+_ANSWERS_MAX = 10_000
+
+
+class DeltaCatalog:
+    """One catalog: `Catalog` over the tables that the configuration names. Safe to share.
+
+    Args:
+        config: How to reach what it holds.
+        tables: The properties of tables, by full name.
+        logs: The topics of a cluster, for boundary providers.
+    """
+
+    def __init__(
+        self, config: CatalogConfig, tables: Mapping[str, Mapping[str, str]], logs: Logs
+    ) -> None:
+        self.config = config
+        self.name = config.name
+        shared = _Shared(
+            Versions(),
+            FileReader(),
+            Cache(_ANSWERS_MAX),
+            logs,
+            load_file_io(dict(config.properties)),
+        )
+        self._tables = {
+            tuple(rest): _Known(config, (catalog, *rest), own, shared)
+            for full, own in tables.items()
+            for catalog, *rest in [full.split(".")]
+            if catalog == config.name
+        }
+
+    def load(self, identifier: tuple[str, ...]) -> DeltaTable:
+        """See `Catalog.load`.
+
+        Raises:
+            SeamlineError: TABLE_NOT_FOUND, NOT_SUPPORTED, COLD_FILE_INVALID, STORAGE_UNAVAILABLE.
+        """
+        known = self._tables.get(identifier)
+        if known is None:
+            name = ".".join((self.name, *identifier))
+            raise SeamlineError(TABLE_NOT_FOUND, f"table {name} does not exist")
+        return known.load()
+
+    def namespaces(self) -> list[tuple[str, ...]]:
+        """See `Catalog.namespaces`."""
+        return sorted({identifier[:-1] for identifier in self._tables})
+
+    def has_namespace(self, namespace: tuple[str, ...]) -> bool:
+        """See `Catalog.has_namespace`."""
+        return namespace in self.namespaces()
+
+    def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """See `Catalog.tables`."""
+        return sorted(i for i in self._tables if i[:-1] == namespace)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Shared:
+    """What the tables of a catalog share."""
+
+    versions: Versions
+    files: FileReader
+    answers: Answers
+    logs: Logs
+    io: FileIO
+
+
+class _Known:
+    """A table, and what was seen of it so far."""
+
+    def __init__(
+        self,
+        config: CatalogConfig,
+        name: tuple[str, ...],
+        own: Mapping[str, str],
+        shared: _Shared,
+    ) -> None:
+        location = own.get(LOCATION) or "/".join((config.warehouse.rstrip("/"), *name[1:]))
+        location = location.removeprefix("file://").rstrip("/")
+        self._name, self._shared = name, shared
+        self._source = Source(".".join(name), location, storage_options(config.properties))
+        self._data_locations = config.data_locations
+        self._properties = {PROPERTY_PREFIX + k.replace("_", "-"): v for k, v in own.items()}
+        self._ids = FieldIds()
+        self._lock = threading.Lock()
+        self._log: DeltaLog | None = None
+        self._history: History = ()
+        self._state: TableState | None = None
+        self._gone: frozenset[Commit] = frozenset()
+
+    def load(self) -> DeltaTable:
+        """The table as it is now."""
+        with self._lock, delta_errors(self._source.name):
+            self._log = self._log or DeltaLog(self._source.files())
+            history = self._log.history(self._history)
+            if not history:
+                raise no_table(self._source.name)
+            if self._state is None or history != self._history:
+                self._state, self._history = self._made(history), history
+            state = self._state
+        return DeltaTable(
+            state,
+            self._versions(history),
+            TablePlaces.of(self._source.name, self._source.location, self._data_locations),
+            self._shared.io,
+            self._shared.files,
+            lambda snapshot_id: self._forget(history, snapshot_id),
+        )
+
+    def _versions(self, history: History) -> Callable[[int], Version]:
+        first = history[0].version
+
+        def at(snapshot_id: int) -> Version:
+            if not 0 <= snapshot_id - first < len(history):
+                raise SeamlineError(
+                    SNAPSHOT_GONE, f"version {snapshot_id} of {self._source.name} is not kept"
+                )
+            return self._shared.versions.at(self._source, history[snapshot_id - first])
+
+        return at
+
+    def _forget(self, history: History, snapshot_id: int) -> None:
+        """A version whose files have been vacuumed is not kept, whatever the log says."""
+        with self._lock:
+            self._gone |= {commit for commit in history if commit.version == snapshot_id}
+            self._state = None
+
+    def _made(self, history: History) -> TableState:
+        head = self._shared.versions.at(self._source, history[-1])
+        try:
+            schemas = self._schemas(history, head)
+        except (ValueError, TypeError, LookupError) as error:
+            raise SeamlineError(
+                COLD_FILE_INVALID, f"a schema of {self._source.name} cannot be read: {error!r}"
+            ) from error
+        self._gone &= set(history)
+        state = TableState(
+            name=self._name,
+            uuid=head.uuid,
+            properties=self._properties,
+            schemas={schema.schema_id: schema for schema in schemas},
+            current_schema_id=schemas[-1].schema_id,
+            snapshots={
+                commit.version: _snapshot(commit, schema)
+                for commit, schema in zip(history, schemas, strict=True)
+                if commit not in self._gone
+            },
+            refs={},
+            current_snapshot_id=history[-1].version,
+            snapshot_log=tuple((commit.timestamp_ms, commit.version) for commit in history),
+            location=self._source.location,
+            metadata_location=f"{self._source.location}/{path_of(history[-1].version)}",
+        )
+        return dataclasses.replace(state, provider=self._provider(state, history))
+
+    def _schemas(self, history: History, head: Version) -> list[TableSchema]:
+        """The schema of each version."""
+        known: dict[str, TableSchema] = {}
+
+        def read(text: str) -> TableSchema:
+            if text not in known:
+                known[text] = table_schema(text, self._ids)
+            return known[text]
+
+        if any(commit.schema for commit in history[1:]) and history[0].schema is None:
+            current = read(self._shared.versions.at(self._source, history[0]).schema_text)
+        else:
+            current = read(history[0].schema or head.schema_text)
+        found = []
+        for commit in history:
+            current = read(commit.schema) if commit.schema is not None else current
+            found.append(current)
+        return found
+
+    def _provider(self, state: TableState, history: History) -> KafkaDeltaIngest | None:
+        try:
+            binding = TopicBinding.from_properties(state.properties)
+        except SeamlineError:
+            return None  # whoever wants the binding meets the same error
+        if binding is None:
+            return None
+        logs = self._shared.logs
+        return KafkaDeltaIngest(
+            AdoptedDelta(
+                state,
+                binding,
+                lambda: logs(binding.cluster),
+                self._shared.answers,
+                self._versions(history),
+            )
+        )
+
+
+def _snapshot(commit: Commit, schema: TableSchema) -> Snapshot:
+    summary = {f"{TRANSACTION}{name}": str(last) for name, last in commit.transactions.items()}
+    if commit.name:
+        summary[OPERATION] = commit.name
+    if commit.rows_added is not None:
+        summary["added-records"] = str(commit.rows_added)
+    return Snapshot(
+        snapshot_id=commit.version,
+        parent_id=commit.version - 1 if commit.version else None,
+        timestamp_ms=commit.timestamp_ms,
+        operation=commit.operation,
+        summary=summary,
+        schema_id=schema.schema_id,
+        sequence_number=commit.version,
+    )

@@ -1,0 +1,171 @@
+"""A Delta table as a cold side: which files of a version a scan reads, found by name.
+
+Only DuckDB reads it. A version older than the present one has files that a vacuum may have removed:
+whether they are there is looked up before anything is read of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+from pyiceberg.io import FileIO
+
+from seamline.connectors.delta.types import name_mapping
+from seamline.connectors.delta.versions import Version, VersionFile, bounded, schema_of_bounds
+from seamline.connectors.duckdb.audit import cold_scan
+from seamline.connectors.duckdb.engine import open_scan
+from seamline.connectors.formats import read_only
+from seamline.connectors.iceberg.errors import storage_errors
+from seamline.connectors.iceberg.expressions import to_iceberg
+from seamline.connectors.iceberg.files import FileReader
+from seamline.connectors.iceberg.moments import MomentColumns
+from seamline.connectors.iceberg.places import TablePlaces
+from seamline.connectors.iceberg.pruning import statistics_filter
+from seamline.connectors.iceberg.scan import WILDCARD, has_wildcard
+from seamline.errors import SNAPSHOT_GONE, SeamlineError
+from seamline.seam.checks import outrun, require
+from seamline.seam.files import ColdPlan, DataFile, ScanRequest
+from seamline.seam.offsets import OffsetRange, Offsets
+from seamline.seam.table import TableState
+from seamline.sql.types import quoted
+
+ONLY_DUCKDB = "a Delta table"
+
+
+class DeltaTable:
+    """A loaded table: `ColdTable` over versions of a log.
+
+    Args:
+        state: Its metadata.
+        version: Gives the version of a snapshot.
+        places: Where its files may lie.
+        io: Opens them.
+        files: Reads their footers.
+        gone: Told of a snapshot whose files are not kept any more.
+    """
+
+    def __init__(
+        self,
+        state: TableState,
+        version: Callable[[int], Version],
+        places: TablePlaces,
+        io: FileIO,
+        files: FileReader,
+        gone: Callable[[int], None],
+    ) -> None:
+        self._state = state
+        self._version = version
+        self._places = places
+        self._io = io
+        self._files = files
+        self._gone = gone
+
+    @property
+    def state(self) -> TableState:
+        """See `ColdTable.state`."""
+        return self._state
+
+    @property
+    def file_access(self) -> FileIO:
+        """See `ColdTable.file_access`."""
+        return self._io
+
+    def plan(self, snapshot_id: int | None, request: ScanRequest) -> ColdPlan:
+        """See `ColdTable.plan`."""
+        assert snapshot_id is not None
+        stored = self._state.schema_of(snapshot_id)
+        version = self._version(snapshot_id)
+        found = version.files(stored)
+        if snapshot_id != self._state.current_snapshot_id:
+            self._require_kept(snapshot_id, version)
+        asked = self._state.schemas[request.schema_id]
+        of_id = {field.field_id: field for field in bounded(stored)}
+        fields = {f.name: of_id[f.field_id] for f in asked.columns if f.field_id in of_id}
+        keeps = statistics_filter(schema_of_bounds(stored), to_iceberg(request.predicate, fields))
+        kept = [file for file in found if keeps(file.file)]
+        paths = [file.file.file_path for file in kept]
+        self._places.require(paths)
+        columns = [column for column in asked.columns if column.name in request.columns]
+        return ColdPlan(
+            snapshot_id=snapshot_id,
+            files=tuple(map(_data_file, kept)),
+            total_files=len(found),
+            total_rows=sum(max(file.file.record_count, 0) for file in found),
+            unsupported=WILDCARD if any(map(has_wildcard, paths)) else None,
+            only_duckdb=ONLY_DUCKDB,
+            wanted=frozenset(column.field_id for column in columns),
+        )
+
+    def inspect(self, plan: ColdPlan) -> ColdPlan:
+        """See `ColdTable.inspect`."""
+        if plan.snapshot_id is None:
+            return plan
+        mapping = name_mapping(self._state.schema_of(plan.snapshot_id))
+        with storage_errors(f"table {self._state.display_name}"):
+            return self._files.inspect(self._io, plan, mapping, by_name=True)
+
+    def require_fit_for_spark(self, snapshot_id: int | None) -> None:  # noqa: ARG002 - none is
+        """See `ColdTable.require_fit_for_spark`.
+
+        Raises:
+            SeamlineError: NOT_SUPPORTED, always.
+        """
+        raise read_only(f"table {self._state.display_name}")
+
+    def require_single_writer(self, snapshot_id: int | None) -> None:
+        """See `ColdTable.require_single_writer`."""
+        require(outrun(self._state, snapshot_id))
+
+    def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:  # noqa: ARG002 - there are none
+        """See `ColdTable.deleted_rows`."""
+        return None
+
+    def offsets_at(
+        self, snapshot_id: int | None, first_ms: int, ranges: Sequence[OffsetRange], last_ms: int
+    ) -> Offsets:
+        """See `ColdTable.offsets_at`."""
+        if snapshot_id is None or not ranges:
+            return Offsets()
+        columns = MomentColumns.of(self._state)
+        fields = tuple(f for f in self._state.schema.columns if f.name in columns.names)
+        partition, offset, timestamp = (quoted(name.lower()) for name in columns.names)
+        lies = " OR ".join(
+            f"({partition} = {r.partition} AND {offset} >= {r.start}"
+            f" AND {offset} < {r.end_exclusive})"
+            for r in ranges
+        )
+        with open_scan(cold_scan(self, snapshot_id, fields)) as (connection, relation):
+            found = connection.sql(
+                f"SELECT {partition}, min({offset}) FROM ({relation}) WHERE ({lies})"
+                f" AND epoch_us({timestamp}) BETWEEN {first_ms * 1000} AND {last_ms * 1000}"
+                f" GROUP BY {partition}"
+            ).fetchall()
+        return Offsets({int(p): int(first) for p, first in found})
+
+    def _require_kept(self, snapshot_id: int, version: Version) -> None:
+        """The files that a version has and the present one has not must still be there."""
+        head = self._state.current_snapshot_id
+        assert head is not None
+        removed = sorted({*version.paths} - {*self._version(head).paths})
+        self._places.require(removed)
+        with storage_errors(f"table {self._state.display_name}"):
+            missing = self._files.missing(self._io, removed)
+        if missing:
+            self._gone(snapshot_id)
+            raise SeamlineError(
+                SNAPSHOT_GONE,
+                f"version {snapshot_id} of {self._state.display_name} is not kept: "
+                f"{len(missing)} of its files have been vacuumed",
+            )
+
+
+def _data_file(found: VersionFile) -> DataFile:
+    file = found.file
+    return DataFile(
+        path=file.file_path,
+        format=file.file_format.value,
+        size_bytes=file.file_size_in_bytes,
+        record_count=max(file.record_count, 0),
+        partition=found.partition,
+    )

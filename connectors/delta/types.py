@@ -1,0 +1,129 @@
+"""Delta's schemas as ours. Columns are what their names say: Delta's files have no field ids.
+
+Each path of names has a number here all the same, since everything that reads files finds columns
+by such a number. It means nothing elsewhere, and is the same in every version of a table's schema.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyiceberg.table.name_mapping import MappedField, NameMapping
+
+from seamline.seam.table import TableSchema
+from seamline.sql import types
+from seamline.sql.types import Field, Type
+
+_SIMPLE: Mapping[str, Type] = {
+    "boolean": types.BOOLEAN,
+    "byte": types.INTEGER,
+    "short": types.INTEGER,
+    "integer": types.INTEGER,
+    "long": types.BIGINT,
+    "float": types.REAL,
+    "double": types.DOUBLE,
+    "string": types.VARCHAR,
+    "binary": types.VARBINARY,
+    "date": types.DATE,
+    "timestamp": types.TIMESTAMP_TZ,
+    "timestamp_ntz": types.TIMESTAMP,
+}
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+ELEMENT, KEY, VALUE = "element", "key", "value"
+"""What is inside of arrays and maps, as name mappings call it."""
+
+
+class FieldIds:
+    """The numbers of one table's fields, by path. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._known: dict[tuple[str, ...], int] = {}
+
+    def of(self, path: tuple[str, ...]) -> int:
+        """The number of a field."""
+        with self._lock:
+            if path not in self._known:
+                self._known[path] = next(self._numbers)
+            return self._known[path]
+
+
+def table_schema(text: str, ids: FieldIds) -> TableSchema:
+    """A schema of the log (`schemaString`); its id is a digest of what it says.
+
+    Raises:
+        ValueError, TypeError, LookupError: It is none.
+    """
+    columns = _fields(json.loads(text)["fields"], (), ids)
+    said = json.dumps([[field.name, str(field.type), field.required] for field in columns])
+    return TableSchema(int(hashlib.sha256(said.encode()).hexdigest()[:7], 16), columns)
+
+
+def _fields(
+    fields: Iterable[Mapping[str, Any]], above: tuple[str, ...], ids: FieldIds
+) -> tuple[Field, ...]:
+    found = []
+    for field in fields:
+        path = (*above, field["name"])
+        type_ = _type(field["type"], path, ids)
+        found.append(Field(field["name"], type_, ids.of(path), required=not field["nullable"]))
+    return tuple(found)
+
+
+def _type(said: Any, path: tuple[str, ...], ids: FieldIds) -> Type:
+    match said:
+        case str():
+            decimal = _DECIMAL.fullmatch(said)
+            if decimal is not None:
+                return types.Decimal(int(decimal[1]), int(decimal[2]))
+            return _SIMPLE.get(said) or types.Unsupported(said)
+        case {"type": "struct", "fields": fields}:
+            row = types.Row(_fields(fields, path, ids))
+            if len({field.name.lower() for field in row.fields}) < len(row.fields):
+                return types.Unsupported(f"{row}, whose fields differ only in case")
+            return row
+        case {"type": "array", "elementType": element, "containsNull": nulls}:
+            inside = (*path, ELEMENT)
+            return types.Array(_type(element, inside, ids), ids.of(inside), not nulls)
+        case {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": nulls}:
+            keys, values = (*path, KEY), (*path, VALUE)
+            return types.Map(
+                _type(key, keys, ids),
+                _type(value, values, ids),
+                ids.of(keys),
+                ids.of(values),
+                not nulls,
+            )
+    return types.Unsupported(str(said))
+
+
+def name_mapping(schema: TableSchema) -> NameMapping:
+    """What the columns of files are, by their names."""
+    return NameMapping(_mapped(schema.columns))
+
+
+def _mapped(fields: Iterable[Field]) -> list[MappedField]:
+    return [_mapped_field(field.name, field.field_id, field.type) for field in fields]
+
+
+def _mapped_field(name: str, number: int, type_: Type) -> MappedField:
+    match type_:
+        case types.Row(fields):
+            inside = _mapped(fields)
+        case types.Array(element):
+            inside = [_mapped_field(ELEMENT, type_.element_id, element)]
+        case types.Map(key, value):
+            inside = [
+                _mapped_field(KEY, type_.key_id, key),
+                _mapped_field(VALUE, type_.value_id, value),
+            ]
+        case _:
+            inside = []
+    return MappedField(**{"field-id": number, "names": [name], "fields": inside})

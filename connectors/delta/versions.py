@@ -1,0 +1,342 @@
+"""The versions of Delta tables, read by `deltalake`: files, their statistics, and transactions.
+
+A version never changes, so what was read of it is kept. What this library or DuckDB would not read
+exactly is refused by its name in Delta's protocol, and so is every feature that is not known here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import unquote
+
+import deltalake
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as fs
+from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from pyiceberg.conversions import to_bytes
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+from pyiceberg.types import PrimitiveType
+
+from seamline.connectors.cache import Cache
+from seamline.connectors.delta.log import Commit
+from seamline.connectors.iceberg.types import to_schema
+from seamline.errors import (
+    NOT_SUPPORTED,
+    SNAPSHOT_GONE,
+    STORAGE_UNAVAILABLE,
+    TABLE_NOT_FOUND,
+    SeamlineError,
+)
+from seamline.seam.table import TableSchema
+from seamline.sql import types
+
+FILES_CACHED_MAX = 500_000
+READABLE = frozenset({"timestampNtz", "vacuumProtocolCheck"})
+"""Features of readers that change nothing of what is read here."""
+_UNKNOWN = "Unsupported:"
+"""What `deltalake` says of features that it does not know."""
+_MAPPING = "delta.columnMapping.mode"
+_OPTIONS = "delta."
+"""What begins so among a catalog's properties is given to `deltalake` as it is."""
+_SAME: Mapping[str, str] = {
+    "s3.endpoint": "aws_endpoint",
+    "s3.access-key-id": "aws_access_key_id",
+    "s3.secret-access-key": "aws_secret_access_key",
+    "s3.session-token": "aws_session_token",
+    "s3.region": "aws_region",
+    "adls.account-name": "azure_storage_account_name",
+    "adls.account-key": "azure_storage_account_key",
+    "adls.sas-token": "azure_storage_sas_token",
+    "adls.tenant-id": "azure_storage_tenant_id",
+    "adls.client-id": "azure_storage_client_id",
+    "adls.client-secret": "azure_storage_client_secret",
+}
+"""PyIceberg's properties, and what `deltalake` calls the same."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Source:
+    """A table's place, and how it is reached.
+
+    Attributes:
+        name: The table's full name, for messages.
+        location: Its folder, without a slash at its end.
+        options: As `deltalake` takes them.
+    """
+
+    name: str
+    location: str
+    options: Mapping[str, str] = dataclasses.field(hash=False)
+
+    def files(self) -> fs.FileSystem:
+        """Its folder."""
+        return fs.PyFileSystem(DeltaStorageHandler(self.location, dict(self.options)))
+
+
+def storage_options(properties: Mapping[str, str]) -> dict[str, str]:
+    """How `deltalake` reaches what PyIceberg reaches with a catalog's properties."""
+    found = {_SAME[key]: value for key, value in properties.items() if key in _SAME}
+    if found.get("aws_endpoint", "").startswith("http://"):
+        found["aws_allow_http"] = "true"
+    own = {k.removeprefix(_OPTIONS): v for k, v in properties.items() if k.startswith(_OPTIONS)}
+    return {**found, **own}
+
+
+class Version:
+    """One version of a table.
+
+    Args:
+        source: The table.
+        table: It, at that version.
+    """
+
+    def __init__(self, source: Source, table: deltalake.DeltaTable) -> None:
+        self._source = source
+        self._table = table
+        self._files: dict[int, tuple[VersionFile, ...]] = {}
+        metadata = table.metadata()
+        self.uuid = str(metadata.id)
+        self.configuration: Mapping[str, str] = dict(metadata.configuration)
+        self.schema_text = table.schema().to_json()
+        self.partition_columns = tuple(metadata.partition_columns)
+
+    def files(self, schema: TableSchema) -> tuple[VersionFile, ...]:
+        """The files, with what is known of the columns of a schema."""
+        if schema.schema_id not in self._files:
+            self._files[schema.schema_id] = _files_of(self, schema)
+        return self._files[schema.schema_id]
+
+    def transaction(self, application: str) -> int | None:
+        """How far an application says that it is; None where it has said nothing."""
+        return self._table.transaction_version(application)
+
+    @functools.cached_property
+    def actions(self) -> pa.Table:
+        """The files, as the log describes them."""
+        with delta_errors(self._source.name):
+            return pa.table(self._table.get_add_actions())
+
+    @functools.cached_property
+    def paths(self) -> tuple[str, ...]:
+        """Locations of the files, in the order of `actions`."""
+        named = map(unquote, self.actions.column("path").to_pylist())
+        return tuple(
+            path if path.startswith("/") or ":/" in path else f"{self._source.location}/{path}"
+            for path in named
+        )
+
+
+class Versions:
+    """Reads versions of tables. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._known: Cache[tuple[object, ...], Version] = Cache(
+            FILES_CACHED_MAX, weight=lambda version: 1 + version.actions.num_rows
+        )
+
+    def at(self, source: Source, commit: Commit) -> Version:
+        """A version of a table.
+
+        Raises:
+            SeamlineError: SNAPSHOT_GONE, NOT_SUPPORTED, STORAGE_UNAVAILABLE.
+        """
+        key = (source.location, commit.version, commit.file)
+        return self._known.get_or_make(key, lambda: _read(source, commit.version))
+
+
+def _read(source: Source, number: int) -> Version:
+    with delta_errors(source.name):
+        try:
+            table = deltalake.DeltaTable(
+                source.location, version=number, storage_options=dict(source.options)
+            )
+        except (TableNotFoundError, DeltaProtocolError):
+            raise
+        except DeltaError as error:
+            code = NOT_SUPPORTED if _UNKNOWN in str(error) else SNAPSHOT_GONE
+            raise SeamlineError(
+                code, f"version {number} of the Delta table {source.name} cannot be read: {error}"
+            ) from error
+        version = Version(source, table)
+        problem = _unreadable(table.protocol(), version)
+    if problem is not None:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"version {number} of the Delta table {source.name} has {problem}, which cannot be "
+            "read here",
+            hint="Read it with what wrote it, or drop the feature from the table.",
+        )
+    return version
+
+
+def _unreadable(protocol: deltalake.table.ProtocolVersions, version: Version) -> str | None:
+    """The first thing that would not be read exactly."""
+    if version.configuration.get(_MAPPING, "none") != "none":
+        return "the feature columnMapping"
+    if protocol.min_reader_version > 3:
+        return f"the reader version {protocol.min_reader_version}"
+    for feature in sorted(protocol.reader_features or ()):
+        if feature not in READABLE | {"columnMapping"}:
+            return f"the feature {feature}"
+    for field in json.loads(version.schema_text)["fields"]:
+        if field["type"] == "binary" and field["name"] in version.partition_columns:
+            return f"the column {field['name']} of bytes among those that it is partitioned by"
+    return None
+
+
+@contextlib.contextmanager
+def delta_errors(name: str) -> Iterator[None]:
+    """Turns what `deltalake` fails with into named errors."""
+    try:
+        yield
+    except TableNotFoundError as error:
+        raise no_table(name) from error
+    except DeltaProtocolError as error:
+        raise SeamlineError(NOT_SUPPORTED, f"the Delta table {name}: {error}") from error
+    except (DeltaError, OSError) as error:
+        raise SeamlineError(STORAGE_UNAVAILABLE, f"the Delta table {name}: {error}") from error
+
+
+def no_table(name: str) -> SeamlineError:
+    """The error of a table that the configuration names, and that is not there."""
+    return SeamlineError(
+        TABLE_NOT_FOUND,
+        f"table {name} does not exist: there is no Delta log at its location",
+        hint=f"Correct tables.{name}.location in the configuration.",
+    )
+
+
+# --- Files ---------------------------------------------------------------------------------------
+
+_BOUNDED = frozenset(
+    {
+        *(types.INTEGER, types.BIGINT, types.VARCHAR),
+        *(types.DATE, types.TIMESTAMP, types.TIMESTAMP_TZ),
+    }
+)
+"""Types of which statistics are exact but for the last digits of times. Numbers with a point are
+kept as text or as floats, and NaN is left out by some writers."""
+_MILLISECOND_US = 1000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VersionFile:
+    """A file of a version.
+
+    Attributes:
+        file: What is known of it, as Iceberg's pruning takes it.
+        partition: The values of partition columns, by field id.
+    """
+
+    file: DataFile
+    partition: tuple[tuple[int, Any], ...]
+
+
+def bounded(schema: TableSchema) -> tuple[types.Field, ...]:
+    """The columns of which bounds are known."""
+    return tuple(field for field in schema.columns if field.type in _BOUNDED)
+
+
+def _files_of(version: Version, schema: TableSchema) -> tuple[VersionFile, ...]:
+    """The files of a version, with the bounds of `bounded` columns, under their places there."""
+    actions = version.actions
+    rows = [-1 if n is None else n for n in actions.column("num_records").to_pylist()]
+    fields = bounded(schema)
+    bounds = [_Bounds(actions, f, version) for f in fields]
+    kinds = [cast("PrimitiveType", column.field_type) for column in to_schema(fields).fields]
+    values = [_partition(actions, schema, name) for name in version.partition_columns]
+    found = []
+    for number, path in enumerate(version.paths):
+        low, high, nulls = {}, {}, {}
+        for place, (kind, said) in enumerate(zip(kinds, bounds, strict=True), start=1):
+            least, greatest, missing = said.of(number, rows[number])
+            if least is not None and greatest is not None:
+                low[place] = to_bytes(kind, least)
+                high[place] = to_bytes(kind, greatest)
+            if missing is not None:
+                nulls[place] = missing
+        file = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=path,
+            file_format=FileFormat.PARQUET,
+            partition=Record(),
+            record_count=rows[number],
+            file_size_in_bytes=actions.column("size_bytes")[number].as_py(),
+            value_counts=dict.fromkeys(nulls, rows[number]) if rows[number] >= 0 else {},
+            null_value_counts=nulls,
+            nan_value_counts={},
+            lower_bounds=low,
+            upper_bounds=high,
+        )
+        partition = tuple((number_, value[number]) for number_, value in values)
+        found.append(VersionFile(file, partition))
+    return tuple(found)
+
+
+def schema_of_bounds(schema: TableSchema) -> Schema:
+    """The columns that `files_of` gives bounds of, as it numbers them."""
+    return to_schema(bounded(schema))
+
+
+def _partition(actions: pa.Table, schema: TableSchema, name: str) -> tuple[int, Sequence[Any]]:
+    column = pc.struct_field(actions.column("partition"), name)
+    number = next(field.field_id for field in schema.columns if field.name == name)
+    return number, column.to_pylist()
+
+
+class _Bounds:
+    """What is known of one column, file by file."""
+
+    def __init__(self, actions: pa.Table, field: types.Field, version: Version) -> None:
+        self._is_constant = field.name in version.partition_columns
+        if self._is_constant:
+            low = high = _known(actions, "partition", field)
+        else:
+            low, high = (_known(actions, kind, field) for kind in ("min", "max"))
+        self._low, self._high = low, high
+        self._nulls = _child(actions, "null_count", field.name)
+        is_time = isinstance(field.type, types.Timestamp) and not self._is_constant
+        self._more = _MILLISECOND_US if is_time else 0
+
+    def of(self, number: int, rows: int) -> tuple[Any, Any, int | None]:
+        """The least and the greatest value of a file, and how many are null."""
+        low = self._low[number] if self._low is not None else None
+        high = self._high[number] if self._high is not None else None
+        if self._is_constant:
+            nulls = (rows if rows >= 0 else None) if low is None else 0
+        else:
+            nulls = self._nulls[number].as_py() if self._nulls is not None else None
+        if high is not None and self._more:
+            high += self._more  # some writers cut times off behind the millisecond
+        return low, high, nulls
+
+
+def _known(actions: pa.Table, kind: str, field: types.Field) -> Sequence[Any] | None:
+    """Values of a column's statistics as Iceberg's bounds take them."""
+    column = _child(actions, kind, field.name)
+    if column is None:
+        return None
+    if isinstance(field.type, types.Timestamp):
+        wanted = pa.timestamp("us", "UTC" if field.type.zoned else None)
+        column = column.cast(wanted).cast(pa.int64())
+    elif field.type == types.DATE:
+        column = column.cast(pa.date32()).cast(pa.int32())
+    return list(column.to_pylist())
+
+
+def _child(actions: pa.Table, kind: str, name: str) -> pa.ChunkedArray | None:
+    if kind not in actions.column_names:
+        return None
+    column = actions.column(kind)
+    if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
+        return None
+    return pc.struct_field(column, name)

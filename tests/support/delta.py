@@ -1,0 +1,158 @@
+"""Delta tables that kafka-delta-ingest fills: written by `deltalake`, over a log in memory or real.
+
+Each commit of the writer has the rows of some offsets and, as its transactions, the last one of
+each partition, as kafka-delta-ingest writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+from deltalake import CommitProperties, Transaction, write_deltalake
+from fakes.memory import MemoryLog
+
+from seamline.connectors.protocols import NoDeadline
+from seamline.gateway.config.model import Config
+from seamline.seam.log import READ_COMMITTED
+from support import offline
+from support.adopting import MemoryConnections
+from support.gateway import Gateway
+
+TOPIC = "orders"
+APPLICATION = "orders-ingest"
+NEVER = NoDeadline()
+SCHEMA = pa.schema([("id", pa.int64()), ("item", pa.string()), ("price", pa.float64())])
+PLACED = pa.schema([*SCHEMA, ("k_partition", pa.int32()), ("k_offset", pa.int64())])
+"""The same with the place of each record."""
+
+
+class Writer:
+    """What copies records into a Delta table.
+
+    Args:
+        folder: Where the table lies.
+        schema: Its columns.
+        partition_by: Those that it is partitioned by.
+    """
+
+    def __init__(
+        self, folder: pathlib.Path, schema: pa.Schema, partition_by: Sequence[str] = ()
+    ) -> None:
+        self.folder, self.schema = folder, schema
+        self._partition_by = list(partition_by)
+        self.copied: dict[int, int] = {}
+
+    @property
+    def table(self) -> deltalake.DeltaTable:
+        """The table as its writer sees it."""
+        return deltalake.DeltaTable(self.folder)
+
+    def write(
+        self, rows: Sequence[Mapping[str, Any]], ends: Mapping[int, int], **options: Any
+    ) -> None:
+        """A commit of rows, which says the ends of partitions.
+
+        Args:
+            rows: The rows.
+            ends: The first offset of each partition that is not in the table.
+            options: More for `write_deltalake`.
+        """
+        said = [Transaction(f"{APPLICATION}-{p}", end - 1) for p, end in ends.items() if end]
+        write_deltalake(
+            self.folder,
+            pa.Table.from_pylist(list(rows), schema=self.schema),
+            **{"mode": "append", "partition_by": self._partition_by or None, **options},
+            commit_properties=CommitProperties(app_transactions=said),
+        )
+        self.copied.update(ends)
+
+
+class DeltaShop:
+    """A topic of orders, and the Delta table that it is copied into.
+
+    Args:
+        folder: Where everything lies.
+        schema: The columns of the table.
+        partition_by: Those that it is partitioned by.
+        more: Further properties of the table; None leaves one out.
+    """
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        schema: pa.Schema = SCHEMA,
+        partition_by: Sequence[str] = (),
+        more: Mapping[str, str | None] | None = None,
+    ) -> None:
+        self.log = MemoryLog()
+        self.log.create_topic(TOPIC, 2)
+        self.writer = Writer(folder / "bronze" / "shop" / TOPIC, schema, partition_by)
+        (bounds,) = self.log.bounds([TOPIC], READ_COMMITTED, NEVER).values()
+        own = {**binding(TOPIC, bounds.topic_id), **(more or {})}
+        kept = {name: value for name, value in own.items() if value is not None}
+        config = offline.load_config(folder)
+        self.config = configured(config, folder / "bronze", {f"bronze.shop.{TOPIC}": kept})
+        self.connections = MemoryConnections(self.config, self.log)
+        self.records: dict[tuple[int, int], dict[str, Any]] = {}
+
+    def gateway(self) -> Gateway:
+        """A gateway over it."""
+        return Gateway(self.config, connections=self.connections)
+
+    def produce(self, count: int) -> None:
+        """Appends records, in turn to each partition."""
+        for _ in range(count):
+            number = len(self.records)
+            record = {"id": number, "item": f"item {number}", "price": number * 1.5}
+            partition = number % 2
+            offset = self.log.produce(TOPIC, partition, json.dumps(record).encode())
+            self.records[partition, offset] = record
+
+    def copy(self, ends: Mapping[int, int], shape: Shape | None = None, **options: Any) -> None:
+        """The writer commits what is below the ends, and was not copied before."""
+        made = shape or (lambda partition, offset, record: record)
+        places = [(p, o) for p, end in ends.items() for o in range(self.copied(p), end)]
+        self.writer.write([made(p, o, self.records[p, o]) for p, o in places], ends, **options)
+
+    def copied(self, partition: int) -> int:
+        """How far the writer is."""
+        return self.writer.copied.get(partition, 0)
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Every record as its row."""
+        return sorted((r["id"], r["item"], r["price"]) for r in self.records.values())
+
+
+Shape = Callable[[int, int, dict[str, Any]], dict[str, Any]]
+
+
+def placed(partition: int, offset: int, record: dict[str, Any]) -> dict[str, Any]:
+    """A record with its place."""
+    return {**record, "k_partition": partition, "k_offset": offset}
+
+
+def binding(topic: str, topic_id: str) -> dict[str, str]:
+    """What the configuration says of a table that `Writer` fills."""
+    return {
+        "topic": topic,
+        "boundary_provider": "kafka-delta-ingest",
+        "boundary_app_id": APPLICATION,
+        "topic_id": topic_id,
+    }
+
+
+def configured(
+    config: Config, warehouse: pathlib.Path, tables: Mapping[str, Mapping[str, str]]
+) -> Config:
+    """A configuration with a catalog `bronze` of Delta tables."""
+    tree = config.model_dump()
+    catalogs = {name: catalog.model_dump() for name, catalog in config.catalogs.items()}
+    tree["catalogs"] = {**catalogs, "bronze": {"type": "delta", "warehouse": str(warehouse)}}
+    tree["clusters"] = {name: cluster.model_dump() for name, cluster in config.clusters.items()}
+    return Config.model_validate({**tree, "tables": tables})
