@@ -66,9 +66,9 @@ class OneSchema:
         """See `Schemas.by_id`."""
         return self.schema
 
-    def latest(self, subject: str) -> Schema | None:  # noqa: ARG002
+    def latest(self, subject: str) -> tuple[int, Schema]:  # noqa: ARG002
         """See `Schemas.latest`."""
-        return self.schema
+        return 1, self.schema
 
     def within(self, deadline: Deadline) -> Schemas:  # noqa: ARG002
         """See `Schemas.within`."""

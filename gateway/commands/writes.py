@@ -16,6 +16,7 @@ import pyarrow as pa
 from seamline.connectors.iceberg import layout, writing
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.types import storable, to_schema
+from seamline.connectors.kafka.formats.schemas import schemas_of
 from seamline.connectors.kafka.formats.writing import RecordWriter, is_written
 from seamline.connectors.kafka.writing import write
 from seamline.connectors.protocols import Deadline
@@ -254,7 +255,8 @@ def insert(
         writing.append(target.table, counted)
         return Written(counted.rows)
     binding = target.binding
-    writer = RecordWriter(binding, target.fields, key_bytes)
+    schemas = schemas_of(connections.log(binding.cluster), deadline)
+    writer = RecordWriter(binding, target.fields, key_bytes, schemas)
     last = write(
         connections.cluster(binding.cluster),
         binding.topic,

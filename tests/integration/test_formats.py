@@ -240,6 +240,38 @@ def test_keys_and_values_of_every_format(registered: Registered, name: str, writ
     assert found == [first, (1, None, None), last]
 
 
+@pytest.mark.parametrize("write", [avro, protobuf])
+def test_rows_are_inserted_with_the_registered_schema(
+    registered: Registered, name: str, write: Write
+) -> None:
+    stack, gateway, registry = registered.stack, registered.gateway, registered.registry
+    stack.create_topic(name, 2)
+    first = write(registry, name, {"n": 1, "s": "é"}, MessageField.VALUE)
+    key = write(registry, name, {"id": 0}, MessageField.KEY)
+    stack.create_table(
+        name,
+        "id bigint, n bigint, s varchar",
+        format=write.__name__,
+        key_format=write.__name__,
+        columns_from=("id = key.id",),
+    )
+    with gateway.connect() as connection:
+        assert rows(connection, f"INSERT INTO {name} VALUES (0, 1, 'é'), (1, 2, '')") == [(2,)]
+        assert rows(connection, f"SELECT id, n, s FROM {name} ORDER BY 1") == [
+            (0, 1, "é"),
+            (1, 2, ""),
+        ], "its own write"
+        topic = f'"default"."default".{name}'
+        sent = rows(connection, f"SELECT _kafka_key, value FROM {topic} ORDER BY 1")
+        assert sent[0] == (key, first), "byte by byte what the official client writes"
+        error = refused(connection, f"INSERT INTO {name} VALUES (2, 3, 'x'), (3, NULL, 'y')")
+        assert error.code.name == "INVALID_ARGUMENT"
+        assert "n: null, and the schema has no null there" in str(error)
+    stack.wait_for_markers(name)
+    found = read_everywhere(stack, gateway, name, "id, n, s")
+    assert found == [(0, 1, "é"), (1, 2, "")], "all rows of a statement or none"
+
+
 def test_a_registry_that_is_gone_is_an_error_by_name(
     stack: Stack, name: str, tmp_path: pathlib.Path
 ) -> None:

@@ -75,6 +75,8 @@ def _named(kind: str, schema: Mapping[str, Any], space: str, names: dict[str, No
         node.members[str(field["name"])] = _node(field["type"], space, names)
         if field.get("aliases"):
             node.aliases[str(field["name"])] = tuple(map(str, field["aliases"]))
+        if "default" in field:
+            node.defaults[str(field["name"])] = field["default"]
     return node
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import fastavro
@@ -59,6 +59,25 @@ def avro_values(
     node = in_epoch(node, epoch)
     read = functools.partial(_read, schema=_for_fastavro(schema))
     return guarded(TreeDecoder(node, columns, read, _to_arrow(node), whole=whole), unfit)
+
+
+def avro_writer(schema: Schema) -> tuple[Node, Callable[[Any], bytes]]:
+    """The tree of a schema, and what writes values of it; that raises ValueError for what is none.
+
+    Raises:
+        ValueError: the schema cannot be read.
+    """
+    own = _for_fastavro(schema)
+
+    def written(value: Any) -> bytes:
+        stream = io.BytesIO()
+        try:
+            fastavro.schemaless_writer(stream, own, value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"the schema cannot hold it: {error}") from None
+        return stream.getvalue()
+
+    return parsed(schema), written
 
 
 def _to_arrow(node: Node) -> ToArrow | None:

@@ -108,7 +108,8 @@ def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHea
     subject = f"{topic}-{setting.part}"
     named = list(_named(setting, parts, headers))
     ids = collections.Counter(schema_id for schema_id, _ in named)
-    schema, source = setting.schemas.latest(subject), f"subject {subject} of the schema registry"
+    source = f"subject {subject} of the schema registry"
+    _, schema = setting.schemas.latest(subject) or (None, None)
     if schema is None or schema.kind != kind:
         if not ids:
             raise ValueError(f"there is no subject {subject}, and no record that names a schema")

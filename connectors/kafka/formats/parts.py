@@ -119,7 +119,7 @@ class PartReader:
         inner = [leaf for leaf in leaves if leaf.path]
         if inner:
             assert format_.fields is not None
-            for members, fields in _grouped(inner):
+            for members, fields in grouped(inner):
                 names = [field.name for field in fields]
                 self._groups.append((members, names, format_.fields(fields)))
 
@@ -221,8 +221,8 @@ class _Node(dict[str, "_Node | Field"]):
         )
 
 
-def _grouped(leaves: Sequence[Leaf]) -> list[tuple[list[Leaf], tuple[Field, ...]]]:
-    """Leaves that can be decoded together, and the fields of a record that hold them.
+def grouped(leaves: Sequence[Leaf]) -> list[tuple[list[Leaf], tuple[Field, ...]]]:
+    """Leaves that belong together in one record, and the fields of a record that hold them.
 
     One group, unless two columns come from the same place.
     """

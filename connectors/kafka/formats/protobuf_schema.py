@@ -150,6 +150,7 @@ def tree_of(message: Descriptor, known: dict[str, Node] | None = None) -> Node:
         node = known[name] = Node("record", name=name, attributes=dict(message.fields_by_name))
         for field in message.fields:
             node.members[field.name] = _member(field, known)
+            node.defaults[field.name] = None
     return known[name]
 
 

@@ -6,14 +6,14 @@ with Google's own library.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ptars
 import pyarrow as pa
 from google.protobuf import json_format, message_factory
-from google.protobuf.descriptor import Descriptor
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, EncodeError, Message
 
 from seamline.connectors.kafka.formats import protobuf_schema as schemas
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts
@@ -211,3 +211,80 @@ def _raw(value: Any, node: Node) -> Any:
 
 def _text(key: Any) -> str:
     return key if isinstance(key, str) else str(key).lower()
+
+
+# --- Writing -------------------------------------------------------------------------------------
+
+
+def protobuf_writer(schema: Schema) -> tuple[Node, Callable[[Any], bytes]]:
+    """The tree of a schema's first message, and what writes values of it.
+
+    That raises ValueError for what is none.
+
+    Raises:
+        ValueError: the schema cannot be read.
+    """
+    descriptor = schemas.message_at(schemas.compiled(schema), _FIRST)
+    node = schemas.tree_of(descriptor)
+    make = message_factory.GetMessageClass(descriptor)
+
+    def written(value: Any) -> bytes:
+        message = make()
+        try:
+            _fill(message, node, value)
+            return bytes(message.SerializeToString(deterministic=True))
+        except (TypeError, ValueError, EncodeError, json_format.ParseError) as error:
+            raise ValueError(f"the schema cannot hold it: {error}") from None
+
+    return node, written
+
+
+def _fill(message: Message, node: Node, value: Mapping[str, Any]) -> None:
+    """Sets the fields of a message that have a value."""
+    for name, found in value.items():
+        if found is not None:
+            field, member = node.attributes[name], node.members[name]
+            if member.kind == "array" and member.inner is not None:
+                _extend(getattr(message, name), field, member.inner, found)
+            elif member.kind == "map" and member.inner is not None:
+                _put(getattr(message, name), field.message_type, member.inner, found)
+            elif field.message_type is None:
+                setattr(message, name, found)
+            else:
+                getattr(message, name).SetInParent()
+                _set(getattr(message, name), member.only or member, found)
+
+
+def _extend(items: Any, field: FieldDescriptor, node: Node, value: Sequence[Any]) -> None:
+    for item in value:
+        if field.message_type is None:
+            items.append(item)
+        else:
+            _set(items.add(), node, item)
+
+
+def _put(entries: Any, entry: Descriptor, node: Node, value: Mapping[str, Any]) -> None:
+    of_key, of_value = entry.fields_by_name["key"], entry.fields_by_name["value"]
+    for text, item in value.items():
+        key: Any = text
+        if of_key.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+            key = {"true": True, "false": False}.get(text, text)
+        elif of_key.cpp_type != FieldDescriptor.CPPTYPE_STRING:
+            key = int(text)
+        if of_value.message_type is None:
+            entries[key] = item
+        else:
+            _set(entries[key], node, item)
+
+
+def _set(message: Any, node: Node, value: Any) -> None:
+    """Makes a message what a value of the schema says: the way back from `_raw`."""
+    if node.kind == "record":
+        _fill(message, node, value)
+    elif node.name == schemas.TIMESTAMP:
+        message.seconds, micros = divmod(value, 1_000_000)
+        message.nanos = micros * 1000
+    elif node.name in schemas.JSON_MESSAGES:
+        json_format.Parse(value, message)
+    else:
+        message.value = value

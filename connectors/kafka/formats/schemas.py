@@ -59,8 +59,8 @@ class Schemas(Protocol):
             SeamlineError: SCHEMA_REGISTRY_UNAVAILABLE; DEADLINE_EXCEEDED or CANCELED.
         """
 
-    def latest(self, subject: str) -> Schema | None:
-        """The newest schema of a subject; None when there is no such subject.
+    def latest(self, subject: str) -> tuple[int, Schema] | None:
+        """The newest schema of a subject, and its id; None when there is no such subject.
 
         Raises:
             SeamlineError: as `by_id`.
@@ -90,7 +90,7 @@ class NoRegistry:
             hint="Add schema_registry to the cluster in the configuration.",
         )
 
-    def latest(self, subject: str) -> Schema | None:
+    def latest(self, subject: str) -> tuple[int, Schema] | None:
         """See `Schemas.latest`."""
         raise SeamlineError(
             SCHEMA_REGISTRY_UNAVAILABLE,
@@ -174,13 +174,19 @@ class SchemaRegistry:
         found = self._known[schema_id] = self._schema(body)
         return found
 
-    def latest(self, subject: str) -> Schema | None:
+    def latest(self, subject: str) -> tuple[int, Schema] | None:
         """See `Schemas.latest`."""
         return self._answer(("latest", subject), lambda: self._latest(subject))
 
-    def _latest(self, subject: str) -> Schema | None:
+    def _latest(self, subject: str) -> tuple[int, Schema] | None:
         body = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest")
-        return None if body is None else self._schema(body)
+        if body is None:
+            return None
+        try:
+            number = int(body["id"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._failure(f"its answer is not understood: {error!r}") from error
+        return number, self._known.setdefault(number, self._schema(body))
 
     def _answer(self, question: Hashable, ask: Callable[[], _T]) -> _T:
         """The answer to a question, which is asked once while it is open.

@@ -138,7 +138,7 @@ def _ambiguous(path: str, node: Node) -> Convert:
 
 
 def _leaf(node: Node, type_: Type, path: str) -> Convert:
-    units = _UNITS.get(node.logical)
+    units = UNITS.get(node.logical)
     if node.logical == "decimal" and node.kind in ("bytes", "fixed"):
         if isinstance(type_, Decimal):
             scale = int(node.attributes.get("scale", 0))
@@ -158,16 +158,11 @@ def _leaf(node: Node, type_: Type, path: str) -> Convert:
     return _plain(node, type_, path)
 
 
-_UNITS: Mapping[str, tuple[int, int]] = {
-    "seconds": (1_000_000, 1),
-    "millis": (1000, 1),
-    "micros": (1, 1),
-    "nanos": (1, 1000),
-}
-_UNITS = {
+_FACTORS = {"seconds": (1_000_000, 1), "millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}
+UNITS: Mapping[str, tuple[int, int]] = {
     f"{what}-{unit}": factors
     for what in ("time", "timestamp", "local-timestamp")
-    for unit, factors in _UNITS.items()
+    for unit, factors in _FACTORS.items()
 }
 """What makes microseconds of each: a factor and a divisor."""
 _DAY_MICROS = 86_400_000_000

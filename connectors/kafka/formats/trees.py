@@ -26,6 +26,8 @@ class Node:
         inner: The items of an array, the values of a map.
         attributes: Everything else the schema says of it.
         aliases: The names that fields of a record had before, by their names.
+        defaults: What fields of a record are that nobody gives a value, by their names; null where
+            they are left out then.
     """
 
     kind: str
@@ -36,6 +38,7 @@ class Node:
     inner: Node | None = None
     attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     aliases: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    defaults: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:

@@ -7,6 +7,7 @@ so that no statement writes a record that its table cannot read.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import datetime
 import functools
 import json
@@ -17,7 +18,11 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.infer_schema import KINDS
 from seamline.connectors.kafka.formats.known import format_of
+from seamline.connectors.kafka.formats.parts import Leaf, Setting, grouped
+from seamline.connectors.kafka.formats.schema_writing import part_writer
+from seamline.connectors.kafka.formats.schemas import NoRegistry, Schemas
 from seamline.connectors.protocols import NewRecord, RawBatch
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
 from seamline.seam.binding import TopicBinding
@@ -39,26 +44,36 @@ class RecordWriter:
         binding: The topic.
         fields: The columns that come from what a producer writes.
         key_bytes: How keys are written.
+        schemas: Where the schemas of records are registered.
 
     Raises:
-        SeamlineError: NOT_SUPPORTED when records cannot be made of such columns.
+        SeamlineError: NOT_SUPPORTED when records cannot be made of such columns;
+            SCHEMA_REGISTRY_UNAVAILABLE, DEADLINE_EXCEEDED.
     """
 
     def __init__(
-        self, binding: TopicBinding, fields: tuple[Field, ...], key_bytes: KeyBytes
+        self,
+        binding: TopicBinding,
+        fields: tuple[Field, ...],
+        key_bytes: KeyBytes,
+        schemas: Schemas | None = None,
     ) -> None:
         encoding = binding.encoding
         self._fields = fields
         sources = [_source_of(field, encoding) for field in fields]
-        self._value = _maker(VALUE, binding.format, fields, sources, key_bytes)
-        self._key = _maker(KEY, binding.key_format, fields, sources, key_bytes)
+        value, key = (
+            _Part(name, format_, binding, key_bytes, schemas or NoRegistry())
+            for name, format_ in ((VALUE, binding.format), (KEY, binding.key_format))
+        )
+        self._value = value.maker(fields, sources)
+        self._key = key.maker(fields, sources)
         if self._key is None and binding.key is not None:
             repeated = binding.key.lower()
             place = next(n for n, f in enumerate(fields) if f.name.lower() == repeated)
-            self._key = _whole(place, fields[place], binding.key_format, key_bytes)
+            self._key = key.whole(place, fields[place])
         texts = DecoderSpec.of(binding, fields).texts
         self._decoder = Decoder(
-            DecoderSpec(binding.topic, str(encoding), "fail", fields, texts=texts)
+            DecoderSpec(binding.topic, str(encoding), "fail", fields, texts=texts), schemas
         )
         self._empty = b"{}" if binding.format == "json" else b""
         self._headers = [
@@ -72,7 +87,10 @@ class RecordWriter:
             SeamlineError: INVALID_ARGUMENT for a row that would not be read again as it is.
         """
         columns = [column.to_pylist() for column in rows.columns]
-        found = [self._record(row) for row in zip(*columns, strict=True)]
+        try:
+            found = [self._record(row) for row in zip(*columns, strict=True)]
+        except ValueError as error:
+            raise _not_written(str(error)) from error
         self._require_same(columns, found)
         return found
 
@@ -95,15 +113,14 @@ class RecordWriter:
         batch = RawBatch(nothing, nothing, nothing, keys, values, headers)
         read, bad = self._decoder.decode_all(batch)
         for reason in bad.values():
-            raise SeamlineError(
-                INVALID_ARGUMENT, f"a row cannot be written as a record: {reason}", hint=""
-            )
+            raise _not_written(reason)
         for field, array, column in zip(self._fields, read.columns, columns, strict=True):
             if array.to_pylist() != column:
                 raise SeamlineError(
                     INVALID_ARGUMENT,
                     f"a value of column {field.name} would not be read again as it is",
-                    hint="NaN and infinity cannot be written as JSON.",
+                    hint="Records hold less than the column does: JSON no NaN and no infinity, a "
+                    "schema what it says.",
                 )
 
 
@@ -122,29 +139,86 @@ def _source_of(field: Field, encoding: Encoding) -> Source:
     return encoding.source_of((field.name,)) or Source(VALUE, (field.name,))
 
 
-def _maker(
-    part: str,
-    format_: str,
-    fields: Sequence[Field],
-    sources: Sequence[Source],
-    key_bytes: KeyBytes,
-) -> _Maker | None:
-    """What makes a part of a record; None where no column is in it."""
-    places = [place for place, source in enumerate(sources) if source.part == part]
-    if not places:
-        return None
-    first = places[0]
-    has_fields = format_of(format_).fields is not None
-    if len(places) == 1 and not (has_fields and sources[first].path):
-        return _whole(first, fields[first], format_, key_bytes)
-    tree: dict[str, Any] = {}
-    paths = [sources[place].path for place in places]
-    if format_ != "json" or not all(map(functools.partial(_insert, tree), paths, places)):
-        names = ", ".join(fields[place].name for place in places)
-        raise _not_made(f"columns {names}: its {part} in the format {format_} cannot hold them")
-    converters = [_converter(field.type) for field in fields]
-    kept = frozenset(p for p in places if fields[p].write_default is not None)
-    return lambda row: _dumped(_object(tree, row, converters, kept)).encode()
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Part:
+    """How keys, or values, are made.
+
+    Attributes:
+        name: Which of them.
+        format: Their format.
+        binding: The topic.
+        key_bytes: How keys are written that need no schema.
+        schemas: Where schemas are registered.
+    """
+
+    name: str
+    format: str
+    binding: TopicBinding
+    key_bytes: KeyBytes
+    schemas: Schemas
+
+    def maker(self, fields: Sequence[Field], sources: Sequence[Source]) -> _Maker | None:
+        """What makes them of rows; None where no column is in them."""
+        places = [place for place, source in enumerate(sources) if source.part == self.name]
+        if not places:
+            return None
+        first = places[0]
+        has_fields = format_of(self.format).fields is not None
+        if len(places) == 1 and not (has_fields and sources[first].path):
+            return self.whole(first, fields[first])
+        if self.format in KINDS:
+            return self._with_schema({place: sources[place].path for place in places}, fields)
+        tree: dict[str, Any] = {}
+        paths = [sources[place].path for place in places]
+        if self.format != "json" or not all(map(functools.partial(_insert, tree), paths, places)):
+            raise self._unfit([fields[place] for place in places])
+        converters = [_converter(field.type) for field in fields]
+        kept = frozenset(p for p in places if fields[p].write_default is not None)
+        return lambda row: _dumped(_object(tree, row, converters, kept)).encode()
+
+    def whole(self, place: int, field: Field) -> _Maker:
+        """What makes them of one column."""
+        if self.format not in KINDS:
+            return _whole(place, field, self.format, self.key_bytes)
+        write = self._writer(field.type, field.name)
+        return lambda row: None if row[place] is None else write(row[place])
+
+    def _with_schema(self, paths: Mapping[int, Path], fields: Sequence[Field]) -> _Maker:
+        """What makes records of a schema of several columns, or of what lies inside."""
+        tree: dict[str, Any] = {}
+        is_named = self.binding.encoding.names
+        leaves = [
+            Leaf((fields[p].name,), path, fields[p], by_name=not is_named(fields[p].name))
+            for p, path in paths.items()
+        ]
+        groups = grouped(leaves)
+        if len(groups) > 1 or not all(_insert(tree, path, p) for p, path in paths.items()):
+            raise self._unfit([fields[place] for place in paths])
+        write = self._writer(Row(groups[0][1]), "")
+        return lambda row: write(_picked(tree, row))
+
+    def _writer(self, type_: Type, path: str) -> Callable[[Any], bytes]:
+        binding = self.binding
+        options = dict(binding.encoding.options)
+        setting = Setting(self.name, self.schemas, binding.schemas.get(self.name), options)
+        try:
+            return part_writer(setting, self.format, binding.topic, type_, path)
+        except ValueError as error:
+            raise _not_made(f"such rows: {error}") from error
+
+    def _unfit(self, fields: Sequence[Field]) -> SeamlineError:
+        names = ", ".join(field.name for field in fields)
+        return _not_made(
+            f"columns {names}: its {self.name} in the format {self.format} cannot hold them"
+        )
+
+
+def _picked(tree: Mapping[str, Any], row: _Cells) -> dict[str, Any]:
+    """The values of a row's columns, where they stand in a record."""
+    return {
+        name: _picked(inner, row) if isinstance(inner, dict) else row[inner]
+        for name, inner in tree.items()
+    }
 
 
 def _insert(tree: dict[str, Any], path: Path, place: int) -> bool:
@@ -205,6 +279,12 @@ def _header(value: Any) -> bytes:
     if isinstance(value, bytes):
         return value
     return (value if isinstance(value, str) else json.dumps(value, default=str)).encode()
+
+
+def _not_written(reason: str) -> SeamlineError:
+    return SeamlineError(
+        INVALID_ARGUMENT, f"a row cannot be written as a record: {reason}", hint=""
+    )
 
 
 def _not_made(what: str) -> SeamlineError:

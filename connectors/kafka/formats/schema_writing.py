@@ -1,0 +1,66 @@
+"""Parts written with a schema: the table's own, or the newest that is registered for the topic.
+
+What stands before a part of a registered schema is what Confluent's serializers put there: a zero
+byte, the schema's id in four, and for Protobuf which message of it the part is, the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from seamline.connectors.kafka.formats.infer_schema import KINDS
+from seamline.connectors.kafka.formats.parts import Setting
+from seamline.connectors.kafka.formats.schemas import Schema
+from seamline.connectors.kafka.formats.tree_writing import encoder
+from seamline.connectors.kafka.formats.trees import Node, in_epoch
+from seamline.sql.types import Type
+
+Write: TypeAlias = Callable[[Any], bytes]
+"""What makes a part of a column's value, or of a row of them; it raises ValueError."""
+_FIRST_MESSAGE = b"\0"
+
+
+def part_writer(setting: Setting, format_: str, topic: str, type_: Type, path: str = "") -> Write:
+    """What writes parts of a topic's records.
+
+    Args:
+        setting: Keys or values, and where their schemas are.
+        format_: Their format, one of `KINDS`.
+        topic: Name of the topic.
+        type_: What parts are made of: the row of their fields, or one column.
+        path: What messages call it.
+
+    Raises:
+        ValueError: there is no such schema, or it has no values for such columns.
+        SeamlineError: SCHEMA_REGISTRY_UNAVAILABLE, DEADLINE_EXCEEDED.
+    """
+    kind = KINDS[format_]
+    if setting.schema is not None:
+        frame, schema = b"", Schema(kind, setting.schema)
+    else:
+        frame, schema = _newest(setting, f"{topic}-{setting.part}", kind)
+        frame += _FIRST_MESSAGE if kind == "PROTOBUF" else b""
+    node, write = _of_kind(kind, schema)
+    encode = encoder(in_epoch(node, setting.spelling.epoch), type_, path)
+    return lambda value: frame + write(encode(value))
+
+
+def _newest(setting: Setting, subject: str, kind: str) -> tuple[bytes, Schema]:
+    found = setting.schemas.latest(subject)
+    if found is None:
+        raise ValueError(f"the schema registry has no subject {subject}")
+    number, schema = found
+    if schema.kind != kind:
+        raise ValueError(f"subject {subject} is of the kind {schema.kind}, not {kind}")
+    return b"\0" + number.to_bytes(4, "big"), schema
+
+
+def _of_kind(kind: str, schema: Schema) -> tuple[Node, Write]:
+    if kind == "AVRO":
+        from seamline.connectors.kafka.formats.avro_values import avro_writer
+
+        return avro_writer(schema)
+    from seamline.connectors.kafka.formats.protobuf_values import protobuf_writer
+
+    return protobuf_writer(schema)

@@ -1,0 +1,277 @@
+"""Values of columns, to values of what a schema has: the way back from `tree_values`.
+
+Fields find columns by name, as columns find fields when records are read. What the schema has no
+value for (null where it has none, digits or a unit finer than its own, a number out of its range)
+is an error and never cut. A field without a column is its default, or null.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from seamline.connectors.kafka.formats.tree_values import UNITS
+from seamline.connectors.kafka.formats.trees import Node
+from seamline.seam.evolution import matched
+from seamline.sql import types
+from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
+
+Encode: TypeAlias = Callable[[Any], Any]
+"""What makes of a column's value, as Arrow gives it to Python, one of the schema's."""
+
+
+def encoder(node: Node, type_: Type, path: str) -> Encode:
+    """What makes a value of the schema of one of a column's.
+
+    It raises ValueError for a value that the schema does not have.
+
+    Raises:
+        ValueError: it has none of the column's.
+    """
+    if node.kind == "union":
+        if node.only is None:
+            raise ValueError(f"{path}: the schema has a union there, and which type is not known")
+        only, has_null = _encoder(node.only, type_, path), len(node.branches) > 1
+    else:
+        only, has_null = _encoder(node, type_, path), False
+
+    def encode(value: Any) -> Any:
+        if value is not None:
+            return only(value)
+        if not has_null:
+            raise ValueError(f"{path}: null, and the schema has no null there")
+        return None
+
+    return encode
+
+
+def _encoder(node: Node, type_: Type, path: str) -> Encode:
+    match node.kind, type_:
+        case "record", Row(fields):
+            return _record(node, fields, path)
+        case "array", Array(element):
+            assert node.inner is not None
+            item = encoder(node.inner, element, f"{path}[]")
+            return lambda value: [item(entry) for entry in value]
+        case "map", Map(types.VARCHAR, inner):
+            assert node.inner is not None
+            item = encoder(node.inner, inner, f"{path}[]")
+            return lambda value: {key: item(entry) for key, entry in value}
+    found = _leaf(node, type_, path)
+    if found is None:
+        kind = f"{node.kind} ({node.logical})" if node.logical else node.kind
+        raise ValueError(f"{path}: the schema has {kind} there, which is not written from {type_}")
+    return found
+
+
+def _record(node: Node, fields: Sequence[Field], path: str) -> Encode:
+    which = {name: column for column, name in matched(fields, node.names).items()}
+    types_ = {field.name: field.type for field in fields}
+    members: list[tuple[str, str, Encode]] = []
+    others: dict[str, Any] = {}
+    for name, member in node.members.items():
+        inside = f"{path}.{name}" if path else name
+        column = which.get(name)
+        if column is not None:
+            members.append((name, column, encoder(member, types_[column], inside)))
+        elif name in node.defaults:
+            others[name] = _default(member, node.defaults[name])
+        elif any(branch.kind == "null" for branch in member.branches):
+            others[name] = None
+        else:
+            raise ValueError(f"{inside}: the schema wants it, and no column has it")
+    known = {column for _, column, _ in members}
+    unknown = [field.name for field in fields if field.name not in known]
+
+    def encode(value: Mapping[str, Any]) -> dict[str, Any]:
+        for column in unknown:
+            if value[column] is not None:
+                raise ValueError(f"{path}.{column}".lstrip(".") + ": the schema has no such field")
+        return {**{name: make(value[column]) for name, column, make in members}, **others}
+
+    return encode
+
+
+def _default(node: Node, value: Any) -> Any:
+    """What a default says, which is written in JSON."""
+    match node.kind:
+        case _ if value is None:
+            return None
+        case "union":
+            return _default(node.only or node.branches[0], value)
+        case "bytes" | "fixed":
+            return str(value).encode("latin-1")
+        case "record":
+            given = {**node.defaults, **value}
+            return {name: _default(member, given[name]) for name, member in node.members.items()}
+        case "array" if node.inner is not None:
+            return [_default(node.inner, item) for item in value]
+        case "map" if node.inner is not None:
+            return {key: _default(node.inner, item) for key, item in value.items()}
+    return value
+
+
+# --- Leaves --------------------------------------------------------------------------------------
+
+
+def _leaf(node: Node, type_: Type, path: str) -> Encode | None:
+    match node.kind:
+        case "boolean" if type_ == types.BOOLEAN:
+            return _same
+        case "int" | "long":
+            return _whole(node, type_, path)
+        case "float" | "double" if type_ in (types.REAL, types.DOUBLE):
+            return _single(path) if node.kind == "float" else float
+        case "enum" if type_ == types.VARCHAR:
+            return _symbol(node, path)
+        case "bytes" | "fixed":
+            return _bytes(node, type_, path)
+        case "string":
+            return _text(type_)
+    return None
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - of both kinds of timestamps
+_MICRO = datetime.timedelta(microseconds=1)
+
+
+def _whole(node: Node, type_: Type, path: str) -> Encode | None:
+    bits = 31 if node.kind == "int" else 63
+    low, high = (0, 2**64 - 1) if node.logical == "unsigned" else (-(2**bits), 2**bits - 1)
+    units = UNITS.get(node.logical)
+    count: Encode
+    if isinstance(type_, types.Timestamp):
+        if node.logical.startswith("time-") or node.logical == "date":
+            return None
+        units = units or UNITS["timestamp-millis"]
+        count = _micros
+    elif type_ == types.TIME and node.logical.startswith("time-"):
+        count = _micros_of_day
+    elif type_ == types.DATE and node.logical == "date":
+        units, count = None, _days
+    elif type_ in types.INTEGERS or isinstance(type_, Decimal):
+        units, count = None, _integral(path)
+    else:
+        return None
+
+    def encode(value: Any) -> int:
+        found = count(value)
+        if units is not None:
+            factor, divisor = units
+            found, rest = divmod(found * divisor, factor)
+            if rest:
+                raise ValueError(f"{path}: {value} is finer than the schema's {node.logical}")
+        if not low <= found <= high:
+            raise ValueError(f"{path}: {value} is out of range for the schema's {node.kind}")
+        return int(found)
+
+    return encode
+
+
+def _micros(value: datetime.datetime) -> int:
+    if value.tzinfo is not None:
+        value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+    return (value - _EPOCH) // _MICRO
+
+
+def _micros_of_day(value: datetime.time) -> int:
+    return (datetime.datetime.combine(_EPOCH, value) - _EPOCH) // _MICRO
+
+
+def _days(value: datetime.date) -> int:
+    return value.toordinal() - _EPOCH.toordinal()
+
+
+def _integral(path: str) -> Encode:
+    def encode(value: int | decimal.Decimal) -> int:
+        if value != int(value):
+            raise ValueError(f"{path}: {value} is no whole number")
+        return int(value)
+
+    return encode
+
+
+def _single(path: str) -> Encode:
+    def encode(value: float) -> float:
+        found: float = pa.scalar(value, pa.float64()).cast(pa.float32()).as_py()
+        if found != value and not math.isnan(value):
+            raise ValueError(f"{path}: {value} has no float, as the schema has it")
+        return found
+
+    return encode
+
+
+def _symbol(node: Node, path: str) -> Encode:
+    names: Mapping[int, str] | None = node.attributes.get("names")
+    if names is None:
+        known: Mapping[str, Any] = {symbol: symbol for symbol in node.attributes["symbols"]}
+    else:
+        known = {name: number for number, name in names.items()}
+
+    def encode(value: str) -> Any:
+        if value not in known:
+            raise ValueError(f"{path}: {value!r} is no value of the enumeration")
+        return known[value]
+
+    return encode
+
+
+def _bytes(node: Node, type_: Type, path: str) -> Encode | None:
+    size = int(node.attributes["size"]) if node.kind == "fixed" else None
+    if node.logical == "decimal":
+        return _unscaled(node, size, path) if isinstance(type_, Decimal) else None
+    if node.logical == "uuid" and node.kind == "fixed" and type_ == types.UUID:
+        return lambda value: uuid.UUID(value).bytes
+    if type_ == types.VARCHAR and size is None:
+        return lambda value: value.encode()
+    if not isinstance(type_, Varbinary):
+        return None
+
+    def encode(value: bytes) -> bytes:
+        if size not in (None, len(value)):
+            raise ValueError(f"{path}: {len(value)} bytes where the schema has {size}")
+        return value
+
+    return encode
+
+
+_EXACT = decimal.Context(prec=1000)
+
+
+def _unscaled(node: Node, size: int | None, path: str) -> Encode:
+    scale, precision = (int(node.attributes.get(name, 0)) for name in ("scale", "precision"))
+
+    def encode(value: decimal.Decimal) -> bytes:
+        scaled = value.scaleb(scale, _EXACT)
+        number = int(scaled)
+        if number != scaled or abs(number) >= 10**precision:
+            raise ValueError(f"{path}: {value} is no decimal({precision}, {scale}) of the schema")
+        wanted = (number if number >= 0 else ~number).bit_length() // 8 + 1
+        if size is not None and wanted > size:
+            raise ValueError(f"{path}: {value} does not fit into {size} bytes")
+        return number.to_bytes(size or wanted, "big", signed=True)
+
+    return encode
+
+
+def _text(type_: Type) -> Encode | None:
+    match type_:
+        case types.VARCHAR | types.UUID:
+            return _same
+        case types.DATE | types.TIME:
+            return lambda value: value.isoformat()
+        case types.TIMESTAMP:
+            return lambda value: value.isoformat(timespec="microseconds")
+        case types.TIMESTAMP_TZ:
+            return lambda value: (_EPOCH + _micros(value) * _MICRO).isoformat() + "Z"
+    return None

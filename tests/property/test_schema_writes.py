@@ -1,0 +1,292 @@
+"""Goal: what INSERT writes with a schema is what the schema's own library reads, or it is refused.
+
+Method: random schemas and values are written by fastavro and by Google's library, read as rows, and
+written again by us: the libraries must read what they had written. With a registry the official
+client's deserializers read what we frame. What a schema cannot hold is refused by name.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from hypothesis import given, settings
+from property import test_avro_values as avro
+from property import test_protobuf_values as protobuf
+from support.registry import Registry, registries, silent
+
+from seamline.connectors.config import SchemaRegistryConfig
+from seamline.connectors.kafka.formats.protobuf_values import ProtobufValues
+from seamline.connectors.kafka.formats.schemas import SchemaRegistry
+from seamline.connectors.kafka.formats.writing import RecordWriter
+from seamline.connectors.protocols import NewRecord
+from seamline.errors import SeamlineError
+from seamline.gateway.commands.tables import parse_fields
+from seamline.gateway.query.deadline import StatementDeadline
+from seamline.planners.rules.prune_tail_by_key import key_bytes
+from seamline.seam.binding import TopicBinding
+from seamline.sql import types
+from seamline.sql.types import Field
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    yield from registries()
+
+
+def known(registry: Registry) -> SchemaRegistry:
+    return SchemaRegistry(SchemaRegistryConfig(url=registry.url))
+
+
+def records(
+    fields: tuple[Field, ...], table: pa.Table, schemas: Any = None, **binding: Any
+) -> list[NewRecord]:
+    writer = RecordWriter(TopicBinding("c", "orders", **binding), fields, key_bytes, schemas)
+    return writer.records(table)
+
+
+def written(columns: str, *rows: Any, schemas: Any = None, **binding: Any) -> list[NewRecord]:
+    fields = parse_fields(columns)
+    schema = pa.schema([(field.name, types.to_arrow(field.type)) for field in fields])
+    named = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    return records(fields, pa.Table.from_pylist(named, schema), schemas, **binding)
+
+
+@settings(max_examples=150, deadline=None)
+@given(avro.cases())
+def test_fastavro_reads_what_it_had_written(case: tuple[Any, list[Any]]) -> None:
+    schema, values = case
+    columns = avro.columns_of(schema)
+    raw = [avro.written(schema, value) for value in values]
+    arrays, bad = avro.decoder(schema, columns).decode(raw)
+    assert not bad
+    table = pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+    again = records(columns, table, format="avro", value_schema=json.dumps(schema))
+    own = fastavro.parse_schema(schema)
+    for before, (_, after, _) in zip(raw, again, strict=True):
+        assert after is not None
+        found = [fastavro.schemaless_reader(io.BytesIO(v), own, None) for v in (after, before)]
+        assert found[0] == found[1]
+
+
+@settings(max_examples=150, deadline=None)
+@given(protobuf.ORDERS)
+def test_googles_library_reads_what_it_had_written(values: dict[str, Any]) -> None:
+    raw = protobuf.message(values)
+    decoder = ProtobufValues(protobuf.SCHEMA, protobuf.COLUMNS, whole=False, is_framed=False)
+    arrays, bad = decoder.decode([raw])
+    assert not bad
+    table = pa.Table.from_arrays(arrays, names=[column.name for column in protobuf.COLUMNS])
+    binding = {"format": "protobuf", "value_schema": protobuf.TEXT}
+    ((_, after, _),) = records(protobuf.COLUMNS, table, **binding)
+    assert after is not None
+    assert protobuf.Order.FromString(after) == protobuf.Order.FromString(raw)
+
+
+# --- With a registry -----------------------------------------------------------------------------
+
+PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"]},
+        {"name": "price", "type": PRICE},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "raw", "type": "bytes", "default": "\u00ff"},
+        {"name": "further", "type": ["null", "int"], "default": None},
+    ],
+}
+AT = datetime.datetime(2024, 1, 2, 3, 4, 5, 6000, datetime.UTC)
+COLUMNS = "id bigint, note varchar, price decimal(6, 2), at timestamp(6) with time zone"
+VALUE, KEY = (
+    SerializationContext("orders", field) for field in (MessageField.VALUE, MessageField.KEY)
+)
+
+
+def test_the_official_client_reads_our_avro(registry: Registry) -> None:
+    registry.register("orders-value", json.dumps({**ORDER, "fields": ORDER["fields"][:2]}))
+    number = registry.register("orders-value", json.dumps(ORDER))
+    registry.register("orders-key", json.dumps({"type": "record", "name": "Key", "fields": [
+        {"name": "id", "type": "long"}]}))  # fmt: skip
+    ((key, value, _),) = written(
+        f"{COLUMNS}, k bigint",
+        (1, "é", decimal.Decimal("-12.50"), AT, 7),
+        schemas=known(registry),
+        format="avro",
+        key_format="avro",
+        columns_from=("k = key.id",),
+    )
+    assert value is not None
+    assert value[:5] == b"\0" + number.to_bytes(4, "big"), "the newest of the subject"
+    assert AvroDeserializer(registry.client)(value, VALUE) == {
+        "id": 1,
+        "note": "é",
+        "price": decimal.Decimal("-12.50"),
+        "at": AT,
+        "raw": b"\xff",
+        "further": None,
+    }
+    assert AvroDeserializer(registry.client)(key, KEY) == {"id": 7}
+
+
+def test_the_official_client_reads_our_protobuf(registry: Registry) -> None:
+    text = base64.b64encode(protobuf.FILE.serialized_pb).decode()  # as this client registers it
+    registry.register("orders-value", text, "PROTOBUF")
+    ((_, value, _),) = written(
+        "id bigint, price double, name varchar, w integer, nums array(integer),"
+        " m map(varchar, row(x integer, s varchar)), at timestamp(6) with time zone",
+        (1, None, "é", 0, [1], [("k", {"x": 2, "s": None})], AT),
+        schemas=known(registry),
+        format="protobuf",
+    )
+    assert value is not None
+    assert value[5:6] == b"\0", "the first message, as the serializers write it"
+    found = ProtobufDeserializer(protobuf.Order, {}, registry.client)(value, VALUE)
+    assert (found.id, found.HasField("price"), found.name, found.w.value) == (1, False, "é", 0)
+    assert (list(found.nums), found.m["k"].x, found.m["k"].HasField("s")) == ([1], 2, False)
+    assert found.HasField("w")
+    assert found.at.ToDatetime(datetime.UTC) == AT
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns", "said"),
+    [
+        ("", "id bigint", "has no subject orders-value"),
+        ("JSON", "id bigint", "is of the kind JSON, not AVRO"),
+        ("AVRO", "id bigint", "price: the schema wants it, and no column has it"),
+        ("AVRO", COLUMNS.replace("id bigint", "id varchar"), "id: the schema has long there"),
+    ],
+)
+def test_what_no_row_could_be_is_refused_before_any(
+    registry: Registry, kind: str, columns: str, said: str
+) -> None:
+    if kind:
+        registry.register("orders-value", json.dumps(ORDER), kind)
+    with pytest.raises(SeamlineError) as caught:
+        written(columns, schemas=known(registry), format="avro")
+    assert caught.value.code.name == "NOT_SUPPORTED"
+    assert said in caught.value.message
+
+
+def test_a_registry_that_hangs_ends_with_the_statement() -> None:
+    with silent() as url:
+        asked = SchemaRegistry(SchemaRegistryConfig(url=url)).within(StatementDeadline(0.1))
+        with pytest.raises(SeamlineError) as caught:
+            written("id bigint", schemas=asked, format="avro")
+    assert caught.value.code.name == "DEADLINE_EXCEEDED"
+
+
+# --- What a schema cannot hold -------------------------------------------------------------------
+
+
+def field(type_: Any, **more: Any) -> str:
+    fields = [{"name": "a", "type": type_, **more}]
+    return json.dumps({"type": "record", "name": "R", "fields": fields})
+
+
+ENUM = {"type": "enum", "name": "E", "symbols": ["A"]}
+FIXED = {"type": "fixed", "name": "F", "size": 2}
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+SMALL = {**FIXED, "logicalType": "decimal", "precision": 6, "scale": 0}
+
+
+@pytest.mark.parametrize(
+    ("schema", "columns", "value"),
+    [
+        (field("long"), "a bigint", None),
+        (field("int"), "a bigint", 2**31),
+        (field("int"), "a bigint", -(2**31) - 1),
+        (field("float"), "a double", 0.1),
+        (field("float"), "a double", 1e300),
+        (field(ENUM), "a varchar", "B"),
+        (field(FIXED), "a varbinary", b"xxx"),
+        (field(PRICE), "a decimal(9, 3)", decimal.Decimal("1.005")),
+        (field(PRICE), "a decimal(9, 2)", decimal.Decimal("10000.00")),
+        (field(SMALL), "a decimal(9, 0)", decimal.Decimal(40000)),
+        (field(MILLIS), "a timestamp(6)", datetime.datetime(2024, 1, 1, 0, 0, 0, 1)),
+        (field({"type": "array", "items": "int"}), "a array(integer)", [1, None]),
+        (field(["null", "int"], aliases=["b"]), "a bigint, z bigint", 1),
+        ("int32 a = 1;", "a integer", None),
+        ("uint32 a = 1;", "a bigint", -1),
+        ("repeated int32 a = 1;", "a array(integer)", None),
+        ("oneof o { int32 a = 1; int32 z = 2; }", "a integer, z integer", 1),
+        ("E a = 1; enum E { A = 0; }", "a varchar", "B"),
+        ("map<int32, int32> a = 1;", "a map(varchar, integer)", [("x", 1)]),
+        ("map<bool, int32> a = 1;", "a map(varchar, integer)", [("x", 1)]),
+        ("google.protobuf.Struct a = 1;", "a varchar", "{"),
+    ],
+)
+def test_what_a_schema_cannot_hold_is_refused(schema: str, columns: str, value: Any) -> None:
+    is_avro = schema.startswith("{")
+    if not is_avro:
+        imports = 'import "google/protobuf/struct.proto"; '
+        schema = f'syntax = "proto3"; {imports} message M {{ {schema} }}'
+    row = (value, 7) if "z " in columns else (value,)
+    with pytest.raises(SeamlineError) as caught:
+        written(columns, row, format="avro" if is_avro else "protobuf", value_schema=schema)
+    assert caught.value.code.name == "INVALID_ARGUMENT"
+    assert "a" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("schema", "columns", "value"),
+    [
+        (field("int", default=3), "z bigint", None),
+        (field(["null", "int"], aliases=["b"]), "b integer", 4),
+        (field("long"), "a timestamp(6)", datetime.datetime(2024, 1, 1)),
+        (field("string"), "a timestamp(6) with time zone", AT),
+        (field("string"), "a uuid", "00000000-0000-0000-0000-000000000001"),
+        (field({"type": "array", "items": ["null", ENUM]}), "a array(varchar)", ["A", None]),
+        ("E a = 1; enum E { A = 0; B = 4; }", "a varchar", "B"),
+        ("map<bool, int32> a = 1;", "a map(varchar, integer)", [("true", 1)]),
+        ("google.protobuf.Struct a = 1;", "a varchar", '{"x": [1.0]}'),
+    ],
+)
+def test_what_it_can_is_written(schema: str, columns: str, value: Any) -> None:
+    is_avro = schema.startswith("{")
+    if not is_avro:
+        imports = 'import "google/protobuf/struct.proto"; '
+        schema = f'syntax = "proto3"; {imports} message M {{ {schema} }}'
+    assert written(columns, (value,), format="avro" if is_avro else "protobuf", value_schema=schema)
+
+
+def test_columns_from_inside_of_a_record_are_written_there() -> None:
+    inner = {"type": "record", "name": "I", "fields": [{"name": "n", "type": ["null", "long"]}]}
+    schema = {"type": "record", "name": "R", "fields": [
+        {"name": "id", "type": "long"}, {"name": "of", "type": inner}]}  # fmt: skip
+    ((_, value, _),) = written(
+        "id bigint, deep bigint",
+        (1, 2),
+        format="avro",
+        value_schema=json.dumps(schema),
+        columns_from=("deep = value.of.n",),
+    )
+    assert value is not None
+    own = fastavro.parse_schema(schema)
+    assert fastavro.schemaless_reader(io.BytesIO(value), own, None) == {"id": 1, "of": {"n": 2}}
+
+
+def test_one_column_may_be_the_whole_part() -> None:
+    ((key, value, _),) = written(
+        "all row(a bigint), k varchar",
+        ({"a": 1}, "x"),
+        format="avro",
+        value_schema=field("long"),
+        key_format="avro",
+        key_schema='"string"',
+        columns_from=("all = value", "k = key"),
+    )
+    assert (key, value) == (b"\x02x", b"\x02")
