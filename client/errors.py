@@ -308,6 +308,14 @@ UNAUTHENTICATED = _declare(
     "certificate.",
     status=401,
 )
+LOGIN_KEYS_UNAVAILABLE = _declare(
+    "LOGIN_KEYS_UNAVAILABLE",
+    120,
+    _EXTERNAL,
+    "Wait until the identity provider answers at auth.jwt.jwks; try again in a minute.",
+    retriable=True,
+    status=503,
+)
 TOO_MANY_LOGINS = _declare(
     "TOO_MANY_LOGINS",
     90,

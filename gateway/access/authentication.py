@@ -18,7 +18,8 @@ import pathlib
 
 from seamline.errors import INVALID_CONFIG, PERMISSION_DENIED, UNAUTHENTICATED, SeamlineError
 from seamline.gateway.access import certificates
-from seamline.gateway.access.identity import CERTIFICATE, PASSWORD, TOKEN, Identity, Presented
+from seamline.gateway.access.identity import CERTIFICATE, JWT, PASSWORD, TOKEN, Identity, Presented
+from seamline.gateway.access.json_web_tokens import JsonWebTokens
 from seamline.gateway.access.logins import FailedLogins
 from seamline.gateway.access.passwords import Passwords
 from seamline.gateway.access.rights import Principal
@@ -39,7 +40,8 @@ def check_listening(config: Config) -> None:
             INVALID_CONFIG,
             f"http.host {config.http.host} is reachable from outside, and nobody has to say who "
             "they are",
-            hint="Configure auth.tokens or http.tls.client_ca, or listen on 127.0.0.1.",
+            hint="Configure auth (tokens, passwords or jwt) or http.tls.client_ca, or listen on "
+            "127.0.0.1.",
         )
 
 
@@ -77,12 +79,15 @@ class Authentication:
             if config.auth.passwords is not None
             else None
         )
+        jwt = config.auth.jwt
+        self._web_tokens = JsonWebTokens(jwt) if jwt.jwks is not None else None
 
     def identify(self, presented: Presented) -> Identity:
         """Who sends a request.
 
         Raises:
-            SeamlineError: UNAUTHENTICATED, TOO_MANY_LOGINS, PERMISSION_DENIED.
+            SeamlineError: UNAUTHENTICATED, TOO_MANY_LOGINS, LOGIN_KEYS_UNAVAILABLE,
+                PERMISSION_DENIED.
         """
         if self.is_open:
             return _on_loopback(presented.host)
@@ -109,7 +114,7 @@ class Authentication:
             found = self._token_again(known)
         elif known.method == PASSWORD and self._passwords is not None:
             found = self._passwords.again(known)
-        elif known.method == CERTIFICATE:
+        elif known.method in {CERTIFICATE, JWT}:
             found = known
         if found is None or found.has_expired:
             raise SeamlineError(UNAUTHENTICATED, f"{known.principal.name} has no access any more")
@@ -129,6 +134,8 @@ class Authentication:
         found = None
         if kind.lower() == "bearer":
             found = self._by_token(given.strip())
+            if found is None and self._web_tokens is not None:
+                return self._web_tokens.identify(given.strip())
         elif kind.lower() == "basic" and self._passwords is not None:
             return self._passwords.identify(*_user_and_password(given), presented.address)
         if found is None:

@@ -12,6 +12,7 @@ from seamline.gateway.access.rights import Principal
 TOKEN = "token"  # noqa: S105 - a name of a method
 PASSWORD = "password"  # noqa: S105 - another one
 CERTIFICATE = "certificate"
+JWT = "jwt"
 NONE = "none"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import urllib.parse
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
@@ -122,6 +123,40 @@ class AccessToken(Settings):
         return self.expires is not None and datetime.datetime.now(datetime.UTC) >= self.expires
 
 
+def _secured(address: str) -> str:
+    host = urllib.parse.urlsplit(address).hostname or ""
+    is_file = "://" not in address
+    if not is_file and not address.startswith("https://") and host not in _THIS_MACHINE:
+        raise refused("must be https://…, or a file", value=address)
+    return address
+
+
+_THIS_MACHINE = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class JwtConfig(Settings):
+    """The identity provider whose JSON Web Tokens it takes; none without `jwks`."""
+
+    jwks: Annotated[Text, AfterValidator(_secured)] | None = None
+    """Its keys, as a JSON Web Key Set: an https address, or a file, which is watched."""
+    issuer: Text | None = None
+    """What tokens have as `iss`."""
+    audience: Annotated[tuple[Text, ...], BeforeValidator(listed)] = ()
+    """What tokens have as `aud`; one of several will do."""
+    principal_claim: Text = "sub"
+    """The claim that is the principal; with dots, one inside of others."""
+    groups_claim: Text | None = None
+    """The claim that lists the principal's groups; with dots, one inside of others."""
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        needed = ("jwks", "issuer", "audience")
+        missing = [name for name in needed if not getattr(self, name)]
+        if missing and len(missing) < len(needed):
+            raise refused("is missing; tokens are taken of one issuer for one audience", missing[0])
+        return self
+
+
 class AuthConfig(Settings):
     """Who may use the gateway; without any way to say who one is, anybody who can reach it."""
 
@@ -130,6 +165,8 @@ class AuthConfig(Settings):
     passwords: Text | None = None
     """File of users and their passwords' hashes (bcrypt or argon2), as htpasswd and Trino have it;
     watched for changes."""
+    jwt: JwtConfig = JwtConfig()
+    """Whose JSON Web Tokens it takes."""
     groups: Text | None = None
     """File of groups and who is in them, as `group:user,user`; watched for changes."""
     rules: Text | None = None
@@ -275,7 +312,8 @@ class Config(Settings):
     @property
     def asks_who(self) -> bool:
         """Whether a client has to say who it is; otherwise everybody may do everything."""
-        return bool(self.auth.tokens or self.auth.passwords or self.http.tls.client_ca)
+        auth = self.auth
+        return bool(auth.tokens or auth.passwords or auth.jwt.jwks or self.http.tls.client_ca)
 
     def shared(self) -> LimitsConfig:
         """The limits as they hold: alone on a gateway, somebody has all of it."""

@@ -27,7 +27,10 @@ from seamline.gateway.config.secrets import HIDDEN, is_secret
 BASE: Mapping[str, Any] = {
     "catalogs": {"lake": {"type": "sql", "uri": "sqlite:///c", "warehouse": "file:///w"}},
     "clusters": {"main": {"bootstrap_servers": "127.0.0.1:1"}},
-    "auth": {"tokens": [{"name": "ann", "sha256": "ab" * 32}]},
+    "auth": {
+        "tokens": [{"name": "ann", "sha256": "ab" * 32}],
+        "jwt": {"jwks": "k", "issuer": "i", "audience": ["a"]},
+    },
     "http": {"tls": {"certificate": "c", "key": "k"}},
 }
 """The least there can be, with one entry wherever there can be many, and what comes in pairs."""

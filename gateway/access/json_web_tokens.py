@@ -1,0 +1,300 @@
+"""Who is asking, by a JSON Web Token that an identity provider has signed.
+
+Only asymmetric signatures are taken, by keys of the configured set, for the configured issuer and
+audience, within their time. Keys come from a file that is watched, or from an address: they are
+fetched anew now and then, and at once for a key that is not known, but at most once a minute. While
+the address does not answer, the keys that are known hold for a day; then nobody can be let in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import pathlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jwt
+import urllib3
+
+from seamline.connectors import supervision
+from seamline.errors import (
+    INVALID_CONFIG,
+    LOGIN_KEYS_UNAVAILABLE,
+    UNAUTHENTICATED,
+    SeamlineError,
+)
+from seamline.gateway.access.identity import JWT, Identity
+from seamline.gateway.access.rights import Principal
+from seamline.gateway.access.watched import Watched
+from seamline.gateway.config.model import JwtConfig
+
+_LOG = logging.getLogger("seamline.access")
+_LEEWAY_S = 30
+_FETCH_S = urllib3.Timeout(connect=3.0, read=5.0)
+_FETCHED_BYTES_MAX = 1 << 20
+_AGAIN_S = 60.0
+_FRESH_S = 600.0
+_KEPT_S = 24 * 3600.0
+_ALGORITHMS: Mapping[str, tuple[str, ...]] = {
+    "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    "P-256": ("ES256",),
+    "P-384": ("ES384",),
+    "P-521": ("ES512",),
+    "Ed25519": ("EdDSA",),
+}
+"""What a key of a kind, or of a curve, may have signed with."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Key:
+    """A key of the set.
+
+    Attributes:
+        key_id: What tokens call it; None when it has no name.
+        algorithms: What it may have signed with.
+        public: The key itself.
+    """
+
+    key_id: str | None
+    algorithms: tuple[str, ...]
+    public: Any
+
+
+class JsonWebTokens:
+    """Verifies tokens. Safe to share between threads.
+
+    Args:
+        config: Whose tokens, and for whom.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG.
+    """
+
+    def __init__(self, config: JwtConfig) -> None:
+        source = config.jwks or ""
+        self._config = config
+        self._keys: FetchedKeys | FileKeys = (
+            FetchedKeys(lambda: _fetched(source)) if "://" in source else FileKeys(source)
+        )
+
+    def identify(self, token: str) -> Identity:
+        """Whom a token names.
+
+        Raises:
+            SeamlineError: UNAUTHENTICATED; LOGIN_KEYS_UNAVAILABLE when that cannot be told.
+        """
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.InvalidTokenError as error:
+            raise SeamlineError(UNAUTHENTICATED, "the access token is not known") from error
+        claims = self._verified(token, header)
+        name = _claim(claims, self._config.principal_claim)
+        if not isinstance(name, str) or not name:
+            raise SeamlineError(
+                UNAUTHENTICATED, f"the access token has no claim {self._config.principal_claim}"
+            )
+        return Identity(
+            Principal(name, self._groups(claims)),
+            JWT,
+            str(claims.get("jti") or claims.get("sub") or ""),
+            float(claims["exp"]) + _LEEWAY_S,
+        )
+
+    def _verified(self, token: str, header: Mapping[str, Any]) -> Mapping[str, Any]:
+        algorithm, key_id = header.get("alg"), header.get("kid")
+        found = [
+            key
+            for key in self._keys.named(key_id if isinstance(key_id, str) else None)
+            if algorithm in key.algorithms
+        ]
+        problem = "no key of the identity provider has signed it"
+        for key in found:
+            try:
+                claims: Mapping[str, Any] = jwt.decode(
+                    token,
+                    key.public,
+                    algorithms=list(key.algorithms),
+                    audience=list(self._config.audience),
+                    issuer=self._config.issuer,
+                    leeway=_LEEWAY_S,
+                    options={"require": ["exp", "iss", "aud"], "strict_aud": False},
+                )
+            except jwt.InvalidTokenError as error:
+                problem = str(error)
+            else:
+                return claims
+        raise SeamlineError(UNAUTHENTICATED, f"the access token is not taken: {problem}")
+
+    def _groups(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
+        if self._config.groups_claim is None:
+            return ()
+        found = _claim(claims, self._config.groups_claim)
+        if isinstance(found, str):
+            return (found,)
+        listed = found if isinstance(found, list) else []
+        return tuple(group for group in listed if isinstance(group, str))
+
+
+def _claim(claims: Mapping[str, Any], name: str) -> Any:
+    """A claim of that name, or with dots, one inside of others."""
+    if name in claims:
+        return claims[name]
+    found: Any = claims
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+# --- Keys ----------------------------------------------------------------------------------------
+
+
+class FileKeys:
+    """The keys of a file that is watched.
+
+    Args:
+        file: A JSON Web Key Set.
+    """
+
+    def __init__(self, file: str) -> None:
+        path = pathlib.Path(file)
+        self._keys = Watched([path], lambda: _keys(_read(path), file), "keys of tokens")
+
+    def named(self, key_id: str | None) -> Sequence[Key]:
+        """The keys that may have signed a token that names this one."""
+        return _named(self._keys.get(), key_id)
+
+
+class FetchedKeys:
+    """The keys of an address. Safe to share between threads.
+
+    Args:
+        fetch: Fetches them, or raises LOGIN_KEYS_UNAVAILABLE.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(
+        self, fetch: Callable[[], Sequence[Key]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._fetching = threading.Lock()
+        self._known: tuple[float, Sequence[Key]] | None = None
+        self._asked_at: float | None = None
+        self._problem: str | None = None
+
+    def named(self, key_id: str | None) -> Sequence[Key]:
+        """The keys that may have signed a token that names this one.
+
+        Raises:
+            SeamlineError: LOGIN_KEYS_UNAVAILABLE when it is not known, and the address has failed.
+        """
+        found, age_s = self._look(key_id)
+        if found:
+            if age_s >= _FRESH_S and self._is_due():
+                supervision.start("keys of tokens", self._renew)
+            return found
+        with self._fetching:  # nobody gets in without them, so whoever asks waits
+            if self._is_due():
+                self._renew()
+        found, _ = self._look(key_id)
+        if not found and self._problem is not None:
+            raise SeamlineError(LOGIN_KEYS_UNAVAILABLE, self._problem)
+        return found
+
+    def _look(self, key_id: str | None) -> tuple[Sequence[Key], float]:
+        """The keys as they are known, and for how long they have been."""
+        if self._known is None:
+            return (), 0.0
+        known_at, keys = self._known
+        age_s = self._clock() - known_at
+        return (_named(keys, key_id) if age_s < _KEPT_S else ()), age_s
+
+    def _is_due(self) -> bool:
+        """Whether the address may be asked again; if so, the caller is the one who asks."""
+        now = self._clock()
+        with self._lock:
+            if self._asked_at is not None and now - self._asked_at < _AGAIN_S:
+                return False
+            self._asked_at = now
+            return True
+
+    def _renew(self) -> None:
+        try:
+            self._known = self._clock(), self._fetch()
+            self._problem = None
+        except SeamlineError as error:
+            self._problem = error.message
+            _LOG.error("the keys of tokens that are known still hold: %s", error.message)
+
+
+def _named(keys: Sequence[Key], key_id: str | None) -> Sequence[Key]:
+    """The key of that name, else those without one; a token that names none may be of any."""
+    if key_id is None:
+        return keys
+    return [key for key in keys if key.key_id == key_id]
+
+
+def _fetched(url: str) -> Sequence[Key]:
+    """The keys at an address.
+
+    Raises:
+        SeamlineError: LOGIN_KEYS_UNAVAILABLE.
+    """
+    try:
+        with urllib3.PoolManager(retries=False, timeout=_FETCH_S) as pool:
+            answer = pool.request("GET", url, preload_content=False, redirect=False)
+            body = answer.read(_FETCHED_BYTES_MAX + 1, decode_content=True)
+    except urllib3.exceptions.HTTPError as error:
+        raise SeamlineError(LOGIN_KEYS_UNAVAILABLE, f"{url} does not answer: {error}") from error
+    if answer.status != 200:
+        raise SeamlineError(LOGIN_KEYS_UNAVAILABLE, f"{url} answers with {answer.status}")
+    try:
+        return _keys(body, url)
+    except SeamlineError as error:
+        raise SeamlineError(LOGIN_KEYS_UNAVAILABLE, error.message) from error
+
+
+def _read(file: pathlib.Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise SeamlineError(INVALID_CONFIG, f"auth.jwt.jwks {file}: {error.strerror}") from error
+
+
+def _keys(text: bytes, source: str) -> Sequence[Key]:
+    """The keys of a set that verify signatures; others in it are passed over.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG when it is no set, or has none.
+    """
+    try:
+        listed = json.loads(text)["keys"]
+        found = [key for one in listed if (key := _key(one)) is not None]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise SeamlineError(INVALID_CONFIG, f"{source} is no JSON Web Key Set") from error
+    if not found:
+        raise SeamlineError(INVALID_CONFIG, f"{source} has no key that verifies signatures")
+    return found
+
+
+def _key(entry: Mapping[str, Any]) -> Key | None:
+    kind = entry.get("crv") if entry.get("kty") in {"EC", "OKP"} else entry.get("kty")
+    algorithms = _ALGORITHMS.get(str(kind), ())
+    if entry.get("alg") is not None:
+        algorithms = tuple(a for a in algorithms if a == entry["alg"])
+    if not algorithms or entry.get("use", "sig") != "sig":
+        return None
+    try:
+        public = jwt.PyJWK(dict(entry), algorithms[0]).key
+    except (jwt.PyJWTError, ValueError) as error:
+        _LOG.warning("a key of tokens cannot be used: %s", error)
+        return None
+    if not hasattr(public, "public_bytes"):
+        public = public.public_key()  # a private key, which has no business to be there
+    key_id = entry.get("kid")
+    return Key(key_id if isinstance(key_id, str) else None, algorithms, public)
