@@ -76,7 +76,8 @@ class DeltaCatalog:
         """See `Catalog.load`.
 
         Raises:
-            SeamlineError: TABLE_NOT_FOUND, NOT_SUPPORTED, COLD_FILE_INVALID, STORAGE_UNAVAILABLE.
+            SeamlineError: TABLE_NOT_FOUND, INVALID_CONFIG, NOT_SUPPORTED, COLD_FILE_INVALID,
+                STORAGE_UNAVAILABLE.
         """
         known = self._tables.get(identifier)
         if known is None:

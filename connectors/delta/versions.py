@@ -30,18 +30,18 @@ from seamline.connectors.cache import Cache
 from seamline.connectors.delta.log import Commit
 from seamline.connectors.iceberg.types import to_schema
 from seamline.errors import (
+    INVALID_CONFIG,
     NOT_SUPPORTED,
     SNAPSHOT_GONE,
     STORAGE_UNAVAILABLE,
-    TABLE_NOT_FOUND,
     SeamlineError,
 )
 from seamline.seam.table import TableSchema
 from seamline.sql import types
 
 FILES_CACHED_MAX = 500_000
-READABLE = frozenset({"timestampNtz", "vacuumProtocolCheck"})
-"""Features of readers that change nothing of what is read here."""
+READABLE = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+"""Features of readers that `deltalake` reads, or that change nothing of what is read here."""
 _UNKNOWN = "Unsupported:"
 """What `deltalake` says of features that it does not know."""
 _MAPPING = "delta.columnMapping.mode"
@@ -209,9 +209,9 @@ def delta_errors(name: str) -> Iterator[None]:
 def no_table(name: str) -> SeamlineError:
     """The error of a table that the configuration names, and that is not there."""
     return SeamlineError(
-        TABLE_NOT_FOUND,
-        f"table {name} does not exist: there is no Delta log at its location",
-        hint=f"Correct tables.{name}.location in the configuration.",
+        INVALID_CONFIG,
+        f"there is no Delta table where {name} is said to lie",
+        hint=f"Correct tables.{name}.location, or take the entry out.",
     )
 
 

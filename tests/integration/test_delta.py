@@ -17,8 +17,10 @@ import pyarrow as pa
 import pytest
 from support.delta import Writer, binding, configured
 from support.gateway import Gateway, statement_rows
+from support.object_storage import ObjectStorage, object_storage
 from support.stack import Stack
 
+from seamline.connectors.delta.versions import storage_options
 from seamline.errors import SeamlineError
 from seamline.gateway.commands import auditing
 from seamline.gateway.connections import Connections
@@ -37,17 +39,30 @@ PLACES = {"columns_from": "k_partition = partition, k_offset = offset"}
 
 
 class Filled:
-    """A topic of two partitions on a real broker, and a Delta table that is filled from it."""
+    """A topic of two partitions on a real broker, and a Delta table that is filled from it.
 
-    def __init__(self, stack: Stack, topic: str, folder: pathlib.Path) -> None:
+    Args:
+        stack: The stack.
+        topic: The topic.
+        folder: Where the table lies, unless in a store.
+        store: The store.
+    """
+
+    def __init__(
+        self, stack: Stack, topic: str, folder: pathlib.Path, store: ObjectStorage | None = None
+    ) -> None:
         self.stack, self.topic = stack, topic
         stack.create_topic(topic, 2)
         own = {**binding(topic, stack.bounds(topic).topic_id), **PLACES}
         tables = {f"bronze.shop.{topic}": own}
-        config = configured(stack.config, folder, tables)
+        warehouse = folder if store is None else "s3://lake/bronze"
+        properties = {} if store is None else store.properties
+        config = configured(stack.config, warehouse, tables, properties)
         state = {"state_directory": str(folder / "state")}
         self.config = config.model_copy(update=state)
-        self.writer = Writer(folder / "shop" / topic, SCHEMA, ["day"])
+        place = f"{warehouse}/shop/{topic}"
+        options = storage_options(properties)
+        self.writer = Writer(folder / "shop" / topic, SCHEMA, ["day"], place, options)
         self.sent: dict[tuple[int, int], dict[str, Any]] = {}
         self.ends = {0: 0, 1: 0}
 
@@ -149,6 +164,27 @@ def test_it_is_exact_while_it_is_filled_and_compacted(filled: Filled) -> None:
         audit = auditing.audit(connections, resolved, no_deadline(), lambda _: None)
         assert audit.is_clean
         assert audit.to_json()["rows"] == 94
+
+
+def test_it_is_read_from_object_storage(stack: Stack, name: str, tmp_path: pathlib.Path) -> None:
+    with object_storage(tmp_path) as store:
+        filled = Filled(stack, name, tmp_path, store)
+        filled.send(20)
+        filled.copy({0: 3, 1: 4})
+        with filled.gateway() as gateway:
+            first = filled.check(gateway)
+            assert (first["rows_cold"], first["rows_hot"]) == (7, 13)
+            filled.copy({0: 8, 1: 6})
+            filled.writer.table.optimize.compact()
+            assert filled.check(gateway)["boundary"] == {"0": 8, "1": 6}
+            assert filled.check(gateway, token=first["token"])["snapshot_id"] == 0
+            filled.writer.table.vacuum(
+                retention_hours=0, dry_run=False, enforce_retention_duration=False
+            )
+            with pytest.raises(SeamlineError) as caught:
+                filled.check(gateway, token=first["token"])
+            assert caught.value.code.name == "TOKEN_EXPIRED"
+            filled.check(gateway)
 
 
 def test_a_join_with_an_iceberg_table_runs_on_duckdb(filled: Filled) -> None:

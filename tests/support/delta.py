@@ -38,19 +38,28 @@ class Writer:
         folder: Where the table lies.
         schema: Its columns.
         partition_by: Those that it is partitioned by.
+        location: Where it lies instead, in a store.
+        storage_options: How `deltalake` reaches that.
     """
 
     def __init__(
-        self, folder: pathlib.Path, schema: pa.Schema, partition_by: Sequence[str] = ()
+        self,
+        folder: pathlib.Path,
+        schema: pa.Schema,
+        partition_by: Sequence[str] = (),
+        location: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
     ) -> None:
         self.folder, self.schema = folder, schema
+        self._location = location or str(folder)
+        self._storage_options = dict(storage_options or {})
         self._partition_by = list(partition_by)
         self.copied: dict[int, int] = {}
 
     @property
     def table(self) -> deltalake.DeltaTable:
         """The table as its writer sees it."""
-        return deltalake.DeltaTable(self.folder)
+        return deltalake.DeltaTable(self._location, storage_options=self._storage_options)
 
     def write(
         self, rows: Sequence[Mapping[str, Any]], ends: Mapping[int, int], **options: Any
@@ -64,10 +73,11 @@ class Writer:
         """
         said = [Transaction(f"{APPLICATION}-{p}", end - 1) for p, end in ends.items() if end]
         write_deltalake(
-            self.folder,
+            self._location,
             pa.Table.from_pylist(list(rows), schema=self.schema),
             **{"mode": "append", "partition_by": self._partition_by or None, **options},
             commit_properties=CommitProperties(app_transactions=said),
+            storage_options=self._storage_options,
         )
         self.copied.update(ends)
 
@@ -148,11 +158,15 @@ def binding(topic: str, topic_id: str) -> dict[str, str]:
 
 
 def configured(
-    config: Config, warehouse: pathlib.Path, tables: Mapping[str, Mapping[str, str]]
+    config: Config,
+    warehouse: object,
+    tables: Mapping[str, Mapping[str, str]],
+    properties: Mapping[str, str] | None = None,
 ) -> Config:
     """A configuration with a catalog `bronze` of Delta tables."""
     tree = config.model_dump()
+    own = {"type": "delta", "warehouse": str(warehouse)}
     catalogs = {name: catalog.model_dump() for name, catalog in config.catalogs.items()}
-    tree["catalogs"] = {**catalogs, "bronze": {"type": "delta", "warehouse": str(warehouse)}}
+    tree["catalogs"] = {**catalogs, "bronze": {**own, "properties": properties or {}}}
     tree["clusters"] = {name: cluster.model_dump() for name, cluster in config.clusters.items()}
     return Config.model_validate({**tree, "tables": tables})

@@ -11,6 +11,7 @@ import json
 import pathlib
 import re
 import shutil
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -188,6 +189,34 @@ def test_a_log_that_was_cleaned_up_is_read_from_its_checkpoint(
     assert rows(fresh) == shop.rows
     known = fresh.rows(f'SELECT snapshot_id FROM bronze.shop."{TOPIC}$snapshots"')
     assert sorted(known) == [(4,), (5,)]
+    fresh.close()
+
+
+def test_checkpoints_of_version_2_are_read(shop: DeltaShop, gateway: Gateway) -> None:
+    shop.produce(20)
+    shop.writer.write([], {})
+    features = {"readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}
+    commit(shop, {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}})
+    for end in range(1, 6):
+        shop.copy({0: end, 1: end})
+    folder = shop.writer.folder / "_delta_log"
+    commits = sorted(folder.glob("*.json"))
+    actions = [json.loads(line) for path in commits for line in path.read_text().splitlines()]
+    newest = {
+        (kind, body.get("appId"), body.get("path")): {kind: body}
+        for action in actions
+        for kind, body in action.items()
+        if kind != "commitInfo"
+    }
+    last = len(commits) - 1
+    made = [{"checkpointMetadata": {"version": last}}, *newest.values()]
+    name = f"{last:020}.checkpoint.{uuid.uuid4()}.json"
+    (folder / name).write_text("\n".join(map(json.dumps, made)))
+    for path in commits[:-1]:
+        path.unlink()
+    fresh = shop.gateway()
+    assert rows(fresh) == rows(gateway) == shop.rows
+    assert fresh.rows(f"SELECT count(*) FROM {COLD}") == [(10,)]
     fresh.close()
 
 
@@ -452,8 +481,12 @@ def test_files_elsewhere_are_not_read(shop: DeltaShop, gateway: Gateway) -> None
 
 
 def test_no_table_where_there_is_no_log(shop: DeltaShop, gateway: Gateway) -> None:
-    error = refused(gateway, f"SELECT * FROM {TABLE}", "TABLE_NOT_FOUND")
-    assert "there is no Delta log" in error.message
+    error = refused(gateway, f"SELECT * FROM {TABLE}", "INVALID_CONFIG")
+    assert "there is no Delta table" in error.message
+    shop.writer.folder.joinpath("_delta_log").mkdir(parents=True)
+    refused(gateway, f"SELECT * FROM {TABLE}", "INVALID_CONFIG")
+    shop.writer.write([], {})
+    assert rows(gateway) == []
 
 
 def test_other_applications_transactions_are_not_its_own(shop: DeltaShop, gateway: Gateway) -> None:
