@@ -500,3 +500,38 @@ def test_other_applications_transactions_are_not_its_own(shop: DeltaShop, gatewa
         commit_properties=CommitProperties(app_transactions=others),
     )
     assert rows(gateway) == shop.rows
+
+
+def test_a_past_moment_outlives_the_log(tmp_path: pathlib.Path) -> None:
+    timed = pa.schema([*PLACED, ("k_time", pa.timestamp("us", "UTC"))])
+    places = {"columns_from": f"{BY_PLACE['columns_from']}, k_time = timestamp"}
+    shop = DeltaShop(tmp_path, timed, more=places)
+    times: dict[tuple[int, int], int] = {}
+
+    def send(count: int, at_ms: int) -> None:
+        for _ in range(count):
+            number = len(shop.records)
+            record = {"id": number, "item": "a", "price": 1.0}
+            place = 0, shop.log.produce(TOPIC, 0, json.dumps(record).encode(), timestamp_ms=at_ms)
+            shop.records[place], times[place] = record, at_ms
+
+    def stored(partition: int, offset: int, record: dict[str, Any]) -> dict[str, Any]:
+        at = datetime.datetime.fromtimestamp(times[partition, offset] / 1000, UTC)
+        return {**placed(partition, offset, record), "k_time": at}
+
+    gateway = shop.gateway()
+    send(3, 1_700_000_000_000)
+    shop.copy({0: 2}, stored)
+    ((committed,),) = gateway.rows(f'SELECT committed_at FROM bronze.shop."{TOPIC}$snapshots"')
+    moment = committed + datetime.timedelta(milliseconds=1)
+    moment_ms = int(moment.timestamp() * 1000)
+    send(2, moment_ms)
+    send(4, moment_ms + 1)
+    sql = (
+        f"SELECT id FROM {TABLE} FOR TIMESTAMP AS OF TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S.%f} UTC'"
+    )
+    assert sorted(gateway.rows(sql)) == [(number,) for number in range(5)]
+    shop.copy({0: 8}, stored)
+    shop.log.delete_records(TOPIC, 0, 8)
+    assert sorted(gateway.rows(sql)) == [(number,) for number in range(5)]
+    gateway.close()
