@@ -70,6 +70,10 @@ class OneSchema:
         """See `Schemas.latest`."""
         return 1, self.schema
 
+    def earlier(self, schema_id: SchemaId) -> tuple[Schema, ...]:  # noqa: ARG002
+        """See `Schemas.earlier`."""
+        return ()
+
     def within(self, deadline: Deadline) -> Schemas:  # noqa: ARG002
         """See `Schemas.within`."""
         return self

@@ -200,6 +200,30 @@ OTHERS = {
 }
 
 
+def test_a_field_of_protobuf_keeps_its_column_by_its_number(
+    registered: Registered, name: str
+) -> None:
+    stack, gateway, registry = registered.stack, registered.gateway, registered.registry
+    first = "message Order { int64 id = 1; Item item = 2; } message Item { optional int32 n = 1; }"
+    second = first.replace("item = 2", "line = 2").replace("n = 1", "count = 1")
+    stack.create_topic(name, 1)
+    stack.produce(name, [protobuf(registry, name, first, {"id": 1, "item": {"n": 5}})])
+    gateway.rows(f"CREATE TABLE {name} WITH (topic = '{name}', format = 'protobuf')")
+    assert outcomes(stack, name) == ["rows"]
+    stack.produce(name, [protobuf(registry, name, second, {"id": 2, "line": {"count": 6}})])
+    hot = both(gateway, f"SELECT id, item FROM {name} ORDER BY id")
+    assert hot == [(1, {"n": 5}), (2, {"n": 6})], "under its present name"
+    assert [row["item"] for row in by_splits(gateway, name)] == [{"n": 6}]
+    assert outcomes(stack, name) == ["evolved", "rows"]
+    stack.produce(name, [protobuf(registry, name, first, {"id": 3, "item": {"n": 7}})])
+    gateway.rows(f"INSERT INTO {name} VALUES (4, CAST(ROW(8) AS row(count integer)))")
+    expected = [(n, {"count": 4 + n}) for n in (1, 2, 3, 4)]
+    stack.wait_for_markers(name)
+    for _ in ("hot", "cold"):
+        assert both(gateway, f"SELECT id, line FROM {name} ORDER BY id") == expected
+        assert "evolved" not in outcomes(stack, name)
+
+
 @pytest.mark.parametrize("format_", list(OTHERS))
 def test_other_formats_follow_their_schemas(
     registered: Registered, name: str, format_: str

@@ -93,6 +93,13 @@ def test_protobuf(url: str, client: SchemaRegistryClient) -> None:
     assert read(url, "protobuf", "id bigint", value) == [10]
 
 
+def test_earlier_versions(url: str, client: SchemaRegistryClient) -> None:
+    texts = [PROTO, PROTO.replace("id =", "number =")]
+    numbers = [client.register_schema("versions", Schema(text, "PROTOBUF")) for text in texts]
+    registry = schemas.SchemaRegistry(SchemaRegistryConfig(url=url))
+    assert "int64 id" in registry.earlier(numbers[1])[0].text
+
+
 def test_what_is_not_there(url: str) -> None:
     registry = schemas.SchemaRegistry(SchemaRegistryConfig(url=url))
     assert registry.latest("nothing") is None

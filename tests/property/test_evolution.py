@@ -1,10 +1,11 @@
-"""Goal: whatever becomes of a schema, the columns follow, and every record reads as in Avro.
+"""Goal: whatever becomes of a schema, columns follow, and records read as its library reads them.
 
 Method: random histories of a schema, each step a field added, widened, renamed or dropped at any
 depth. After each step the columns are changed as tiering changes them, by PyIceberg. In the end all
-records of the history are decoded, and fastavro, given a reader's schema that has every field there
-ever was, is the judge. On the way, a read before the columns have changed gives what it gives after
-that, as far as it has columns, or says that it cannot.
+records of the history are decoded. The judge is given a reader's schema that has every field there
+ever was: fastavro, and for Protobuf, where a field is its number, Google's library. On the way, a
+read before the columns have changed gives what it gives after that, as far as it has columns, or
+says that it cannot.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 import fastavro
 import pytest
+from google.protobuf import json_format, message_factory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.noop import NoopCatalog
@@ -32,10 +34,11 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from seamline.connectors.iceberg.schema_changes import apply_changes
 from seamline.connectors.iceberg.types import table_schema, to_schema
-from seamline.connectors.kafka.formats import trees
+from seamline.connectors.kafka.formats import protobuf_schema, trees
 from seamline.connectors.kafka.formats.avro_schema import parsed
 from seamline.connectors.kafka.formats.avro_values import avro_values
-from seamline.connectors.kafka.formats.schemas import Schema
+from seamline.connectors.kafka.formats.protobuf_values import ProtobufValues
+from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.kafka.formats.watching import SchemaWatch
 from seamline.errors import SCHEMA_NOT_EVOLVED, SeamlineError
 from seamline.gateway.commands.tables import parse_fields
@@ -221,16 +224,30 @@ class Table:
         metadata = self._transaction.table_metadata
         return table_schema(metadata.schema(), metadata.name_mapping()).columns
 
-    def needs(self, schema: Schema) -> tuple[Any, ...]:
-        return changes(self.columns, trees.record_of(parsed(schema)))
+    def needs(self, schema: Schema, earlier: Earlier = tuple) -> tuple[Any, ...]:
+        return changes(self.columns, trees.record_of(tree_of(schema, earlier)))
 
-    def follow(self, schema: Schema) -> None:
+    def follow(self, schema: Schema, earlier: Earlier = tuple) -> None:
         with self._transaction.update_schema() as update:
-            apply_changes(update, self.needs(schema))
+            apply_changes(update, self.needs(schema, earlier))
+
+
+def tree_of(schema: Schema, earlier: Earlier) -> trees.Node:
+    if schema.kind == "AVRO":
+        return parsed(schema)
+    message = protobuf_schema.message_at(protobuf_schema.compiled(schema), [0])
+    node = protobuf_schema.tree_of(message)
+    protobuf_schema.add_former_names(node, message, earlier())
+    return node
 
 
 def decoded(schema: Schema, columns: tuple[Field, ...], value: bytes, **more: Any) -> Any:
-    arrays, bad = avro_values(schema, columns, whole=False, **more).decode([value])
+    decoder = (
+        avro_values(schema, columns, whole=False, **more)
+        if schema.kind == "AVRO"
+        else ProtobufValues(schema, columns, whole=False, is_framed=False, **more)
+    )
+    arrays, bad = decoder.decode([value])
     assert not bad, bad
     found = {c.name: array[0].as_py() for c, array in zip(columns, arrays, strict=True)}
     return plain(found, Row(columns))
@@ -306,22 +323,200 @@ def check_reads_before(
     after: tuple[Field, ...],
     values: Sequence[bytes],
     needed: Sequence[Any],
+    **more: Any,
 ) -> None:
     spec = DecoderSpec("t", "avro", "fail", before, watch=Watch())
     for value in values:
         try:
-            found = decoded(schema, before, value, watch=SchemaWatch(spec))
+            found = decoded(schema, before, value, watch=SchemaWatch(spec), **more)
         except SeamlineError as error:
             assert error.code is SCHEMA_NOT_EVOLVED
             assert any(isinstance(change, WidenColumn) for change in needed)
         else:
-            assert found == shown(decoded(schema, after, value), Row(before), Row(after))
+            assert found == shown(decoded(schema, after, value, **more), Row(before), Row(after))
     if needed:
         tiering = SchemaWatch(dataclasses.replace(spec, watch=Watch(is_tiering=True)))
         with pytest.raises(SeamlineError) as caught:
-            decoded(schema, before, values[0], watch=tiering)
+            decoded(schema, before, values[0], watch=tiering, **more)
         assert caught.value.code is SCHEMA_NOT_EVOLVED
         assert tiering.needed == tuple(needed)
+
+
+# --- Protobuf, where a field is its number -------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Part:
+    """A field of a message, with the names it had; its present one is the last."""
+
+    number: int
+    names: list[str]
+    label: str
+    type: Any
+    is_there: bool = True
+
+
+@dataclasses.dataclass
+class Message:
+    """A message, with every field it ever had."""
+
+    name: str
+    parts: list[Part] = dataclasses.field(default_factory=list)
+
+    def text(self, *, everything: bool) -> str:
+        lines = []
+        for part in self.parts:
+            if part.is_there or everything:
+                is_message = isinstance(part.type, Message)
+                type_ = part.type.name if is_message else part.type
+                label = f"map<string, {type_}>" if part.label == "map" else f"{part.label} {type_}"
+                lines.append(f"{label} {part.names[-1]} = {part.number};")
+                if is_message:
+                    lines.append(part.type.text(everything=everything))
+        return f"message {self.name} {{ {' '.join(lines)} }}"
+
+    def value(self, chance: random.Random) -> dict[str, Any]:
+        found = {}
+        for part in self.parts:
+            if part.is_there and chance.random() < 0.8:
+                items = [_part_value(part.type, chance) for _ in range(chance.randint(1, 2))]
+                of_label = {"optional": items[0], "repeated": items}
+                found[part.names[-1]] = of_label.get(part.label, {"a": items[0]})
+        return found
+
+    def said(self, message: Any) -> dict[str, Any]:
+        """What Google's library reads, as `emptied` values."""
+        found: dict[str, Any] = {}
+        for part in self.parts:
+            name = part.names[-1]
+            value = getattr(message, name)
+            read = part.type.said if isinstance(part.type, Message) else lambda item: item
+            match part.label:
+                case "optional":
+                    found[name] = read(value) if message.HasField(name) else None
+                case "repeated":
+                    found[name] = [read(item) for item in value] or None
+                case _:
+                    found[name] = {key: read(value[key]) for key in value} or None
+        return found
+
+
+def _part_value(type_: Any, chance: random.Random) -> Any:
+    if isinstance(type_, Message):
+        return type_.value(chance)
+    if type_ == "string":
+        return chance.choice(["", "a", "é"])
+    bits = 31 if type_ == "int32" else 63
+    return chance.randint(-(2**bits), 2**bits - 1)
+
+
+def emptied(value: Any) -> Any:
+    """A value in which lists and maps without anything are null, as fields that were not there."""
+    match value:
+        case dict():
+            return {name: emptied(item) for name, item in value.items()} or None
+        case list():
+            return [emptied(item) for item in value] or None
+    return value
+
+
+class MessageHistory:
+    """Makes Protobuf schemas and changes them."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self._numbers = itertools.count(1)
+        self.root = self._message(0)
+
+    def _message(self, depth: int) -> Message:
+        made = Message(f"M{next(self._numbers)}")
+        for _ in range(self.chance.randint(1, 3)):
+            self._add(made, depth)
+        return made
+
+    def _add(self, message: Message, depth: int) -> None:
+        kinds = ["int32", "int64", "string"] + ["message"] * (depth < 2)
+        kind: Any = self.chance.choice(kinds)
+        label = self.chance.choice(["optional", "repeated", "map"])
+        number = next(self._numbers)
+        type_ = self._message(depth + 1) if kind == "message" else kind
+        place = self.chance.randint(0, len(message.parts))
+        message.parts.insert(place, Part(number, [f"f{number}"], label, type_))
+
+    def step(self) -> None:
+        message = self.chance.choice(list(messages_in(self.root)))
+        there = [part for part in message.parts if part.is_there]
+        part = self.chance.choice(there)
+        match self.chance.choice(["add", "widen", "rename", "rename", "drop"]):
+            case "widen" if part.type == "int32":
+                part.type = "int64"
+            case "rename":
+                part.names.append(f"f{next(self._numbers)}")
+            case "drop" if len(there) > 1:
+                part.is_there = False
+            case _:
+                self._add(message, 1)
+
+    def schema(self, *, everything: bool = False) -> Schema:
+        text = self.root.text(everything=everything)
+        return Schema("PROTOBUF", f'syntax = "proto3"; {text}')
+
+
+def messages_in(message: Message) -> Iterator[Message]:
+    yield message
+    for part in message.parts:
+        if part.is_there and isinstance(part.type, Message):
+            yield from messages_in(part.type)
+
+
+def class_of(schema: Schema) -> Any:
+    file = protobuf_schema.compiled(schema)
+    return message_factory.GetMessageClass(protobuf_schema.message_at(file, [0]))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32))
+def test_columns_follow_the_numbers_of_fields(seed: int) -> None:
+    history = MessageHistory(seed)
+    versions = [history.schema()]
+    table = Table(trees.columns_of(tree_of(versions[0], tuple)))
+    log: list[tuple[Schema, Earlier, bytes]] = []
+    for number in range(7):
+        if number:
+            history.step()
+            versions.append(history.schema())
+        schema, before = versions[-1], table.columns
+        earlier = _known(versions[-2::-1])
+        make = class_of(schema)
+        bodies = [history.root.value(history.chance) for _ in range(2)]
+        values = [json_format.ParseDict(body, make()).SerializeToString() for body in bodies]
+        needed = table.needs(schema, earlier)
+        table.follow(schema, earlier)
+        assert table.needs(schema, earlier) == ()
+        check_reads_before(schema, before, table.columns, values, needed, earlier=earlier)
+        log += [(schema, earlier, value) for value in values]
+    for schema, earlier, _ in log:
+        assert table.needs(schema, earlier) == (), "a schema from before changes nothing"
+    reader = class_of(history.schema(everything=True))
+    for schema, earlier, value in log:
+        found = decoded(schema, table.columns, value, earlier=earlier)
+        assert emptied(found) == emptied(history.root.said(reader.FromString(value)))
+
+
+def _known(versions: Sequence[Schema]) -> Earlier:
+    return lambda: versions
+
+
+def test_a_name_that_another_field_has_by_now_is_no_former_one() -> None:
+    texts = ("int32 a = 1;", "int32 b = 1; int32 a = 2;")
+    first, second = (
+        Schema("PROTOBUF", f'syntax = "proto3"; message M {{ {text} }}') for text in texts
+    )
+    table = Table(trees.columns_of(tree_of(first, tuple)))
+    assert [str(change) for change in table.needs(second, lambda: (first,))] == ["b integer is new"]
+
+
+# -------------------------------------------------------------------------------------------------
 
 
 def as_schema(avro: Any) -> Schema:

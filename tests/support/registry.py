@@ -90,6 +90,9 @@ class Registry:
         match [method, *path.strip("/").split("/")]:
             case ["GET", "schemas", "ids", number]:
                 return self._by_id(int(number))
+            case ["GET", "schemas", "ids", number, "versions"]:
+                places = ((s, ids) for s, ids in self._subjects.items() if int(number) in ids)
+                return [{"subject": s, "version": ids.index(int(number)) + 1} for s, ids in places]
             case ["GET", "schemas", "guids", guid]:
                 ids = range(1, len(self._schemas) + 1)
                 return next((self._by_id(i) for i in ids if guid_of(i) == guid), None)

@@ -15,12 +15,12 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts, Setting
-from seamline.connectors.kafka.formats.schemas import Schema, SchemaId
+from seamline.connectors.kafka.formats.schemas import Earlier, Schema, SchemaId
 from seamline.connectors.protocols import Headers
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.sql.types import Field, to_arrow
 
-OfSchema: TypeAlias = Callable[[Schema], PartDecoder]
+OfSchema: TypeAlias = Callable[[Schema, Earlier], PartDecoder]
 """Makes the decoder of what one schema wrote; raises ValueError when it cannot be read."""
 
 
@@ -49,7 +49,7 @@ class FramedValues:
         self._own = None
         if setting.schema is not None:
             try:
-                self._own = of_schema(Schema(kind, setting.schema))
+                self._own = of_schema(Schema(kind, setting.schema), tuple)
             except ValueError as error:
                 raise SeamlineError(
                     INVALID_TABLE_DEFINITION, f"{setting.part}_schema: {error}"
@@ -135,7 +135,7 @@ class FramedValues:
             found = f"schema id {schema_id} is of the kind {schema.kind}, not {self._kind}"
         else:
             try:
-                found = self._of_schema(schema)
+                found = self._of_schema(schema, lambda: self._setting.schemas.earlier(schema_id))
             except ValueError as error:
                 found = f"schema id {schema_id}: {error}"
         self._decoders[schema_id] = found

@@ -78,7 +78,7 @@ def _avro(setting: Setting) -> Format:
             epoch=setting.spelling.epoch,
             watch=setting.watch,
         )
-        return FramedValues(setting, "AVRO", columns, make)
+        return FramedValues(setting, "AVRO", columns, lambda schema, _: make(schema))
 
     return Format(
         "avro",
@@ -99,7 +99,9 @@ def _protobuf(setting: Setting) -> Format:
             epoch=setting.spelling.epoch,
             watch=setting.watch,
         )
-        return FramedValues(setting, "PROTOBUF", columns, make)
+        return FramedValues(
+            setting, "PROTOBUF", columns, lambda schema, earlier: make(schema, earlier=earlier)
+        )
 
     return Format(
         "protobuf",

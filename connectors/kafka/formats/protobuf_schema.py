@@ -154,6 +154,50 @@ def tree_of(message: Descriptor, known: dict[str, Node] | None = None) -> Node:
     return known[name]
 
 
+def add_former_names(node: Node, message: Descriptor, earlier: Sequence[Schema]) -> None:
+    """Notes what the fields of a message were called in earlier versions of its schema.
+
+    A field is its number. A name that another field has by now says nothing of it.
+
+    Args:
+        node: The message's tree.
+        message: The message.
+        earlier: The versions, the newest first.
+    """
+    for schema in earlier:
+        try:
+            before = compiled(schema).pool.FindMessageTypeByName(message.full_name)
+        except (KeyError, ValueError):
+            continue  # a version without it
+        _add_names(node, message, before, set())
+
+
+def _add_names(node: Node, message: Descriptor, before: Descriptor, done: set[str]) -> None:
+    if message.full_name in done or node.kind != "record":
+        return
+    done.add(message.full_name)
+    for number, was in before.fields_by_number.items():
+        field = message.fields_by_number.get(number)
+        if field is None:
+            continue
+        known = node.aliases.get(field.name, ())
+        if was.name not in (*known, *message.fields_by_name):
+            node.aliases[field.name] = (*known, was.name)
+        inner, was_inner = _inside(field), _inside(was)
+        if inner is not None and was_inner is not None:
+            member = node.members[field.name]
+            member = member.inner or member
+            _add_names(member.only or member, inner, was_inner, done)
+
+
+def _inside(field: FieldDescriptor) -> Descriptor | None:
+    """The message that a field, its items or its entries are."""
+    message = field.message_type
+    if message is not None and message.GetOptions().map_entry:
+        return _inside(message.fields_by_name["value"])
+    return message
+
+
 def _member(field: FieldDescriptor, known: dict[str, Node]) -> Node:
     inner = field.message_type
     if inner is not None and inner.GetOptions().map_entry:

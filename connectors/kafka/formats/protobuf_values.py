@@ -17,11 +17,11 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 
 from seamline.connectors.kafka.formats import protobuf_schema as schemas
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts
-from seamline.connectors.kafka.formats.schemas import Schema
+from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.kafka.formats.tree_decoder import ToArrow, TreeDecoder
-from seamline.connectors.kafka.formats.trees import Node, in_epoch, record_of
+from seamline.connectors.kafka.formats.trees import Node, finds_all, in_epoch, record_of
 from seamline.connectors.kafka.formats.watching import SchemaWatch, guarded
-from seamline.sql.types import Field, to_arrow
+from seamline.sql.types import Field, Row, Type, to_arrow
 
 _CONFIG = ptars.PtarsConfig(timestamp_unit="us")
 _FIRST = (0,)
@@ -37,6 +37,7 @@ class ProtobufValues:
         is_framed: Whether a path of indexes stands before each; else it is the first message.
         epoch: What plain numbers count in the place of a timestamp.
         watch: Sees the schema, if anybody does.
+        earlier: The versions before it, in which fields may have had other names.
 
     Raises:
         ValueError: the schema cannot be read.
@@ -51,8 +52,10 @@ class ProtobufValues:
         is_framed: bool,
         epoch: str = "millis",
         watch: SchemaWatch | None = None,
+        earlier: Earlier = tuple,
     ) -> None:
         self._file = schemas.compiled(schema)
+        self._earlier = earlier
         self._columns = columns
         self._whole = whole
         self._is_framed = is_framed
@@ -103,6 +106,8 @@ class ProtobufValues:
         if indexes not in self._decoders:
             message = schemas.message_at(self._file, indexes)
             node = schemas.tree_of(message)
+            if not self._finds_all(node):
+                schemas.add_former_names(node, message, self._earlier())
             unfit = self._watch.meets(record_of(node)) if self._watch is not None else None
             node = in_epoch(node, self._epoch)
             make = message_factory.GetMessageClass(message)
@@ -114,6 +119,10 @@ class ProtobufValues:
             found = TreeDecoder(node, self._columns, read, batches, whole=self._whole)
             self._decoders[indexes] = guarded(found, unfit)
         return self._decoders[indexes]
+
+    def _finds_all(self, node: Node) -> bool:
+        wanted = self._columns[0].type if self._whole else Row(self._columns)
+        return finds_all(node, wanted)
 
 
 def message_indexes(value: bytes) -> tuple[tuple[int, ...], int]:
@@ -216,16 +225,25 @@ def _text(key: Any) -> str:
 # --- Writing -------------------------------------------------------------------------------------
 
 
-def protobuf_writer(schema: Schema) -> tuple[Node, Callable[[Any], bytes]]:
+def protobuf_writer(
+    schema: Schema, earlier: Earlier, type_: Type
+) -> tuple[Node, Callable[[Any], bytes]]:
     """The tree of a schema's first message, and what writes values of it.
 
     That raises ValueError for what is none.
+
+    Args:
+        schema: The schema.
+        earlier: The versions before it.
+        type_: What is to be written.
 
     Raises:
         ValueError: the schema cannot be read.
     """
     descriptor = schemas.message_at(schemas.compiled(schema), _FIRST)
     node = schemas.tree_of(descriptor)
+    if not finds_all(node, type_):
+        schemas.add_former_names(node, descriptor, earlier())
     make = message_factory.GetMessageClass(descriptor)
 
     def written(value: Any) -> bytes:

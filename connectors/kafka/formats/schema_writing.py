@@ -6,12 +6,13 @@ byte, the schema's id in four, and for Protobuf which message of it the part is,
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from seamline.connectors.kafka.formats.infer_schema import KINDS
 from seamline.connectors.kafka.formats.parts import Setting
-from seamline.connectors.kafka.formats.schemas import Schema
+from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.kafka.formats.tree_writing import encoder
 from seamline.connectors.kafka.formats.trees import Node, in_epoch
 from seamline.sql.types import Type
@@ -38,29 +39,30 @@ def part_writer(setting: Setting, format_: str, topic: str, type_: Type, path: s
     kind = KINDS[format_]
     if setting.schema is not None:
         frame, schema = b"", Schema(kind, setting.schema)
+        earlier: Earlier = tuple
     else:
-        frame, schema = _newest(setting, f"{topic}-{setting.part}", kind)
-        frame += _FIRST_MESSAGE if kind == "PROTOBUF" else b""
-    node, write = _of_kind(kind, schema)
+        number, schema = _newest(setting, f"{topic}-{setting.part}", kind)
+        earlier = functools.partial(setting.schemas.earlier, number)
+        frame = b"\0" + number.to_bytes(4, "big") + (_FIRST_MESSAGE if kind == "PROTOBUF" else b"")
+    node, write = _of_kind(kind, schema, earlier, type_)
     encode = encoder(in_epoch(node, setting.spelling.epoch), type_, path)
     return lambda value: frame + write(encode(value))
 
 
-def _newest(setting: Setting, subject: str, kind: str) -> tuple[bytes, Schema]:
+def _newest(setting: Setting, subject: str, kind: str) -> tuple[int, Schema]:
     found = setting.schemas.latest(subject)
     if found is None:
         raise ValueError(f"the schema registry has no subject {subject}")
-    number, schema = found
-    if schema.kind != kind:
-        raise ValueError(f"subject {subject} is of the kind {schema.kind}, not {kind}")
-    return b"\0" + number.to_bytes(4, "big"), schema
+    if found[1].kind != kind:
+        raise ValueError(f"subject {subject} is of the kind {found[1].kind}, not {kind}")
+    return found
 
 
-def _of_kind(kind: str, schema: Schema) -> tuple[Node, Write]:
+def _of_kind(kind: str, schema: Schema, earlier: Earlier, type_: Type) -> tuple[Node, Write]:
     if kind == "AVRO":
         from seamline.connectors.kafka.formats.avro_values import avro_writer
 
         return avro_writer(schema)
     from seamline.connectors.kafka.formats.protobuf_values import protobuf_writer
 
-    return protobuf_writer(schema)
+    return protobuf_writer(schema, earlier, type_)

@@ -17,7 +17,7 @@ import json
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SchemaId: TypeAlias = int | str
 """A registry's number of a schema, or its GUID."""
+Earlier: TypeAlias = "Callable[[], Sequence[Schema]]"
+"""Gives the versions before a schema, the newest first."""
 _T = TypeVar("_T")
 
 
@@ -66,6 +68,15 @@ class Schemas(Protocol):
             SeamlineError: as `by_id`.
         """
 
+    def earlier(self, schema_id: SchemaId) -> tuple[Schema, ...]:
+        """The versions before a schema in the subjects that have it, the newest first.
+
+        Those that somebody has deleted are among them; none where the registry does not tell.
+
+        Raises:
+            SeamlineError: as `by_id`.
+        """
+
     def within(self, deadline: Deadline) -> Schemas:
         """The same, for a statement: answers are waited for until its deadline at most."""
 
@@ -97,6 +108,10 @@ class NoRegistry:
             f"the schema of {subject} cannot be looked up: the cluster has no schema registry",
             hint="Add schema_registry to the cluster in the configuration.",
         )
+
+    def earlier(self, schema_id: SchemaId) -> tuple[Schema, ...]:  # noqa: ARG002 - there are none
+        """See `Schemas.earlier`."""
+        return ()
 
     def within(self, deadline: Deadline) -> Schemas:  # noqa: ARG002 - nothing is waited for
         """See `Schemas.within`."""
@@ -147,6 +162,7 @@ class SchemaRegistry:
         self._deadline: Deadline = NoDeadline()
         self._known: dict[SchemaId, Schema] = {}
         self._unknown: dict[SchemaId, tuple[float, str]] = {}
+        self._earlier: dict[SchemaId, tuple[Schema, ...]] = {}
         self._asked: dict[Hashable, Future[Any]] = {}
         self._lock = threading.Lock()
 
@@ -179,7 +195,7 @@ class SchemaRegistry:
         return self._answer(("latest", subject), lambda: self._latest(subject))
 
     def _latest(self, subject: str) -> tuple[int, Schema] | None:
-        body = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest")
+        body = self._get(_path(subject, "latest"))
         if body is None:
             return None
         try:
@@ -187,6 +203,30 @@ class SchemaRegistry:
         except (KeyError, TypeError, ValueError) as error:
             raise self._failure(f"its answer is not understood: {error!r}") from error
         return number, self._known.setdefault(number, self._schema(body))
+
+    def earlier(self, schema_id: SchemaId) -> tuple[Schema, ...]:
+        """See `Schemas.earlier`."""
+        found = self._earlier.get(schema_id)
+        if found is None:
+            found = self._answer(("earlier", schema_id), lambda: self._before(schema_id))
+        return found
+
+    def _before(self, schema_id: SchemaId) -> tuple[Schema, ...]:
+        found: list[Schema] = []
+        body = None
+        if isinstance(schema_id, int):  # of a GUID no registry tells the versions
+            body = self._get(f"/schemas/ids/{schema_id}/versions?deleted=true")
+        try:
+            places = [(str(entry["subject"]), int(entry["version"])) for entry in body or ()]
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._failure(f"its answer is not understood: {error!r}") from error
+        for subject, version in places:
+            for number in range(version - 1, 0, -1):
+                body = self._get(f"{_path(subject, number)}?deleted=true")
+                if body is not None:
+                    found.append(self._schema(body))
+        self._earlier[schema_id] = tuple(found)
+        return self._earlier[schema_id]
 
     def _answer(self, question: Hashable, ask: Callable[[], _T]) -> _T:
         """The answer to a question, which is asked once while it is open.
@@ -237,7 +277,7 @@ class SchemaRegistry:
             raise self._failure(f"its answer is not understood: {error!r}") from error
 
     def _version(self, subject: str, version: int) -> Schema:
-        body = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}")
+        body = self._get(_path(subject, version))
         if body is None:
             raise self._failure(f"version {version} of {subject} is referred to and not there")
         return self._schema(body)
@@ -263,6 +303,10 @@ class SchemaRegistry:
         return SeamlineError(
             SCHEMA_REGISTRY_UNAVAILABLE, f"the schema registry {self._url}: {problem[:200]}"
         )
+
+
+def _path(subject: str, version: int | str) -> str:
+    return f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}"
 
 
 def _headers(config: SchemaRegistryConfig) -> dict[str, str]:

@@ -131,7 +131,7 @@ def _leaf(node: Node, type_: Type) -> Convert | None:
         case "bytes", types.VARBINARY if not node.logical and type_.length is None:
             return lambda array: array.cast(pa.binary())
         case (("int" | "long"), types.BIGINT):
-            return _same
+            return lambda array: array.cast(pa.int64())
         case (("int" | "long"), types.INTEGER):
             return lambda array: array.cast(pa.int32())
     if is_whole and node.logical == "date" and type_ == types.DATE:

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from seamline.seam.evolution import matched
 from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Unsupported
 
@@ -50,6 +51,21 @@ class Node:
         """The one branch of a union that is not null."""
         others = [branch for branch in self.branches if branch.kind != "null"]
         return others[0] if len(others) == 1 else None
+
+
+def finds_all(node: Node, type_: Type | None) -> bool:
+    """Whether every field of a type finds its own in a tree, at every depth."""
+    node = node.only or node
+    match type_:
+        case Row(fields) if node.kind == "record":
+            which = matched(fields, node.names)
+            return all(
+                field.name in which and finds_all(node.members[which[field.name]], field.type)
+                for field in fields
+            )
+        case Array(inner) | Map(_, inner) if node.inner is not None:
+            return finds_all(node.inner, inner)
+    return True
 
 
 def in_epoch(root: Node, unit: str) -> Node:
