@@ -18,8 +18,11 @@ import flask
 from seamline.connectors import supervision
 from seamline.connectors.cache import Cache
 from seamline.connectors.duckdb.engine import DuckDBEngine
+from seamline.connectors.kafka.appending import TopicAppender
 from seamline.connectors.protocols import Engine
 from seamline.connectors.supervision import Loop
+from seamline.gateway.access.audit import AuditLog
+from seamline.gateway.access.audit_sinks import FileSink
 from seamline.gateway.access.authentication import Authentication
 from seamline.gateway.access.control import AccessControl
 from seamline.gateway.access.rights import Rights
@@ -117,15 +120,17 @@ class Gateway:
         )
         self._last_seen: LastSeen = Cache(REMEMBERED_MAX)
         self._answers: Cache[Rights, Answers] = Cache(_PRINCIPALS_MAX)
-        metrics = Metrics(self._registry)
         rights_of = self.access.rights_of
-        self.service = self._closing(Service(config.shared(), self._answer, metrics, rights_of))
+        self._audit = self._closing(self._audit_log())
+        self.service = self._closing(self._statements())
         self.seams = Seams(config, lambda caller: self._gatherer(rights_of(caller)), self._signer)
         self._parts.callback(Loop("sweeper", self._sweep, delay_s=_SWEEP_S).stop)
 
     def app(self) -> flask.Flask:
         """Its HTTP application."""
-        return create_app(self.config, self.service, self.seams, self.iceberg, self.metrics_text)
+        return create_app(
+            self.config, self.service, self.seams, self.iceberg, self.metrics_text, self._audit
+        )
 
     def metrics_text(self) -> str:
         """Every metric, as `/metrics` gives it."""
@@ -164,6 +169,22 @@ class Gateway:
             sessions=sessions,
             rights_of=self.access.rights_of,
         )
+
+    def _audit_log(self) -> AuditLog:
+        config = self.config.audit
+        hides = config.literals == "redact"
+        if config.topic is not None:
+            cluster = self.connections.cluster(self.config.default_cluster)
+            made = AuditLog(TopicAppender(cluster, config.topic), hides_literals=hides)
+        else:
+            file = FileSink(config.file) if config.file is not None else None
+            made = AuditLog(file, hides_literals=hides)
+        self._registry.register(made)
+        return made
+
+    def _statements(self) -> Service:
+        metrics, rights_of = Metrics(self._registry), self.access.rights_of
+        return Service(self.config.shared(), self._answer, metrics, rights_of, self._audit)
 
     def _answer(self, statement: Statement) -> None:
         """Answers a statement with what its caller may use."""

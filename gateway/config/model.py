@@ -10,7 +10,7 @@ import datetime
 import re
 import urllib.parse
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -173,6 +173,25 @@ class AuthConfig(Settings):
     """File of access rules, watched for changes; without it, every principal may do everything."""
 
 
+class AuditConfig(Settings):
+    """Where it is written down who did what; nowhere, unless a file or a topic is named."""
+
+    file: Text | None = None
+    """File of JSON lines, or `-` for standard output; when it is moved away, another one of its
+    name is begun."""
+    topic: Text | None = None
+    """Topic of the default cluster, instead of a file."""
+    literals: Literal["keep", "redact"] = "keep"
+    """Whether texts of statements are written as they are, or with a ? for each string and number
+    alone."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if self.file is not None and self.topic is not None:
+            raise refused("cannot be together with file", "topic")
+        return self
+
+
 class LimitsConfig(Settings):
     """What one gateway, and one statement in it, may use."""
 
@@ -298,6 +317,8 @@ class Config(Settings):
     """Where it listens."""
     auth: AuthConfig = AuthConfig()
     """Who may use it."""
+    audit: AuditConfig = AuditConfig()
+    """What it writes down."""
     limits: LimitsConfig = LimitsConfig()
     """What it may use."""
     tail: TailConfig = TailConfig()

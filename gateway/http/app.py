@@ -24,10 +24,11 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.access import authentication
+from seamline.gateway.access.audit import AuditLog, Origin
 from seamline.gateway.access.logins import RETRY_AFTER
 from seamline.gateway.config.model import Config
+from seamline.gateway.http import requests_audited, statements, tail
 from seamline.gateway.http import seams as seam_routes
-from seamline.gateway.http import statements, tail
 from seamline.gateway.http.presented import presented
 from seamline.gateway.http.turns import PROBES, Turns
 from seamline.gateway.iceberg_rest import routes as iceberg
@@ -54,6 +55,7 @@ def create_app(
     seams: Seams,
     rest: IcebergRest,
     metrics_text: Callable[[], str],
+    audit: AuditLog | None = None,
 ) -> flask.Flask:
     """The application over a running gateway's parts.
 
@@ -63,11 +65,12 @@ def create_app(
         seams: Pins tables for readers elsewhere.
         rest: The Iceberg REST catalog.
         metrics_text: Every metric, in Prometheus' text format.
+        audit: Is told of refused logins, and of requests that read without a statement.
     """
     app = flask.Flask("seamline", static_folder=None)
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.config["MAX_CONTENT_LENGTH"] = config.http.request_bytes_max
-    _add_access(app, rest)
+    _add_access(app, rest, audit or AuditLog())
     _add_errors(app)
     _add_probes(app, service, metrics_text)
     turns = Turns(config.http.threads, _WAITS_MAX)
@@ -81,22 +84,32 @@ def create_app(
     return app
 
 
-def _add_access(app: flask.Flask, rest: IcebergRest) -> None:
+def _add_access(app: flask.Flask, rest: IcebergRest, audit: AuditLog) -> None:
     @app.before_request
     def authenticate() -> None:
         path = flask.request.path
         if not flask.request.headers.get("Authorization", "").lower().startswith("bearer "):
             # what else a browser proves, it proves to whatever page asks
             authentication.check_site(flask.request.headers.get("Sec-Fetch-Site"))
-        if iceberg.serves(path):
-            flask.g.caller = iceberg.authenticate(rest)
-        elif path not in PROBES:
-            flask.g.principal = rest.authentication.identify(presented()).principal
+        if path in PROBES:
+            return
+        try:
+            if iceberg.serves(path):
+                flask.g.caller = iceberg.authenticate(rest)
+                who = flask.g.caller.identity
+            else:
+                who = rest.authentication.identify(presented())
+        except SeamlineError as error:
+            requests_audited.login_refused(audit, error)
+            raise
+        flask.g.principal = who.principal
+        flask.g.origin = Origin.of(who, flask.request.remote_addr or "")
 
     @app.after_request
     def add_headers(answer: flask.Response) -> flask.Response:
         if answer.status_code == UNAUTHENTICATED.http_status:
             answer.headers.setlist("WWW-Authenticate", rest.authentication.challenges)
+        requests_audited.answered(audit, answer.status_code)
         answer.headers["X-Content-Type-Options"] = "nosniff"
         answer.headers.setdefault("Cache-Control", "no-store")
         return answer
@@ -146,6 +159,7 @@ def _add_probes(app: flask.Flask, service: Service, metrics_text: Callable[[], s
 
 
 def _error(error: SeamlineError) -> flask.Response:
+    flask.g.error = error
     if iceberg.serves(flask.request.path):
         answer = error_response(error)
     else:

@@ -25,6 +25,7 @@ def blueprint(seams: Seams) -> flask.Blueprint:
         body = body_of(_FIELDS)
         if "table" not in body:
             raise SeamlineError(INVALID_REQUEST, "the field table is missing")
+        flask.g.table = body["table"]
         return flask.jsonify(
             seams.pin(
                 body["table"],

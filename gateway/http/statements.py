@@ -68,7 +68,7 @@ def blueprint(service: Service, turns: Turns) -> flask.Blueprint:
     def submit() -> flask.Response:
         body = _body()
         format_ = _format(body.get("format", JSON_ARRAY))
-        statement = service.submit(_request(body), flask.g.principal)
+        statement = service.submit(_request(body), flask.g.principal, flask.g.origin)
         state = _await(statement, turns, _wait(body.get("wait_timeout", WAIT_S_DEFAULT)))
         if state not in FINAL and _on_wait_timeout(body) == "CANCEL":
             _cancel(statement, turns)

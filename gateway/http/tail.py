@@ -51,6 +51,7 @@ def blueprint(service: Service, seams: Seams, turns: Turns) -> flask.Blueprint:
     @routes.get("/<table>")
     def tail(table: str) -> flask.Response:
         given = flask.request.args
+        flask.g.table = table
         request = FeedRequest(
             table,
             flask.request.headers.get("Last-Event-ID") or given.get("from") or NOW,
@@ -58,7 +59,7 @@ def blueprint(service: Service, seams: Seams, turns: Turns) -> flask.Blueprint:
             given.get("catalog"),
             given.get("schema"),
         )
-        feed = Feed(service, seams, request, flask.g.principal, wait)
+        feed = Feed(service, seams, request, flask.g.principal, wait, flask.g.origin)
         if not feeds.acquire(blocking=False):
             raise SeamlineError(
                 TOO_MANY_STATEMENTS,

@@ -28,6 +28,7 @@ def table_name(prefix: str, namespace: str, table: str) -> TableName:
             CATALOG_NOT_FOUND, TABLE_NOT_FOUND, PERMISSION_DENIED.
     """
     name = TableName(prefix, "", (*namespace_path(namespace), table))
+    flask.g.table = name.display
     session = flask.g.caller.session
     if session is not None and session.table != name.full:
         raise SeamlineError(UNAUTHENTICATED, f"the session is not one of table {name.display}")

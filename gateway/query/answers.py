@@ -20,7 +20,7 @@ from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.commands.rows import Rows
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
-from seamline.gateway.query import freshness, names, prepared, receipt
+from seamline.gateway.query import audited, freshness, names, prepared, receipt
 from seamline.gateway.query.prepared import Values
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
 from seamline.gateway.query.spool import ResultSpool, SpoolDirectory
@@ -164,6 +164,7 @@ class Answers:
 
     def _run_query(self, statement: Statement, request: QueryRequest) -> Planned:
         def planned(plan: Planned) -> None:
+            _note(statement, plan)
             statement.progress = {
                 "engine": plan.plan.route.engine,
                 "rows_estimated": plan.plan.estimate.cold_rows + plan.plan.estimate.hot_rows,
@@ -183,6 +184,7 @@ class Answers:
         if table is None:
             self._write_rows(statement, _count(0))
             return
+        statement.writes = table.name.display
         request = dataclasses.replace(
             self._request(statement, parsed.query, session, values), row_limit=None
         )
@@ -201,6 +203,7 @@ class Answers:
     ) -> None:
         with placed_at(parsed.location):
             target = writes.target(self._connections, parsed, session)
+        statement.writes = target.name.display
         request = dataclasses.replace(
             self._request(statement, parsed.query, session, values), row_limit=None
         )
@@ -219,7 +222,9 @@ class Answers:
     @contextlib.contextmanager
     def _reading(self, statement: Statement, request: QueryRequest) -> Iterator[Running]:
         """A query whose rows are written and not answered."""
-        running = self._queries.start(request, statement.deadline, lambda _: None)
+        running = self._queries.start(
+            request, statement.deadline, lambda plan: _note(statement, plan)
+        )
         with contextlib.closing(running.batches):
             self._write_receipt(statement, request, running)
             yield running
@@ -272,7 +277,9 @@ class Answers:
             spool.close()
             self._write_rows(statement, _lines(lines))
             return
-        plan = self._queries.plan(request, statement.deadline).plan
+        planned = self._queries.plan(request, statement.deadline)
+        _note(statement, planned)
+        plan = planned.plan
         if asked.type == "VALIDATE":
             self._write_rows(statement, Rows((Output("Valid", types.BOOLEAN),), [(True,)]))
         elif asked.type == "IO":
@@ -298,6 +305,11 @@ class Answers:
         spool = self._spools.open(schema, statement.statement_id)
         statement.opened(tuple(output), spool)
         return spool
+
+
+def _note(statement: Statement, planned: Planned) -> None:
+    """Notes what a statement reads, for the audit log."""
+    statement.tables = audited.tables_of(planned.plan.logical.scans)
 
 
 def _lines(lines: Sequence[str]) -> Rows:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from seamline.gateway.access.audit import NOWHERE, Origin
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.query.seams import Seams
 from seamline.gateway.query.service import Service
@@ -67,6 +68,7 @@ class Feed:
         request: What the client wants.
         caller: The client.
         wait: Waits until a statement has ended.
+        origin: Where the client is.
     """
 
     def __init__(
@@ -76,12 +78,14 @@ class Feed:
         request: FeedRequest,
         caller: Principal,
         wait: Callable[[Statement], None],
+        origin: Origin = NOWHERE,
     ) -> None:
         self._service = service
         self._seams = seams
         self._request = request
         self._caller = caller
         self._wait = wait
+        self._origin = origin
         self._token = request.start
         self._end: object = None
 
@@ -140,7 +144,7 @@ class Feed:
         placed = dataclasses.replace(
             request, catalog=self._request.catalog, schema=self._request.schema
         )
-        statement = self._service.submit(placed, self._caller)
+        statement = self._service.submit(placed, self._caller, self._origin)
         try:
             self._wait(statement)
             if statement.error is not None:

@@ -26,10 +26,11 @@ from seamline.errors import (
     TOO_MANY_STATEMENTS,
     SeamlineError,
 )
+from seamline.gateway.access.audit import NOWHERE, AuditLog, Origin
 from seamline.gateway.access.rights import Principal, Rights
 from seamline.gateway.access.rules import Action
 from seamline.gateway.config.model import LimitsConfig
-from seamline.gateway.query import session_properties
+from seamline.gateway.query import audited, session_properties
 from seamline.gateway.query.metrics import Metrics
 from seamline.gateway.query.statements import FINAL, State, Statement, StatementRequest
 from seamline.planners.route import ENGINES
@@ -50,6 +51,7 @@ class Service:
         answer: Runs a statement to its result.
         metrics: Counts statements that ended.
         rights_of: What somebody may do; by default everything with their own statements.
+        audit: Is told of every statement that has ended, or was refused.
     """
 
     def __init__(
@@ -58,12 +60,14 @@ class Service:
         answer: Callable[[Statement], None],
         metrics: Metrics,
         rights_of: Callable[[Principal], Rights] = Rights,
+        audit: AuditLog | None = None,
     ) -> None:
         sys.setrecursionlimit(max(sys.getrecursionlimit(), _CALLS_MAX))
         self._limits = limits
         self._answer = answer
         self._metrics = metrics
         self._rights_of = rights_of
+        self._audit = audit or AuditLog()
         self._runners = concurrent.futures.ThreadPoolExecutor(
             limits.statements_running_max, "seamline-statement"
         )
@@ -74,13 +78,22 @@ class Service:
         self._refusing = threading.Event()
         self._stopping = threading.Event()
 
-    def submit(self, request: StatementRequest, caller: Principal) -> Statement:
+    def submit(
+        self, request: StatementRequest, caller: Principal, origin: Origin = NOWHERE
+    ) -> Statement:
         """Accepts a statement; it runs as soon as a runner is free.
 
         Raises:
             SeamlineError: INVALID_REQUEST, INVALID_SESSION_PROPERTY, TOO_MANY_STATEMENTS,
                 SHUTTING_DOWN.
         """
+        try:
+            return self._accept(request, caller, origin)
+        except SeamlineError as error:
+            audited.refused(self._audit, request, caller, origin, error)
+            raise
+
+    def _accept(self, request: StatementRequest, caller: Principal, origin: Origin) -> Statement:
         request = session_properties.applied(request)
         if request.engine is not None and request.engine not in ENGINES:
             raise SeamlineError(
@@ -96,7 +109,7 @@ class Service:
             if self._refusing.is_set():
                 raise SeamlineError(SHUTTING_DOWN, "the gateway is stopping")
             self._check_waiting(caller)
-            statement = Statement(request, caller, timeout_s)
+            statement = Statement(request, caller, timeout_s, origin, self._write_down)
             self._statements[statement.statement_id] = statement
             self._waiting.append(statement)
             self._runners.submit(supervision.attempt, "statement", self._run_next)
@@ -218,6 +231,9 @@ class Service:
         if statement.principal == caller.name:
             return True
         return action is not None and self._rights_of(caller).may(action, statement.principal)
+
+    def _write_down(self, statement: Statement) -> None:
+        audited.ended(self._audit, statement)
 
     def _run_next(self) -> None:
         """Runs statements until none may run: whoever has ended one looks for the next."""

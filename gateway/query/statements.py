@@ -7,11 +7,12 @@ import enum
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from seamline.connectors import supervision
 from seamline.errors import CANCELED, SeamlineError
+from seamline.gateway.access.audit import NOWHERE, Origin
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.spool import ResultSpool
@@ -75,12 +76,32 @@ class Statement:
     Attributes:
         changes: What its client's session is from now on: `catalog`, `schema`, `properties` and
             `prepared` by name. What is None there is no longer set, and what is not there stays.
+        tables: The tables it reads, with their columns, as far as it was planned.
+        writes: The table it writes, None when it writes none.
+
+    Args:
+        request: What is asked for.
+        caller: Who asks.
+        timeout_s: Seconds it may take.
+        origin: Where the request comes from.
+        on_end: Called once, when it has ended.
     """
 
-    def __init__(self, request: StatementRequest, caller: Principal, timeout_s: float) -> None:
+    def __init__(
+        self,
+        request: StatementRequest,
+        caller: Principal,
+        timeout_s: float,
+        origin: Origin = NOWHERE,
+        on_end: Callable[[Statement], None] = lambda _: None,
+    ) -> None:
         self.statement_id = secrets.token_urlsafe(18)
         self.request = request
         self.caller = caller
+        self.origin = origin
+        self.tables: Sequence[Mapping[str, Any]] = ()
+        self.writes: str | None = None
+        self._on_end = on_end
         self.deadline = StatementDeadline(timeout_s)
         self.submitted_at = time.time()
         self.finished_at: float | None = None
@@ -164,8 +185,11 @@ class Statement:
         if self._spool is not None:
             self._spool.close()
         with self._changed:
+            had_ended = self._state in FINAL
             self._state = State.CLOSED
             self._changed.notify_all()
+        if not had_ended:
+            self._tell_end()
 
     def wait(self, seconds: float) -> State:
         """Waits until it has ended or the time is over."""
@@ -225,4 +249,9 @@ class Statement:
                 self.deadline.close()
                 self._forget()
             self._changed.notify_all()
+        if state in FINAL:
+            self._tell_end()
         return True
+
+    def _tell_end(self) -> None:
+        supervision.attempt("statement", lambda: self._on_end(self))

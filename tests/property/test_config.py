@@ -48,6 +48,7 @@ PROPERTY = "a.b-c_d"
 CHOSEN = {
     "auth.tokens.0.sha256": "CD" * 32,
     "auth.tokens.0.expires": "2027-01-01 00:00:00+02:00",
+    "audit.literals": "redact",
     "http.tls.client_name": "(.*)@people",
     "catalogs.lake.type": "glue",
     "catalogs.lake.uri": "sqlite:///d",
@@ -59,6 +60,7 @@ CHOSEN = {
 WRONG = {
     "auth.tokens.0.sha256": "no digest",
     "auth.tokens.0.expires": "2027-01-01 00:00:00",
+    "audit.literals": "some",
     "http.tls.client_name": "(",
     "default_catalog": "none",
     "default_cluster": "none",
@@ -164,7 +166,7 @@ class Told(NamedTuple):
             self.load(folder)
         assert caught.value.code is INVALID_CONFIG
         assert caught.value.hint
-        assert self.source.replace("FILE", str(folder / "seamline.yaml")) in caught.value.message
+        assert self.source.replace("<file>", str(folder / "seamline.yaml")) in caught.value.message
         return caught.value.message
 
 
@@ -195,11 +197,11 @@ def keys(path: str) -> list[str]:
 
 def tellings(path: str, value: Any) -> Iterator[Told]:
     """A value told by each source that can tell it."""
-    yield Told(file_with(path, value), {}, {}, "FILE")
+    yield Told(file_with(path, value), {}, {}, "<file>")
     if isinstance(value, str):
         if value:  # without quotes it is null
-            yield Told(file_with(path, value, Plain), {}, {}, "FILE")
-        yield Told(file_with(path, "${env:TAKEN}"), {"TAKEN": value}, {}, "FILE, ${env:TAKEN}")
+            yield Told(file_with(path, value, Plain), {}, {}, "<file>")
+        yield Told(file_with(path, "${env:TAKEN}"), {"TAKEN": value}, {}, "<file>, ${env:TAKEN}")
         yield from overrides(path, value)
 
 
@@ -231,7 +233,7 @@ def test_every_source_can_tell_every_setting(setting: Setting, tmp_path: pathlib
     for text, value in good(setting):
         for told in tellings(setting.path, text):
             after = told.load(tmp_path)
-            source = told.source.replace("FILE", file)
+            source = told.source.replace("<file>", file)
             assert after.pop(setting.path) == (shown(setting, value, told), source), told
             assert after == {path: was for path, was in before.items() if path != setting.path}
 
@@ -269,7 +271,7 @@ def test_what_is_no_group_is_named(group: Setting, tmp_path: pathlib.Path) -> No
             for told in tellings(group.path, value):
                 assert f"{group.path} " in told.refused(tmp_path), told
         else:
-            said = Told(yaml.safe_dump(value), {}, {}, "FILE").refused(tmp_path)
+            said = Told(yaml.safe_dump(value), {}, {}, "<file>").refused(tmp_path)
             assert "must hold keys and values" in said or "catalogs is missing" in said
 
 
@@ -291,7 +293,7 @@ def test_the_name_of_an_entry_is_its_key(kind: str, tmp_path: pathlib.Path) -> N
     for told in tellings(path, ENTRIES[kind]):
         assert f"{path} is not a setting" in told.refused(tmp_path)
     empty = f"{kind}: {{}}\n"
-    assert f"{kind} " in Told(yaml.safe_dump(BASE) + empty, {}, {}, "FILE").refused(tmp_path)
+    assert f"{kind} " in Told(yaml.safe_dump(BASE) + empty, {}, {}, "<file>").refused(tmp_path)
 
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: pathlib.Path) -> None:
@@ -338,10 +340,10 @@ def test_the_nearest_source_wins(tmp_path_factory: pytest.TempPathFactory, data:
         file_with(setting.path, by_file[0]) if by_file else yaml.safe_dump(BASE),
         {variable.source: by_variable[0]} if by_variable else {},
         {setting.path: by_flag[0]} if by_flag else {},
-        "flag" if by_flag else variable.source if by_variable else "FILE",
+        "flag" if by_flag else variable.source if by_variable else "<file>",
     )
     winner = by_flag or by_variable or by_file
     if winner is not None:
         found = told.load(folder)[setting.path]
-        source = told.source.replace("FILE", str(folder / "seamline.yaml"))
+        source = told.source.replace("<file>", str(folder / "seamline.yaml"))
         assert found == (shown(setting, winner[1], told), source)

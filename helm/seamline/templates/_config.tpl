@@ -13,7 +13,7 @@ Only the gateway is told who may use it, and what signs its tokens.
 {{- define "seamline.config" -}}
 {{- $config := deepCopy .root.Values.config -}}
 {{- if ne .component "gateway" -}}
-{{- $config = omit $config "http" "auth" "tokens" "limits" -}}
+{{- $config = omit $config "http" "auth" "audit" "tokens" "limits" -}}
 {{- end -}}
 {{- with .spark -}}
 {{- $_ := set $config "spark" . -}}

@@ -1,0 +1,165 @@
+"""The audit log: who asked for what, when, and what became of it, a line of JSON an event.
+
+Nothing waits for it: events go through a queue to a thread that writes them. While they cannot be
+written they are kept, as many as the queue holds; what comes then is lost, which a metric counts
+and the log says. An event may be written twice after a failure; its `id` tells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import logging
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from seamline.connectors import supervision
+from seamline.connectors.supervision import Backoff, Loop
+from seamline.gateway.access.audit_sinks import AuditSink
+from seamline.gateway.access.identity import NONE, Identity
+
+_LOG = logging.getLogger("seamline.audit")
+_WAITING_MAX = 10_000
+_BATCH_MAX = 500
+_WAIT_S = 0.2
+_SAID_EVERY_S = 10.0
+_CLOSE_S = 5.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a request comes from, as far as its principal does not say.
+
+    Attributes:
+        method: By what the sender has proved who it is.
+        credential: Which of that kind.
+        address: Where it comes from.
+    """
+
+    method: str = NONE
+    credential: str = ""
+    address: str = ""
+
+    @classmethod
+    def of(cls, identity: Identity, address: str) -> Origin:
+        """The origin of somebody's request."""
+        return cls(identity.method, identity.credential, address)
+
+
+NOWHERE = Origin()
+"""Of what the gateway asks itself."""
+
+
+class AuditLog(Collector):
+    """Writes events. Safe to share between threads.
+
+    Args:
+        sink: Takes them; without one, nothing is written.
+        hides_literals: Whether texts of statements are written without their literals.
+    """
+
+    def __init__(self, sink: AuditSink | None = None, *, hides_literals: bool = False) -> None:
+        self.hides_literals = hides_literals
+        self._sink = sink
+        self._waiting: queue.Queue[Mapping[str, Any]] = queue.Queue(_WAITING_MAX)
+        self._batch: list[Mapping[str, Any]] = []
+        self._lock = threading.Lock()
+        self._written = 0
+        self._lost = 0
+        self._said: tuple[int, float] = (0, float("-inf"))
+        self._loop = None if sink is None else self._start()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether events are written."""
+        return self._sink is not None
+
+    def write(self, event: str, fields: Mapping[str, Any]) -> None:
+        """Has an event written; returns at once.
+
+        Args:
+            event: What happened: `statement`, `request` or `login`.
+            fields: What is known of it; ready for JSON.
+        """
+        if self._sink is None:
+            return
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        whole = {"event": event, "id": str(uuid.uuid4()), "time": now, **fields}
+        try:
+            self._waiting.put_nowait(whole)
+        except queue.Full:
+            self._lose(1)
+
+    def close(self) -> None:
+        """Writes what is waiting, if that can be done soon."""
+        if self._loop is not None:
+            self._loop.stop()
+            self._loop.join(_CLOSE_S)
+            left = self._waiting.qsize() + len(self._batch)
+            if left:
+                self._lose(left)
+
+    def collect(self) -> Iterator[Metric]:
+        """Its metrics."""
+        yield CounterMetricFamily(
+            "seamline_audit_events", "Audit events that were written.", self._written
+        )
+        yield CounterMetricFamily(
+            "seamline_audit_lost", "Audit events that could not be written.", self._lost
+        )
+        yield GaugeMetricFamily(
+            "seamline_audit_waiting",
+            "Audit events that wait to be written.",
+            self._waiting.qsize() + len(self._batch),
+        )
+
+    def _start(self) -> Loop:
+        return Loop("audit", self._step, backoff=Backoff(0.5, 5.0), at_end=self._drain)
+
+    def _step(self) -> float:
+        """Writes a batch; one that could not be written is the next one again."""
+        if not self._batch:
+            self._batch = self._take(_WAIT_S)
+        if self._batch:
+            assert self._sink is not None
+            self._sink.append([_line(event) for event in self._batch])
+            self._written += len(self._batch)
+            self._batch = []
+        return 0.0
+
+    def _take(self, wait_s: float) -> list[Mapping[str, Any]]:
+        found: list[Mapping[str, Any]] = []
+        with contextlib.suppress(queue.Empty):
+            found.append(self._waiting.get(timeout=wait_s))
+            while len(found) < _BATCH_MAX:
+                found.append(self._waiting.get_nowait())
+        return found
+
+    def _drain(self) -> None:
+        while self._batch or not self._waiting.empty():
+            self._step()
+
+    def _lose(self, count: int) -> None:
+        with self._lock:
+            self._lost += count
+            said, at = self._said
+            now = time.monotonic()
+            if now - at < _SAID_EVERY_S:
+                return
+            self._said = (self._lost, now)
+            new = self._lost - said
+        supervision.attempt("audit", lambda: _LOG.error("%d audit events are lost", new))
+
+
+def _line(event: Mapping[str, Any]) -> bytes:
+    text = json.dumps(event, ensure_ascii=False, separators=(",", ":"), default=str)
+    return text.encode(errors="backslashreplace")

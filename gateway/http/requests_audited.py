@@ -1,0 +1,63 @@
+"""What the audit log says of requests: refused logins, and what reads tables without a statement.
+
+Neither queries nor bodies of requests are written down: they hold conditions, and secrets.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+
+import flask
+
+from seamline.errors import SeamlineError
+from seamline.gateway.access.audit import AuditLog
+from seamline.gateway.iceberg_rest import routes as iceberg
+from seamline.gateway.query import audited
+
+_READING = ("/api/v1/seams", "/api/v1/tail/")
+
+
+def login_refused(audit: AuditLog, error: SeamlineError) -> None:
+    """Writes down that somebody was not let in."""
+    if audit.is_on:
+        fields = {
+            "user": _claimed(),
+            "address": flask.request.remote_addr or "",
+            "request": _request(),
+            "error": error.code.name,
+        }
+        audit.write("login", fields)
+
+
+def answered(audit: AuditLog, status: int) -> None:
+    """Writes down a request that reads tables without a statement, or ends somebody else's."""
+    path, given = flask.request.path, flask.g
+    reads = iceberg.serves(path) or path.startswith(_READING)
+    if not audit.is_on or "origin" not in given or not (reads or path.endswith("/cancel")):
+        return
+    error = given.get("error")
+    audit.write(
+        "request",
+        {
+            **audited.who(given.principal, given.origin),
+            "request": _request(),
+            "table": given.get("table"),
+            "status": status,
+            "error": error.code.name if error is not None else None,
+        },
+    )
+
+
+def _request() -> str:
+    return f"{flask.request.method} {flask.request.path}"
+
+
+def _claimed() -> str | None:
+    """Who somebody with a password says they are; nothing is known of anybody else."""
+    kind, _, given = flask.request.headers.get("Authorization", "").partition(" ")
+    if kind.lower() != "basic":
+        return None
+    with contextlib.suppress(ValueError):
+        return base64.b64decode(given).decode().partition(":")[0]
+    return None
