@@ -1,10 +1,11 @@
 # Every verb of the project; `make help` lists them. All of them work on a clean checkout: the first
-# one that needs it makes `.venv` with the versions of `requirements.lock`.
+# one that needs it makes `.venv` from the files whose hashes are in `requirements.lock`.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 RECORDS ?= 1000000
 TESTS ?= tests
 WORKERS ?= 2
@@ -13,6 +14,8 @@ SEED ?= 1
 TPC ?=
 MINUTES ?= 10
 COUNT ?= 20000
+COMPILE = build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+  --generate-hashes --no-annotate --custom-compile-command 'make lock' --no-emit-package seamline
 FAST := not integration and not spark and not prove
 
 export PYTHONPATH :=
@@ -27,7 +30,8 @@ $(READY): pyproject.toml requirements.lock
 	  { echo "error: Python 3.11 or newer is needed, $(PYTHON) is older; run: make PYTHON=python3.11 …" >&2; exit 1; }
 	@echo "Setting up $(VENV) (about a minute the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev]'
+	@$(PIP) --require-hashes --requirement requirements.lock
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: $(READY) ## Run the main job end to end (RECORDS=1000000, KEEP=1 leaves it running)
@@ -42,6 +46,7 @@ check: $(READY) ## Lint, format, types: what needs no run
 	$(BIN)/python tests/packaging/link_farm.py build/farm
 	MYPYPATH=build/farm:tests $(BIN)/python -m mypy --package seamline
 	MYPYPATH=build/farm:tests $(BIN)/python -m mypy --explicit-package-bases tests
+	MYPYPATH=build/farm $(BIN)/python -m mypy helm/check
 	MYPYPATH=build/farm:benchmarks $(BIN)/python -m mypy --explicit-package-bases benchmarks
 
 jars: $(READY) ## Fetch the jars of the broker and of Spark, once a user
@@ -66,17 +71,31 @@ bench: $(READY) ## Benchmarks, both sides in one run (BENCH=group_by for one)
 helm: $(READY) ## Lint the chart and render its examples (Helm from PATH, or built with Go)
 	$(BIN)/python helm/check
 
-lock: ## Make requirements.lock anew from the newest versions allowed
+lock: $(READY) ## Make the locks anew: Python packages and jars, each with its hash
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,tpc]'
-	{ head -n 1 requirements.lock; build/lock/bin/python -m pip freeze --exclude-editable; } > build/requirements.lock
-	mv build/requirements.lock requirements.lock && rm -rf build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(COMPILE) --extra dev --extra tpc --output-file requirements.lock pyproject.toml
+	$(COMPILE) --extra gateway --extra delta --extra spark --constraint requirements.lock \
+	  --output-file helm/image/requirements.lock pyproject.toml helm/image/drivers.in
+	$(BIN)/python -c 'from seamline.connectors.jvm import jars; jars.pin(print)'
+
+sbom: ## List what the image installs, as CycloneDX in build/seamline.cdx.json
+	rm -rf build/sbom && $(PYTHON) -m venv build/sbom && $(PYTHON) -m venv build/sbom/tools
+	build/sbom/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes --requirement helm/image/requirements.lock
+	build/sbom/tools/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom
+	build/sbom/tools/bin/cyclonedx-py environment --output-file build/seamline.cdx.json \
+	  build/sbom/bin/python
+
+audit: ## Ask for known faults of what is locked (needs PyPI's list of vulnerabilities)
+	rm -rf build/audit && $(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	build/audit/bin/pip-audit --strict --disable-pip --require-hashes --requirement requirements.lock
 
 chaos: $(READY) ## Attack exactness on real parts (SEED=1, MINUTES=10); ends with `violations: 0`
 	@cd tests && ../$(BIN)/python -m chaos --seed $(SEED) --minutes $(MINUTES)
 
 tpc: jars ## TPC-H and TPC-DS on both engines, hot, half, little and not hot (TPC="--suite tpch …")
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev,tpc]'
 	@cd tests && ../$(BIN)/python -m tpc $(TPC)
 
 fuzz: jars ## Random queries on both engines and plain DuckDB (SEED=1, COUNT=20000); ends with counts

@@ -631,6 +631,13 @@ STATE_DIRECTORY_TAKEN = _declare(
     _USER,
     "Stop the gateway that uses it, or give this one another: --set state_directory=….",
 )
+JARS_CHANGED = _declare(
+    "JARS_CHANGED",
+    110,
+    _EXTERNAL,
+    "What the jars come through has changed them: look at the mirror that SEAMLINE_IVY_SETTINGS "
+    "names, or at the proxy.",
+)
 
 # --- Limits ---------------------------------------------------------------------------------------
 

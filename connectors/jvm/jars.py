@@ -3,6 +3,8 @@
 A set of jars has a directory of its own, named after what it holds, and that directory exists only
 when it is complete: it is fetched elsewhere and moved there. Processes that want the same set at
 once wait for one of them. A complete set needs no network, no Ivy and no Java.
+
+A file of a pinned set is used only if it has the SHA-256 that stands in `jars.sha256`.
 """
 
 from __future__ import annotations
@@ -12,14 +14,17 @@ import hashlib
 import os
 import pathlib
 import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 
 from seamline.connectors.files import exclusive, named_write_errors
 from seamline.connectors.jvm import ivy
 from seamline.connectors.jvm.ivy import Report
-from seamline.errors import JARS_UNAVAILABLE
+from seamline.errors import JARS_CHANGED, JARS_UNAVAILABLE, SeamlineError
 
 DIRECTORY_VARIABLE = "SEAMLINE_JARS"
+CHECKSUMS = pathlib.Path(__file__).with_name("jars.sha256")
+"""Lines of `<SHA-256>  <file name>`, as `sha256sum` writes them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,11 +35,13 @@ class JarSet:
         name: What progress and errors call them.
         coordinates: `organisation:module:version` of each.
         transitive: Whether what they depend on belongs to the set.
+        is_pinned: Whether each of its files must have a checksum in `jars.sha256`.
     """
 
     name: str
     coordinates: tuple[str, ...]
     transitive: bool
+    is_pinned: bool = True
 
     @property
     def directory_name(self) -> str:
@@ -62,7 +69,7 @@ SPARK = JarSet(
         "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",
         "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
         "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-        "org.apache.kafka:kafka-clients:3.9.0",
+        "org.apache.kafka:kafka-clients:3.9.2",
         "org.apache.commons:commons-pool2:2.12.0",
         "org.xerial:sqlite-jdbc:3.50.3.0",
     ),
@@ -90,9 +97,16 @@ KAFKA_CONNECT = JarSet(
 STORES = {
     "s3": JarSet("s3", ("org.apache.iceberg:iceberg-aws-bundle:1.11.0",), transitive=False),
     "gs": JarSet("gs", ("org.apache.iceberg:iceberg-gcp-bundle:1.11.0",), transitive=False),
-    "abfs": JarSet("abfs", ("org.apache.iceberg:iceberg-azure-bundle:1.11.0",), transitive=False),
+    "abfs": JarSet(
+        "abfs",
+        ("org.apache.iceberg:iceberg-azure-bundle:1.11.0",),
+        transitive=False,
+        is_pinned=False,  # not every mirror has it
+    ),
 }
 """What Iceberg needs in Spark to reach an object store, by the store's scheme."""
+
+PINNED = tuple(jars for jars in (KAFKA, SPARK, KAFKA_CONNECT, *STORES.values()) if jars.is_pinned)
 
 
 def cache_directory(environment: Mapping[str, str]) -> pathlib.Path:
@@ -160,8 +174,8 @@ def fetch(jars: JarSet, cache: pathlib.Path, report: Report) -> pathlib.Path:
         report: Takes progress.
 
     Raises:
-        SeamlineError: JARS_UNAVAILABLE, DISK_FULL, and when they must be fetched MISSING_EXTRA,
-            JAVA_NOT_FOUND, JAVA_UNSUPPORTED.
+        SeamlineError: JARS_UNAVAILABLE, JARS_CHANGED, DISK_FULL, and when they must be fetched
+            MISSING_EXTRA, JAVA_NOT_FOUND, JAVA_UNSUPPORTED.
     """
     target = cache / jars.directory_name
     if target.is_dir():
@@ -188,5 +202,52 @@ def _fetch(jars: JarSet, target: pathlib.Path, lock: int, report: Report) -> Non
         lock=lock,
         report=report,
     )
+    if jars.is_pinned:
+        check(found, checksums())
     found.rename(target)
     shutil.rmtree(work)
+
+
+def checksums() -> dict[str, str]:
+    """The SHA-256 of each file of the sets above, by its name."""
+    lines = CHECKSUMS.read_text(encoding="ascii").splitlines()
+    return {name: checksum for checksum, name in (line.split() for line in lines)}
+
+
+def check(directory: pathlib.Path, wanted: Mapping[str, str]) -> None:
+    """Every file must be the one that was tested.
+
+    Args:
+        directory: What was fetched.
+        wanted: The SHA-256 of each file, by its name.
+
+    Raises:
+        SeamlineError: JARS_CHANGED, which names the first that is another, or is not known.
+    """
+    for path in sorted(directory.iterdir()):
+        found = sha256(path)
+        if found != wanted.get(path.name):
+            raise SeamlineError(
+                JARS_CHANGED,
+                f"{path.name} is not the file that was published: its SHA-256 is {found}, "
+                f"wanted is {wanted.get(path.name, 'no such file')}",
+            )
+
+
+def sha256(path: pathlib.Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def pin(report: Report) -> None:
+    """Writes the checksums anew, of what the sets above are today: for whoever changes one."""
+    found: dict[str, str] = {}
+    for jars in PINNED:
+        with tempfile.TemporaryDirectory() as folder:
+            unchecked = dataclasses.replace(jars, is_pinned=False)
+            for path in fetch(unchecked, pathlib.Path(folder), report).iterdir():
+                if found.setdefault(path.name, sha256(path)) != sha256(path):
+                    raise SeamlineError(JARS_CHANGED, f"two files are called {path.name}")
+    lines = [f"{checksum}  {name}\n" for name, checksum in sorted(found.items())]
+    CHECKSUMS.write_text("".join(lines), encoding="ascii")

@@ -10,12 +10,16 @@ import itertools
 import json
 import pathlib
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from support.locks import locked
 from support.sources import PARTS
 
 from seamline.gateway.config.load import load
@@ -208,6 +212,7 @@ def _first_line(path: pathlib.Path) -> str:
 
 
 def test_the_image_is_built_from_files_that_are_there() -> None:
+    """And that Docker is given: it sees what the list of ignored files lets through."""
     root = _HELM.parent
     recipe = (_HELM / "image" / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     copied = [
@@ -219,6 +224,25 @@ def test_the_image_is_built_from_files_that_are_there() -> None:
     assert copied
     assert not [source for source in copied if not (root / source).exists()]
     assert set(PARTS) <= set(copied)
+    ignored = (_HELM / "image" / "Dockerfile.dockerignore").read_text(encoding="utf-8").split()
+    assert "*" in ignored
+    assert {line[1:] for line in ignored if line.startswith("!")} == set(copied)
+
+
+def test_the_image_has_the_versions_that_were_tested() -> None:
+    tested, of_image = locked(), locked(_HELM / "image" / "requirements.lock")
+    assert {name: tested.get(name, version) for name, version in of_image.items()} == of_image
+    extras = tomllib.loads((_HELM.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [
+        canonicalize_name(Requirement(text).name)
+        for text in (
+            *extras["dependencies"],
+            *extras["optional-dependencies"]["delta"],
+            *extras["optional-dependencies"]["gateway"],
+            *extras["optional-dependencies"]["spark"],
+        )
+    ]
+    assert not [name for name in wanted if name not in of_image]
 
 
 def test_the_image_runs_as_the_user_that_pods_run_as() -> None:

@@ -19,6 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from support.locks import locked
 from support.sources import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -33,13 +34,6 @@ TESTS = ("tests/unit/sql", "tests/unit/connectors", "tests/slt")
 OF_DUCKDB = ("tests/unit/connectors/duckdb", "tests/slt", "-k", "duckdb")
 """Those that another DuckDB alone can break."""
 _INSTALL_S, _TESTS_S = 900, 2400
-
-
-def locked() -> dict[str, Version]:
-    """The versions that are tested, by name."""
-    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
-    pairs = (line.split("==") for line in lines if not line.startswith("#"))
-    return {canonicalize_name(name): Version(version) for name, version in pairs}
 
 
 @pytest.mark.parametrize("requirement", RUNTIME, ids=str)

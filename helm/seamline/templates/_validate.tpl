@@ -244,6 +244,9 @@ INGRESS_HOST_MISSING: gateway.ingress is enabled without hosts. Write gateway.in
 {{- if not (or $ingress.tls $ingress.allowPlainHttp) }}
 INGRESS_TLS_MISSING: without gateway.ingress.tls, bearer tokens cross the network in the clear. Write gateway.ingress.tls as {secretName, hosts}; if TLS ends before the Ingress, set gateway.ingress.allowPlainHttp.
 {{- end }}
+{{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.clients) }}
+INGRESS_SHUT_OUT: the network policy lets the pods of the release's namespace reach the gateway, and an Ingress controller is seldom one of them. Name its pods in networkPolicy.clients, as {namespaceSelector, podSelector}.
+{{- end }}
 {{- end }}
 {{- end -}}
 

@@ -10,7 +10,17 @@ import pathlib
 
 import pytest
 
-from seamline.connectors.jvm.jars import KAFKA, SPARK, JarSet, cache_directory
+from seamline.connectors.jvm.jars import (
+    KAFKA,
+    PINNED,
+    SPARK,
+    JarSet,
+    cache_directory,
+    check,
+    checksums,
+    sha256,
+)
+from seamline.errors import JARS_CHANGED, SeamlineError
 
 HOME_CACHE = pathlib.Path.home() / ".cache" / "seamline" / "jars"
 
@@ -49,3 +59,24 @@ def test_file_names_are_those_that_are_retrieved() -> None:
 def test_spark_gets_only_what_its_wheel_lacks() -> None:
     assert not SPARK.transitive
     assert len(SPARK.coordinates) == 6
+
+
+@pytest.mark.parametrize("jars", PINNED, ids=lambda jars: jars.name)
+def test_every_jar_that_is_named_has_a_checksum(jars: JarSet) -> None:
+    assert set(jars.file_names) <= checksums().keys()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_jar_that_is_not_the_published_one_is_not_used(
+    tmp_path: pathlib.Path, known: bool
+) -> None:
+    for name in ("a.jar", "b.jar"):
+        (tmp_path / name).write_text(name)
+    wanted = {path.name: sha256(path) for path in tmp_path.iterdir()}
+    check(tmp_path, wanted)
+    (tmp_path / "b.jar").write_text("another")
+    if not known:
+        del wanted["b.jar"]
+    with pytest.raises(SeamlineError, match=r"b\.jar is not the file") as caught:
+        check(tmp_path, wanted)
+    assert caught.value.code is JARS_CHANGED
