@@ -29,6 +29,8 @@ def server_properties(data: pathlib.Path, ports: Ports) -> str:
     """Settings of a broker that is its own controller, listens on loopback and has no replicas.
 
     The short session lets a broker that was killed come back without waiting for its old session.
+    Records stay until somebody deletes them: Kafka's seven days are counted by their timestamps, so
+    that an example of an older day would be gone within minutes.
     """
     return f"""\
 process.roles=broker,controller
@@ -39,6 +41,7 @@ listeners=PLAINTEXT://{HOST}:{ports.kafka},CONTROLLER://{HOST}:{ports.controller
 advertised.listeners=PLAINTEXT://{ports.bootstrap_servers}
 log.dirs={_escaped(str(data))}
 auto.create.topics.enable=false
+log.retention.ms=-1
 broker.heartbeat.interval.ms=1000
 broker.session.timeout.ms=4000
 group.initial.rebalance.delay.ms=0
