@@ -16,19 +16,23 @@ from collections.abc import Iterator
 from typing import Any
 
 import fastavro
+import jsonschema
 import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from property import test_avro_values as avro
 from property import test_protobuf_values as protobuf
 from support.registry import Registry, registries, silent
 
 from seamline.connectors.config import SchemaRegistryConfig
+from seamline.connectors.kafka.formats.json_schema_checks import checker, loads
 from seamline.connectors.kafka.formats.protobuf_values import ProtobufValues
-from seamline.connectors.kafka.formats.schemas import SchemaRegistry
+from seamline.connectors.kafka.formats.schemas import Schema, SchemaRegistry
 from seamline.connectors.kafka.formats.writing import RecordWriter
 from seamline.connectors.protocols import NewRecord
 from seamline.errors import SeamlineError
@@ -187,6 +191,106 @@ def test_a_registry_that_hangs_ends_with_the_statement() -> None:
         with pytest.raises(SeamlineError) as caught:
             written("id bigint", schemas=asked, format="avro")
     assert caught.value.code.name == "DEADLINE_EXCEEDED"
+
+
+# --- JSON Schema ---------------------------------------------------------------------------------
+
+NUMBERS = st.integers(-3, 3) | st.sampled_from([0.5, -1.5, 2.0])
+TEXTS = st.sampled_from(["", "a", "bc", "2024-01-01"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXTS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+KINDS = st.sampled_from(["null", "boolean", "integer", "number", "string", "array", "object"])
+SIZES = st.integers(0, 2)
+SCHEMAS = st.recursive(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "type": KINDS | st.lists(KINDS, min_size=1, max_size=3, unique=True),
+            "enum": st.lists(VALUES, min_size=1, max_size=3),
+            "const": VALUES,
+            "required": st.lists(st.sampled_from("abc"), max_size=2, unique=True),
+            "uniqueItems": st.booleans(),
+            **dict.fromkeys(["minimum", "maximum"], NUMBERS),
+            **dict.fromkeys(["exclusiveMinimum", "exclusiveMaximum"], NUMBERS),
+            **dict.fromkeys(["minLength", "maxLength", "minItems", "maxItems"], SIZES),
+            **dict.fromkeys(["minProperties", "maxProperties"], SIZES),
+            "title": TEXTS,
+        },
+    )
+    | st.booleans(),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=2),
+            "additionalProperties": inner,
+            "items": inner,
+            **dict.fromkeys(["oneOf", "anyOf", "allOf"], st.lists(inner, min_size=1, max_size=2)),
+            "not": inner,
+            "type": KINDS,
+        },
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(SCHEMAS, st.lists(VALUES, min_size=1, max_size=4))
+def test_json_is_checked_as_its_readers_check_it(schema: Any, values: list[Any]) -> None:
+    check = checker(Schema("JSON", json.dumps(schema)))
+    judge = jsonschema.Draft7Validator(schema)
+    for value in values:
+        problem = check(loads(json.dumps(value).encode()))
+        assert (problem == "") == judge.is_valid(value), (schema, value, problem)
+
+
+PERSON = {
+    "type": "object",
+    "title": "Person",
+    "properties": {
+        "id": {"type": "integer", "maximum": 5},
+        "note": {"oneOf": [{"type": "null"}, {"type": "string"}]},
+        "inner": {"$ref": "#/definitions/inner"},
+    },
+    "required": ["id", "note"],
+    "additionalProperties": False,
+    "definitions": {"inner": {"type": "object", "properties": {"of": {"$ref": "#"}}}},
+}
+
+
+def test_the_official_client_reads_our_json(registry: Registry) -> None:
+    text = json.dumps(PERSON)
+    number = registry.register("orders-value", text, "JSON")
+    said = {"schemas": known(registry), "format": "json_schema"}
+    found = written("id bigint, note varchar", (1, "é"), (2, None), **said)
+    values = [value for _, value, _ in found]
+    assert all(value is not None and value[1:5] == number.to_bytes(4, "big") for value in values)
+    read = JSONDeserializer(text, schema_registry_client=registry.client)
+    assert [read(value, VALUE) for value in values] == [
+        {"id": 1, "note": "é"},
+        {"id": 2, "note": None},
+    ]
+    for row in ((6, "x"), (None, "x")):
+        with pytest.raises(SeamlineError) as caught:
+            written("id bigint, note varchar", row, **said)
+        assert caught.value.code.name == "INVALID_ARGUMENT"
+        assert "id: " in caught.value.message
+    with pytest.raises(SeamlineError, match="nothing is allowed there"):
+        written("id bigint, note varchar, more bigint", (1, "x", 2), **said)
+
+
+@pytest.mark.parametrize("word", ["pattern", "dependencies", "if", "patternProperties", "format"])
+def test_what_json_schema_says_is_checked_or_refused(registry: Registry, word: str) -> None:
+    text = json.dumps({"type": "object", "properties": {"a": {word: "x"}}})
+    registry.register("orders-value", text, "JSON")
+    with pytest.raises(SeamlineError) as caught:
+        written("a varchar", ("x",), schemas=known(registry), format="json_schema")
+    assert caught.value.code.name == "NOT_SUPPORTED"
+    assert "which is not checked here" in caught.value.message
 
 
 # --- What a schema cannot hold -------------------------------------------------------------------

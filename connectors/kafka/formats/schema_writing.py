@@ -6,11 +6,14 @@ byte, the schema's id in four, and for Protobuf which message of it the part is,
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import json
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from seamline.connectors.kafka.formats.infer_schema import KINDS
+from seamline.connectors.kafka.formats.json_schema_checks import Check, checker, loads
 from seamline.connectors.kafka.formats.parts import Setting
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.kafka.formats.tree_writing import encoder
@@ -43,10 +46,57 @@ def part_writer(setting: Setting, format_: str, topic: str, type_: Type, path: s
     else:
         number, schema = _newest(setting, f"{topic}-{setting.part}", kind)
         earlier = functools.partial(setting.schemas.earlier, number)
-        frame = b"\0" + number.to_bytes(4, "big") + (_FIRST_MESSAGE if kind == "PROTOBUF" else b"")
+        frame = _framed(number) + (_FIRST_MESSAGE if kind == "PROTOBUF" else b"")
     node, write = _of_kind(kind, schema, earlier, type_)
     encode = encoder(in_epoch(node, setting.spelling.epoch), type_, path)
     return lambda value: frame + write(encode(value))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Described:
+    """How JSON is written that has a schema.
+
+    Attributes:
+        frame: What stands before it.
+        check: What is wrong with a value.
+        required: The names that objects must have.
+    """
+
+    frame: bytes
+    check: Check
+    required: frozenset[str]
+
+    def written(self, text: bytes) -> bytes:
+        """The part.
+
+        Raises:
+            ValueError: it is not what the schema says.
+        """
+        problem = self.check(loads(text))
+        if problem:
+            raise ValueError(problem)
+        return self.frame + text
+
+
+def described(setting: Setting, topic: str) -> Described:
+    """How parts of a topic's records are written in JSON that has a schema.
+
+    Raises:
+        ValueError: there is no such schema, or what it says cannot be checked.
+        SeamlineError: as `part_writer`.
+    """
+    frame, schema = b"", Schema("JSON", setting.schema or "")
+    if setting.schema is None:
+        number, schema = _newest(setting, f"{topic}-{setting.part}", "JSON")
+        frame = _framed(number)
+    check = checker(schema)
+    root = json.loads(schema.text)
+    names = root.get("required", ()) if isinstance(root, dict) else ()
+    return Described(frame, check, frozenset(names))
+
+
+def _framed(number: int) -> bytes:
+    return b"\0" + number.to_bytes(4, "big")
 
 
 def _newest(setting: Setting, subject: str, kind: str) -> tuple[int, Schema]:

@@ -21,7 +21,7 @@ from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.infer_schema import KINDS
 from seamline.connectors.kafka.formats.known import format_of
 from seamline.connectors.kafka.formats.parts import Leaf, Setting, grouped
-from seamline.connectors.kafka.formats.schema_writing import part_writer
+from seamline.connectors.kafka.formats.schema_writing import Described, described, part_writer
 from seamline.connectors.kafka.formats.schemas import NoRegistry, Schemas
 from seamline.connectors.protocols import NewRecord, RawBatch
 from seamline.errors import INVALID_ARGUMENT, NOT_SUPPORTED, SeamlineError
@@ -75,7 +75,7 @@ class RecordWriter:
         self._decoder = Decoder(
             DecoderSpec(binding.topic, str(encoding), "fail", fields, texts=texts), schemas
         )
-        self._empty = b"{}" if binding.format == "json" else b""
+        self._empty = b"{}" if binding.format in _JSON else b""
         self._headers = [
             (place, source.path[0]) for place, source in enumerate(sources) if source.part == HEADER
         ]
@@ -170,16 +170,25 @@ class _Part:
             return self._with_schema({place: sources[place].path for place in places}, fields)
         tree: dict[str, Any] = {}
         paths = [sources[place].path for place in places]
-        if self.format != "json" or not all(map(functools.partial(_insert, tree), paths, places)):
+        if self.format not in _JSON or not all(
+            map(functools.partial(_insert, tree), paths, places)
+        ):
             raise self._unfit([fields[place] for place in places])
         converters = [_converter(field.type) for field in fields]
-        kept = frozenset(p for p in places if fields[p].write_default is not None)
-        return lambda row: _dumped(_object(tree, row, converters, kept)).encode()
+        said = self._described()
+        kept = frozenset(
+            place
+            for place in places
+            if fields[place].write_default is not None
+            or (said is not None and sources[place].path[0] in said.required)
+        )
+        return _checked(lambda row: _dumped(_object(tree, row, converters, kept)).encode(), said)
 
     def whole(self, place: int, field: Field) -> _Maker:
         """What makes them of one column."""
         if self.format not in KINDS:
-            return _whole(place, field, self.format, self.key_bytes)
+            made = _whole(place, field, self.format, self.key_bytes)
+            return _checked(made, self._described())
         write = self._writer(field.type, field.name)
         return lambda row: None if row[place] is None else write(row[place])
 
@@ -197,12 +206,23 @@ class _Part:
         write = self._writer(Row(groups[0][1]), "")
         return lambda row: write(_picked(tree, row))
 
+    @property
+    def _setting(self) -> Setting:
+        options = dict(self.binding.encoding.options)
+        return Setting(self.name, self.schemas, self.binding.schemas.get(self.name), options)
+
     def _writer(self, type_: Type, path: str) -> Callable[[Any], bytes]:
-        binding = self.binding
-        options = dict(binding.encoding.options)
-        setting = Setting(self.name, self.schemas, binding.schemas.get(self.name), options)
         try:
-            return part_writer(setting, self.format, binding.topic, type_, path)
+            return part_writer(self._setting, self.format, self.binding.topic, type_, path)
+        except ValueError as error:
+            raise _not_made(f"such rows: {error}") from error
+
+    def _described(self) -> Described | None:
+        """How JSON is written that has a schema; None where it has none."""
+        if self.format != "json_schema":
+            return None
+        try:
+            return described(self._setting, self.binding.topic)
         except ValueError as error:
             raise _not_made(f"such rows: {error}") from error
 
@@ -211,6 +231,18 @@ class _Part:
         return _not_made(
             f"columns {names}: its {self.name} in the format {self.format} cannot hold them"
         )
+
+
+def _checked(make: _Maker, said: Described | None) -> _Maker:
+    """What makes JSON that is what its schema says."""
+    if said is None:
+        return make
+
+    def checked(row: _Cells) -> bytes | None:
+        text = make(row)
+        return None if text is None else said.written(text)
+
+    return checked
 
 
 def _picked(tree: Mapping[str, Any], row: _Cells) -> dict[str, Any]:
@@ -257,7 +289,7 @@ def _whole(place: int, field: Field, format_: str, key_bytes: KeyBytes) -> _Make
             return value
         if isinstance(value, str) and format_ in _TEXTS:
             return value.encode()
-        if format_ == "json":
+        if format_ in _JSON:
             text = json.dumps(value) if isinstance(value, str) else _dumped(convert(value))
             return text.encode()
         found = key_bytes(value, format_)
@@ -273,6 +305,7 @@ def _whole(place: int, field: Field, format_: str, key_bytes: KeyBytes) -> _Make
 
 
 _TEXTS = frozenset({"raw", "bytes", "string"})
+_JSON = frozenset({"json", "json_schema"})
 
 
 def _header(value: Any) -> bytes:
