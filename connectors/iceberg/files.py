@@ -134,7 +134,7 @@ class FileReader:
         return schema
 
     def _read_positions(self, io: FileIO, path: str) -> pa.Table:
-        with _file_errors(path), io.new_input(path).open() as stream:
+        with file_errors(path), io.new_input(path).open() as stream:
             table = pq.read_table(stream, columns=["file_path", "pos"])
         return table.rename_columns(["path", "position"]).cast(_DELETES)
 
@@ -157,7 +157,7 @@ def _read_vector(io: FileIO, file: DataFile, delete: DeleteFile) -> pa.Table:
     """The positions of a deletion vector: a blob inside a Puffin file."""
     assert delete.offset is not None
     assert delete.length is not None
-    with _file_errors(delete.path), io.new_input(delete.path).open() as stream:
+    with file_errors(delete.path), io.new_input(delete.path).open() as stream:
         stream.seek(delete.offset)
         blob = stream.read(delete.length)
     size = int.from_bytes(blob[:4], "big")
@@ -169,7 +169,7 @@ def _read_vector(io: FileIO, file: DataFile, delete: DeleteFile) -> pa.Table:
 
 
 def _read_schema(io: FileIO, path: str) -> pa.Schema:
-    with _file_errors(path), io.new_input(path).open() as stream:
+    with file_errors(path), io.new_input(path).open() as stream:
         return pq.read_schema(stream)
 
 
@@ -181,7 +181,7 @@ def _holds_fine_instants(type_: pa.DataType) -> bool:
 
 def _is_whole(io: FileIO, path: str, column: str) -> bool:
     """Whether no instant of a column needs more than microseconds."""
-    with _file_errors(path), io.new_input(path).open() as stream:
+    with file_errors(path), io.new_input(path).open() as stream:
         values = pq.read_table(stream, columns=[column]).column(column)
     try:
         values.cast(pa.timestamp("us", values.type.tz))
@@ -261,7 +261,7 @@ def _is_variant(type_: pa.DataType) -> bool:
 
 
 @contextlib.contextmanager
-def _file_errors(path: str) -> Iterator[None]:
+def file_errors(path: str) -> Iterator[None]:
     """Turns failures of reading one file into named errors."""
     try:
         yield

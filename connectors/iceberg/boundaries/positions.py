@@ -21,10 +21,8 @@ from pyiceberg.types import IntegerType, LongType
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.errors import storage_errors
-from seamline.connectors.iceberg.files import field_id
+from seamline.connectors.iceberg.files import field_id, file_errors
 from seamline.errors import (
-    COLD_FILE_INVALID,
-    COLD_FILE_MISSING,
     INVALID_TABLE_DEFINITION,
     NOT_SUPPORTED,
     OFFSETS_NOT_STORED,
@@ -175,18 +173,13 @@ def _column_values(io: FileIO, file: DataFile, columns: PositionColumns) -> pa.T
     path = file.file_path
     if file.file_format != FileFormat.PARQUET:
         raise SeamlineError(NOT_SUPPORTED, f"offsets cannot be read from {path}: it is no Parquet")
-    try:
-        with storage_errors(path), io.new_input(path).open() as stream:
-            parquet = pq.ParquetFile(stream)
-            paths = {i: p for p, i in _leaves(list(parquet.schema_arrow), ())}
-            wanted = {"partition": columns.partition, "offset": columns.offset}
-            found = {name: paths.get(column) for name, column in wanted.items()}
-            table = parquet.read(columns=[".".join(p) for p in found.values() if p is not None])
-            rows = parquet.metadata.num_rows
-    except FileNotFoundError as error:
-        raise SeamlineError(COLD_FILE_MISSING, f"{path} does not exist") from error
-    except pa.ArrowInvalid as error:
-        raise SeamlineError(COLD_FILE_INVALID, f"{path}: {error}") from error
+    with storage_errors(path), file_errors(path), io.new_input(path).open() as stream:
+        parquet = pq.ParquetFile(stream)
+        paths = {i: p for p, i in _leaves(list(parquet.schema_arrow), ())}
+        wanted = {"partition": columns.partition, "offset": columns.offset}
+        found = {name: paths.get(column) for name, column in wanted.items()}
+        table = parquet.read(columns=[".".join(p) for p in found.values() if p is not None])
+        rows = parquet.metadata.num_rows
     return pa.table(
         {
             name: pa.nulls(rows, pa.int64()) if p is None else _leaf(table, p).cast(pa.int64())
