@@ -1,17 +1,23 @@
-"""The provider `kafka-delta-ingest`: transactions in the log say how far each partition is.
+"""The boundary providers of Delta tables: transactions in the log say how far their writers are.
 
-Each of its commits writes, with the rows, a `txn` action a partition: the application
-`<app id>-<partition>`, whose version is the last offset written. They stay in every later version,
-so the boundary of any of them is there, together with its rows.
+A commit may write, with its rows, `txn` actions: the name of an application, and a number of its
+own. They stay in every later version, so the boundary of any version is there with its rows.
+
+kafka-delta-ingest has one a partition: `<app id>-<partition>`, with the last offset written. Spark
+Structured Streaming has the query's id, with the epoch, whose offsets are in its checkpoint.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from seamline.connectors.delta.versions import Version
+from seamline.connectors.iceberg.boundaries.files import OwnFiles
 from seamline.connectors.iceberg.boundaries.provider import Adopted, Answer, Provider
+from seamline.connectors.iceberg.boundaries.spark_streaming import Checkpoint, SparkStreaming
 from seamline.connectors.protocols import NoDeadline
 from seamline.errors import (
     BOUNDARY_INVALID,
@@ -20,12 +26,12 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.seam.boundary import EXACT
+from seamline.seam.log import LogBounds
 from seamline.seam.offsets import Offsets
 from seamline.seam.table import Snapshot
 
-NAME = "kafka-delta-ingest"
 APP_ID = "kafka_delta_ingest"
-"""What it calls itself unless it is told otherwise."""
+"""What kafka-delta-ingest calls itself unless it is told otherwise."""
 TRANSACTION, OPERATION = "delta.txn.", "delta.operation"
 """Keys of summaries: what an application has said, and what a writer calls its commit."""
 _RESTORE = "RESTORE"
@@ -37,22 +43,80 @@ class AdoptedDelta(Adopted):
     """A Delta table that another writer fills.
 
     Attributes:
+        table: The table.
         version: Gives the version of a snapshot.
     """
 
+    table: OwnFiles
     version: Callable[[int], Version]
 
 
-class KafkaDeltaIngest(Provider[AdoptedDelta]):
-    """Reads the transactions of one application (the option `app-id`)."""
+class DeltaProvider(Provider[AdoptedDelta]):
+    """What they share: which tables have a boundary at all."""
 
-    name = NAME
     trust = EXACT
+
+    @abc.abstractmethod
+    def ends(self, version: Version) -> Offsets | None:
+        """The first offsets that a version does not hold; None where its writer has said nothing.
+
+        Raises:
+            SeamlineError: See `BoundaryProvider.boundary`.
+        """
+
+    @abc.abstractmethod
+    def is_own(self, application: str) -> bool:
+        """Whether a transaction is of the writer."""
 
     def answer(self, snapshot: Snapshot) -> Answer | None:
         """See `Provider.answer`."""
         state = self.adopted.state
-        self._require_whole()
+        self._require_binding()
+        version = self.adopted.version(snapshot.snapshot_id)
+        self._require_transactions(snapshot, version)
+        ends = self.ends(version)
+        if ends is None and version.actions.num_rows:
+            raise SeamlineError(
+                BOUNDARY_MISSING,
+                f"version {snapshot.snapshot_id} of {state.display_name} has rows, and no "
+                f"transaction of its writer, by the provider {self.name}",
+                hint=self.remedy,
+            )
+        return Answer(self.adopted.start.raised(ends or Offsets()))
+
+    remedy: ClassVar[str]
+    """What to do where a version has rows and no transaction."""
+
+    def wrote(self, snapshot: Snapshot) -> bool:
+        """See `BoundaryProvider.wrote`."""
+        said = (k.removeprefix(TRANSACTION) for k in snapshot.summary if k.startswith(TRANSACTION))
+        return super().wrote(snapshot) and any(map(self.is_own, said))
+
+    def bounds(self) -> LogBounds:
+        """What the log holds now."""
+        binding = self.adopted.binding
+        found = self.adopted.log().bounds([binding.topic], binding.isolation, NoDeadline())
+        return found[binding.topic]
+
+    def _require_binding(self) -> None:
+        binding, name = self.adopted.binding, self.adopted.state.display_name
+        problem = None
+        hint = f"A Delta table over a topic has one of: {', '.join(PROVIDERS)}; and no mode."
+        if binding.boundary_provider != self.name:
+            said = binding.boundary_provider
+            problem = f"has the boundary provider {said}" if said else "has no boundary_provider"
+        elif binding.is_upsert:
+            problem = f"has the mode {binding.mode}"
+        elif binding.topic_id is None:
+            problem = f"does not say of which topic of the name {binding.topic} it is a copy"
+            hint = f"The one that is there now: topic_id: {self.bounds().topic_id}"
+        if problem is not None:
+            message = f"the Delta table {name} {problem}"
+            raise SeamlineError(INVALID_TABLE_DEFINITION, message, hint=hint)
+
+    def _require_transactions(self, snapshot: Snapshot, version: Version) -> None:
+        """Its transactions must be those of its rows."""
+        state = self.adopted.state
         for earlier in state.ancestors(snapshot.snapshot_id):
             if earlier.summary.get(OPERATION) == _RESTORE:
                 raise SeamlineError(
@@ -61,62 +125,61 @@ class KafkaDeltaIngest(Provider[AdoptedDelta]):
                     "whose transactions are not restored with its rows",
                     hint='"t$cold" reads it. Have it filled again, in a new table.',
                 )
-        version = self.adopted.version(snapshot.snapshot_id)
         if _FORGETTING in version.configuration:
             raise SeamlineError(
                 BOUNDARY_INVALID,
-                f"{state.display_name} forgets the transactions of idle partitions: it has the "
+                f"{state.display_name} forgets the transactions of idle writers: it has the "
                 f"property {_FORGETTING}",
                 hint="Unset the property.",
             )
-        ends = {}
-        for partition in self._partitions():
-            last = version.transaction(f"{self._application}-{partition}")
-            if last is not None:
-                ends[partition] = last + 1
-        if not ends and version.actions.num_rows:
-            raise SeamlineError(
-                BOUNDARY_MISSING,
-                f"version {snapshot.snapshot_id} of {state.display_name} has rows, and no "
-                f"transaction of the application {self._application}",
-                hint="Name the one of its writer with boundary_app_id.",
-            )
-        return Answer(self.adopted.start.raised(Offsets(ends)))
 
-    def wrote(self, snapshot: Snapshot) -> bool:
-        """See `BoundaryProvider.wrote`."""
-        own = f"{TRANSACTION}{self._application}-"
-        return super().wrote(snapshot) and any(key.startswith(own) for key in snapshot.summary)
+
+class KafkaDeltaIngest(DeltaProvider):
+    """Reads the transactions of one application (the option `app-id`)."""
+
+    name = "kafka-delta-ingest"
+    remedy = "Name its writer's application with boundary_app_id."
+
+    def ends(self, version: Version) -> Offsets | None:
+        """See `DeltaProvider.ends`.
+
+        A version cannot have any partition that the topic does not have by now.
+        """
+        found = {p: version.transaction(f"{self._application}-{p}") for p in self.bounds().end}
+        ends = {partition: last + 1 for partition, last in found.items() if last is not None}
+        return Offsets(ends) if ends else None
+
+    def is_own(self, application: str) -> bool:
+        """See `DeltaProvider.is_own`."""
+        front, _, partition = application.rpartition("-")
+        return front == self._application and partition.isdecimal()
 
     @property
     def _application(self) -> str:
         return self.adopted.option("app-id") or APP_ID
 
-    def _partitions(self) -> list[int]:
-        """Those of the topic; a version cannot have any that the topic does not have by now."""
-        binding = self.adopted.binding
-        bounds = self.adopted.log().bounds([binding.topic], binding.isolation, NoDeadline())
-        found = bounds[binding.topic]
-        if binding.topic_id is None:
-            raise SeamlineError(
-                INVALID_TABLE_DEFINITION,
-                f"{self.adopted.state.display_name} does not say which topic of the name "
-                f"{binding.topic} it is a copy of",
-                hint=f"The one that is there now: topic_id: {found.topic_id}",
-            )
-        return list(found.end)
 
-    def _require_whole(self) -> None:
-        binding, state = self.adopted.binding, self.adopted.state
-        problem = None
-        if binding.boundary_provider != NAME:
-            said = binding.boundary_provider
-            problem = f"has the boundary provider {said}" if said else "has no boundary_provider"
-        elif binding.is_upsert:
-            problem = f"has the mode {binding.mode}"
-        if problem is not None:
-            raise SeamlineError(
-                INVALID_TABLE_DEFINITION,
-                f"the Delta table {state.display_name} {problem}",
-                hint=f"A Delta table over a topic has boundary_provider: {NAME}, and no mode.",
-            )
+class SparkStreamingDelta(DeltaProvider):
+    """Reads the offsets of an epoch from the query's checkpoint (the option `checkpoint`)."""
+
+    name = SparkStreaming.name
+    remedy = "Name the checkpoint of the query that fills it with boundary_checkpoint."
+
+    def ends(self, version: Version) -> Offsets | None:
+        """See `DeltaProvider.ends`."""
+        checkpoint = self._checkpoint
+        epoch = version.transaction(checkpoint.query)
+        return None if epoch is None else checkpoint.ends(epoch, self.adopted.binding.topic)
+
+    def is_own(self, application: str) -> bool:
+        """See `DeltaProvider.is_own`."""
+        return application == self._checkpoint.query
+
+    @property
+    def _checkpoint(self) -> Checkpoint:
+        return Checkpoint.of(self.adopted, self.adopted.table)
+
+
+PROVIDERS: Mapping[str, type[DeltaProvider]] = {
+    provider.name: provider for provider in (KafkaDeltaIngest, SparkStreamingDelta)
+}

@@ -17,8 +17,10 @@ from seamline.connectors.cache import Cache
 from seamline.connectors.config import CatalogConfig
 from seamline.connectors.delta.boundaries import (
     OPERATION,
+    PROVIDERS,
     TRANSACTION,
     AdoptedDelta,
+    DeltaProvider,
     KafkaDeltaIngest,
 )
 from seamline.connectors.delta.log import Commit, DeltaLog, History, path_of
@@ -142,6 +144,9 @@ class _Known:
             if self._state is None or history != self._history:
                 self._state, self._history = self._made(history), history
             state = self._state
+        return self._table(state, history)
+
+    def _table(self, state: TableState, history: History) -> DeltaTable:
         return DeltaTable(
             state,
             self._versions(history),
@@ -216,7 +221,7 @@ class _Known:
             found.append(current)
         return found
 
-    def _provider(self, state: TableState, history: History) -> KafkaDeltaIngest | None:
+    def _provider(self, state: TableState, history: History) -> DeltaProvider | None:
         try:
             binding = TopicBinding.from_properties(state.properties)
         except SeamlineError:
@@ -224,13 +229,15 @@ class _Known:
         if binding is None:
             return None
         logs = self._shared.logs
-        return KafkaDeltaIngest(
+        # a name that is none of them is refused by any of them, when its boundary is asked for
+        return PROVIDERS.get(binding.boundary_provider or "", KafkaDeltaIngest)(
             AdoptedDelta(
-                state,
-                binding,
-                lambda: logs(binding.cluster),
-                self._shared.answers,
-                self._versions(history),
+                state=state,
+                binding=binding,
+                log=lambda: logs(binding.cluster),
+                answers=self._shared.answers,
+                table=self._table(state, history),
+                version=self._versions(history),
             )
         )
 

@@ -117,6 +117,14 @@ class DeltaTable:
         """See `ColdTable.require_single_writer`."""
         require(outrun(self._state, snapshot_id))
 
+    def require_own_place(self, location: str) -> None:
+        """A file that the table names must lie where its own files may.
+
+        Raises:
+            SeamlineError: LOCATION_NOT_ALLOWED.
+        """
+        self._places.require([location])
+
     def deleted_rows(self, plan: ColdPlan) -> pa.Table | None:  # noqa: ARG002 - there are none
         """See `ColdTable.deleted_rows`."""
         return None

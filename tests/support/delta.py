@@ -62,21 +62,27 @@ class Writer:
         return deltalake.DeltaTable(self._location, storage_options=self._storage_options)
 
     def write(
-        self, rows: Sequence[Mapping[str, Any]], ends: Mapping[int, int], **options: Any
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        ends: Mapping[int, int],
+        said: Mapping[str, int] | None = None,
+        **options: Any,
     ) -> None:
         """A commit of rows, which says the ends of partitions.
 
         Args:
             rows: The rows.
             ends: The first offset of each partition that is not in the table.
+            said: The transactions, when they are not kafka-delta-ingest's.
             options: More for `write_deltalake`.
         """
-        said = [Transaction(f"{APPLICATION}-{p}", end - 1) for p, end in ends.items() if end]
+        own = {f"{APPLICATION}-{p}": end - 1 for p, end in ends.items() if end}
+        made = [Transaction(*one) for one in (own if said is None else said).items()]
         write_deltalake(
             self._location,
             pa.Table.from_pylist(list(rows), schema=self.schema),
             **{"mode": "append", "partition_by": self._partition_by or None, **options},
-            commit_properties=CommitProperties(app_transactions=said),
+            commit_properties=CommitProperties(app_transactions=made),
             storage_options=self._storage_options,
         )
         self.copied.update(ends)
@@ -111,8 +117,8 @@ class DeltaShop:
         self.records: dict[tuple[int, int], dict[str, Any]] = {}
 
     def gateway(self) -> Gateway:
-        """A gateway over it."""
-        return Gateway(self.config, connections=self.connections)
+        """A gateway over it, which has not seen it before."""
+        return Gateway(self.config, connections=MemoryConnections(self.config, self.log))
 
     def produce(self, count: int) -> None:
         """Appends records, in turn to each partition."""

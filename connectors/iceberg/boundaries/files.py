@@ -6,18 +6,35 @@ table's own files may.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from seamline.connectors.iceberg.errors import storage_errors
 from seamline.errors import BOUNDARY_MISSING, SeamlineError
-
-if TYPE_CHECKING:
-    from seamline.connectors.iceberg.catalog import IcebergTable
+from seamline.seam.table import TableState
 
 SIZE_MAX = 16 << 20
 
 
-def read_text(table: IcebergTable, path: str) -> str:
+class OwnFiles(Protocol):
+    """A table that says which files are its own, and opens them."""
+
+    @property
+    def state(self) -> TableState:
+        """See `ColdTable.state`."""
+
+    @property
+    def file_access(self) -> Any:
+        """See `ColdTable.file_access`."""
+
+    def require_own_place(self, location: str) -> None:
+        """A file that the table names must lie where its own files may.
+
+        Raises:
+            SeamlineError: LOCATION_NOT_ALLOWED.
+        """
+
+
+def read_text(table: OwnFiles, path: str) -> str:
     """The text of a file.
 
     Raises:
@@ -25,11 +42,12 @@ def read_text(table: IcebergTable, path: str) -> str:
             STORAGE_UNAVAILABLE.
     """
     table.require_own_place(path)
-    try:
-        with storage_errors(path), table.iceberg.io.new_input(path).open() as stream:
-            return bytes(stream.read(SIZE_MAX)).decode("utf-8", "replace")
-    except FileNotFoundError as error:
-        raise SeamlineError(
-            BOUNDARY_MISSING,
-            f"the boundary of {table.state.display_name} is in {path}, which is not there",
-        ) from error
+    with storage_errors(path):
+        try:
+            with table.file_access.new_input(path).open() as stream:
+                return bytes(stream.read(SIZE_MAX)).decode("utf-8", "replace")
+        except FileNotFoundError as error:
+            raise SeamlineError(
+                BOUNDARY_MISSING,
+                f"the boundary of {table.state.display_name} is in {path}, which is not there",
+            ) from error

@@ -6,11 +6,13 @@ says to which offsets each epoch read. Commits from inside of `foreachBatch` say
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
-from seamline.connectors.iceberg.boundaries.files import read_text
+from seamline.connectors.iceberg.boundaries.files import OwnFiles, read_text
 from seamline.connectors.iceberg.boundaries.provider import (
+    Adopted,
     AdoptedIceberg,
     Answer,
     Provider,
@@ -40,36 +42,71 @@ class SparkStreaming(Provider[AdoptedIceberg]):
         epoch = snapshot.summary.get(EPOCH)
         if epoch is None:
             return None
-        checkpoint = self.adopted.option("checkpoint")
-        if checkpoint is None:
+        checkpoint = Checkpoint.of(self.adopted, self.adopted.table)
+        wanted = snapshot.summary.get(QUERY)
+        if wanted is not None and wanted != checkpoint.query:
             raise SeamlineError(
-                INVALID_TABLE_DEFINITION,
-                "the provider spark-streaming needs the query's checkpoint",
-                hint="Give --option checkpoint=<location>; it must lie under the table, or under a "
-                "location of the catalog's setting data_locations.",
+                BOUNDARY_INVALID,
+                f"snapshot {snapshot.snapshot_id} is of the streaming query {wanted}, and the "
+                f"checkpoint is of {checkpoint.query}",
             )
-        checkpoint = checkpoint.rstrip("/")
-        self._require_query(checkpoint, snapshot)
-        text = read_text(self.adopted.table, f"{checkpoint}/offsets/{int(epoch)}")
-        with invalid(f"epoch {epoch} of the checkpoint"):
-            ends = _offsets(text, self.adopted.binding.topic)
+        ends = checkpoint.ends(int(epoch), self.adopted.binding.topic)
         return Answer(self.adopted.start.raised(ends))
 
     def wrote(self, snapshot: Snapshot) -> bool:
         """See `BoundaryProvider.wrote`."""
         return super().wrote(snapshot) and EPOCH in snapshot.summary
 
-    def _require_query(self, checkpoint: str, snapshot: Snapshot) -> None:
-        text = read_text(self.adopted.table, f"{checkpoint}/metadata")
-        with invalid("the checkpoint's metadata"):
-            known = json.loads(text)["id"]
-        wanted = snapshot.summary.get(QUERY)
-        if wanted is not None and wanted != known:
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The checkpoint of a streaming query.
+
+    Attributes:
+        location: Where it lies.
+        table: The table that the query fills.
+    """
+
+    location: str
+    table: OwnFiles
+
+    @classmethod
+    def of(cls, adopted: Adopted, table: OwnFiles) -> Checkpoint:
+        """The one that a table's owner names.
+
+        Raises:
+            SeamlineError: INVALID_TABLE_DEFINITION where none is named.
+        """
+        location = adopted.option("checkpoint")
+        if location is None:
             raise SeamlineError(
-                BOUNDARY_INVALID,
-                f"snapshot {snapshot.snapshot_id} is of the streaming query {wanted}, and the "
-                f"checkpoint is of {known}",
+                INVALID_TABLE_DEFINITION,
+                "the provider spark-streaming needs the query's checkpoint",
+                hint="Give --option checkpoint=<location>; it must lie under the table, or under a "
+                "location of the catalog's setting data_locations.",
             )
+        return cls(location.rstrip("/"), table)
+
+    @property
+    def query(self) -> str:
+        """The id of the query.
+
+        Raises:
+            SeamlineError: BOUNDARY_INVALID, BOUNDARY_MISSING, LOCATION_NOT_ALLOWED, ….
+        """
+        text = read_text(self.table, f"{self.location}/metadata")
+        with invalid("the checkpoint's metadata"):
+            return str(json.loads(text)["id"])
+
+    def ends(self, epoch: int, topic: str) -> Offsets:
+        """To which offsets of a topic an epoch has read.
+
+        Raises:
+            SeamlineError: BOUNDARY_INVALID, BOUNDARY_MISSING, LOCATION_NOT_ALLOWED, ….
+        """
+        text = read_text(self.table, f"{self.location}/offsets/{epoch}")
+        with invalid(f"epoch {epoch} of the checkpoint"):
+            return _offsets(text, topic)
 
 
 def _offsets(text: str, topic: str) -> Offsets:

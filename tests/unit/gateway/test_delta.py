@@ -370,6 +370,69 @@ def test_an_audit_and_changes_find_records_by_their_places(tmp_path: pathlib.Pat
     gateway.close()
 
 
+# --- A streaming query of Spark ------------------------------------------------------------------
+
+QUERY = "12ee5a45-5506-4299-8040-a3e2264ed382"
+
+
+class Streamed:
+    """A table that a streaming query of Spark fills, and the query's checkpoint beneath it."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.checkpoint = folder / "bronze" / "shop" / TOPIC / "_checkpoint"
+        own = {"boundary_provider": "spark-streaming", "boundary_checkpoint": str(self.checkpoint)}
+        self.shop = DeltaShop(folder, more={**own, "boundary_app_id": None})
+        self.epoch = -1
+        (self.checkpoint / "offsets").mkdir(parents=True)
+        (self.checkpoint / "metadata").write_text(json.dumps({"id": QUERY}))
+
+    def plan(self, ends: dict[int, int]) -> None:
+        """The query decides on a batch."""
+        self.epoch += 1
+        offsets = json.dumps({TOPIC: {str(p): end for p, end in ends.items()}})
+        file = self.checkpoint / "offsets" / str(self.epoch)
+        file.write_text(f'v1\n{{"batchWatermarkMs":0}}\n{offsets}')
+
+    def commit(self, ends: dict[int, int]) -> None:
+        """The query commits it."""
+        self.shop.copy(ends, said={QUERY: self.epoch})
+
+
+def test_a_streaming_query_says_its_offsets_in_its_checkpoint(tmp_path: pathlib.Path) -> None:
+    streamed = Streamed(tmp_path)
+    shop = streamed.shop
+    gateway = shop.gateway()
+    shop.produce(10)
+    for ends in ({0: 2, 1: 1}, {0: 4, 1: 3}):
+        streamed.plan(ends)
+        if ends[0] == 4:  # which is in no version yet
+            assert rows(gateway) == shop.rows
+        streamed.commit(ends)
+        assert rows(gateway) == shop.rows
+    receipt = gateway.statement(f"SELECT * FROM {TABLE}").receipt
+    assert receipt is not None
+    (part,) = receipt["tables"]
+    assert (part["boundary"], part["rows_cold"]) == ({"0": 4, "1": 3}, 7)
+    assert (part["boundary_provider"], part["boundary_trust"]) == ("spark-streaming", "exact")
+    (streamed.checkpoint / "offsets" / "1").unlink()
+    fresh = shop.gateway()
+    refused(fresh, f"SELECT * FROM {TABLE}", "BOUNDARY_MISSING")
+    (streamed.checkpoint / "metadata").write_text(json.dumps({"id": "another"}))
+    error = refused(fresh, f"SELECT * FROM {TABLE}", "BOUNDARY_MISSING")
+    assert "no transaction of its writer" in error.message
+    for running in (gateway, fresh):
+        running.close()
+
+
+def test_a_checkpoint_lies_where_files_of_the_table_may(tmp_path: pathlib.Path) -> None:
+    elsewhere = {"boundary_provider": "spark-streaming", "boundary_checkpoint": str(tmp_path / "c")}
+    shop = DeltaShop(tmp_path, more=elsewhere)
+    shop.writer.write([], {})
+    gateway = shop.gateway()
+    refused(gateway, f"SELECT * FROM {TABLE}", "LOCATION_NOT_ALLOWED")
+    gateway.close()
+
+
 # --- What is refused -----------------------------------------------------------------------------
 
 READ_ONLY = [
@@ -409,7 +472,7 @@ def test_it_is_not_given_out_to_be_read_elsewhere(shop: DeltaShop, gateway: Gate
 @pytest.mark.parametrize(
     ("changed", "code", "said"),
     [
-        ({"boundary_app_id": "another"}, "BOUNDARY_MISSING", "application another"),
+        ({"boundary_app_id": "another"}, "BOUNDARY_MISSING", "boundary_app_id"),
         ({"boundary_provider": "columns"}, "INVALID_TABLE_DEFINITION", "kafka-delta-ingest"),
         ({"boundary_provider": None}, "INVALID_TABLE_DEFINITION", "has no boundary_provider"),
         ({"topic_id": None}, "INVALID_TABLE_DEFINITION", "topic_id: topic-1"),
