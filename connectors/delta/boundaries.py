@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
@@ -167,13 +168,17 @@ class SparkStreamingDelta(DeltaProvider):
 
     def ends(self, version: Version) -> Offsets | None:
         """See `DeltaProvider.ends`."""
-        checkpoint = self._checkpoint
-        epoch = version.transaction(checkpoint.query)
-        return None if epoch is None else checkpoint.ends(epoch, self.adopted.binding.topic)
+        epoch = version.transaction(self._query)
+        return None if epoch is None else self._checkpoint.ends(epoch, self.adopted.binding.topic)
 
     def is_own(self, application: str) -> bool:
         """See `DeltaProvider.is_own`."""
-        return application == self._checkpoint.query
+        return application == self._query
+
+    @functools.cached_property
+    def _query(self) -> str:
+        """The query that fills the table; asked for once a commit, and of every version."""
+        return self._checkpoint.query
 
     @property
     def _checkpoint(self) -> Checkpoint:

@@ -136,11 +136,13 @@ class _Known:
 
     def load(self) -> DeltaTable:
         """The table as it is now."""
-        with self._lock, delta_errors(self._source.name):
-            self._log = self._log or DeltaLog(self._source.files())
-            history = self._log.history(self._history)
-            if not history:
-                raise no_table(self._source.name)
+        with delta_errors(self._source.name):
+            if self._log is None:
+                self._log = DeltaLog(self._source.files())
+            history = self._log.history(self._history)  # by each by himself: it must be new
+        if not history:
+            raise no_table(self._source.name)
+        with self._lock:
             if self._state is None or history != self._history:
                 self._state, self._history = self._made(history), history
             state = self._state
