@@ -168,8 +168,9 @@ class SparkStreamingDelta(DeltaProvider):
 
     def ends(self, version: Version) -> Offsets | None:
         """See `DeltaProvider.ends`."""
-        epoch = version.transaction(self._query)
-        return None if epoch is None else self._checkpoint.ends(epoch, self.adopted.binding.topic)
+        checkpoint = self._checkpoint
+        epoch = version.transaction(checkpoint.query)
+        return None if epoch is None else checkpoint.ends(epoch, self.adopted.binding.topic)
 
     def is_own(self, application: str) -> bool:
         """See `DeltaProvider.is_own`."""
@@ -177,7 +178,7 @@ class SparkStreamingDelta(DeltaProvider):
 
     @functools.cached_property
     def _query(self) -> str:
-        """The query that fills the table; asked for once a commit, and of every version."""
+        """The query that fills the table, for what is asked of every version by every read."""
         return self._checkpoint.query
 
     @property
