@@ -76,7 +76,7 @@ def create_app(
     turns = Turns(config.http.threads, _WAITS_MAX)
     app.register_blueprint(statements.blueprint(service, turns))
     app.register_blueprint(seam_routes.blueprint(seams))
-    app.register_blueprint(tail.blueprint(service, seams, turns))
+    app.register_blueprint(tail.blueprint(service, seams, turns, rest.authentication))
     for root in (iceberg.FILES, iceberg.PLANNED):
         app.register_blueprint(iceberg.blueprint(rest, root))
     longest = config.http.request_bytes_max
@@ -102,6 +102,7 @@ def _add_access(app: flask.Flask, rest: IcebergRest, audit: AuditLog) -> None:
         except SeamlineError as error:
             requests_audited.login_refused(audit, error)
             raise
+        flask.g.identity = who
         flask.g.principal = who.principal
         flask.g.origin = Origin.of(who, flask.request.remote_addr or "")
 

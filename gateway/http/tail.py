@@ -8,21 +8,24 @@
 
 A client that reconnects sends the last id in `Last-Event-ID`, and goes on exactly there. What is
 wrong at first is the status of the answer. While nothing arrives, a new id comes now and then. Each
-client costs a thread that waits, and a turn only while there is something to read for it.
+client costs a thread that waits, and a turn only while there is something to read for it. A stream
+ends with the credential that it began with.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import flask
 
 from seamline.connectors import supervision
 from seamline.errors import TOO_MANY_STATEMENTS, SeamlineError
+from seamline.gateway.access.authentication import Authentication
 from seamline.gateway.http.turns import Turns
 from seamline.gateway.http.values import json_rows
 from seamline.gateway.query.feed import NOW, Feed, FeedBatch, FeedRequest
@@ -38,7 +41,9 @@ _WAIT_S = 5.0
 _RETRY_MS = 1000
 
 
-def blueprint(service: Service, seams: Seams, turns: Turns) -> flask.Blueprint:
+def blueprint(
+    service: Service, seams: Seams, turns: Turns, authentication: Authentication
+) -> flask.Blueprint:
     """The route."""
     routes = flask.Blueprint("tail", __name__, url_prefix="/api/v1/tail")
     feeds = threading.BoundedSemaphore(FEEDS_MAX)
@@ -71,7 +76,9 @@ def blueprint(service: Service, seams: Seams, turns: Turns) -> flask.Blueprint:
         except BaseException:
             feeds.release()
             raise
-        answer = flask.Response(_events(feed, first, turns), mimetype="text/event-stream")
+        still_known = functools.partial(authentication.again, flask.g.identity)
+        events = _events(feed, first, turns, still_known)
+        answer = flask.Response(events, mimetype="text/event-stream")
         answer.headers["X-Accel-Buffering"] = "no"
         answer.call_on_close(feeds.release)
         return answer
@@ -79,7 +86,9 @@ def blueprint(service: Service, seams: Seams, turns: Turns) -> flask.Blueprint:
     return routes
 
 
-def _events(feed: Feed, first: FeedBatch, turns: Turns) -> Iterator[str]:
+def _events(
+    feed: Feed, first: FeedBatch, turns: Turns, still_known: Callable[[], object]
+) -> Iterator[str]:
     yield f"retry: {_RETRY_MS}\n\n"
     batch: FeedBatch | None = first
     columns: list[dict[str, str]] = []
@@ -99,6 +108,7 @@ def _events(feed: Feed, first: FeedBatch, turns: Turns) -> Iterator[str]:
             idle.wait(pause_s)
             pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
         try:
+            still_known()
             with turns.working():
                 batch = feed.next(is_due=time.monotonic() - said_at > HEARTBEAT_S)
         except Exception as error:  # noqa: BLE001 - a stream ends with a named error

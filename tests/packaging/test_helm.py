@@ -182,7 +182,8 @@ def test_an_examples_configuration_loads(example: pathlib.Path, scratch: pathlib
     file = scratch / "seamline.yaml"
     file.write_text(text)
     config = load(file, environment=environment).config
-    assert config.auth.tokens[0].sha256 == _SECRET
+    assert config.asks_who
+    assert all(token.sha256 == _SECRET for token in config.auth.tokens)
     assert {name: cluster.bootstrap_servers for name, cluster in config.clusters.items()} == {
         name: cluster["bootstrap_servers"] for name, cluster in values["config"]["clusters"].items()
     }

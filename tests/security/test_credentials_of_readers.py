@@ -36,7 +36,7 @@ def web_token() -> str:
     return jwt.encode(claims, KEY, "ES256")
 
 
-SPARK: Mapping[str, Mapping[str, str]] = {
+SPARK: Mapping[str, Mapping[str, Any]] = {
     "token": {"token": TOKEN},
     "jwt": {"token": web_token()},
     "password": {"user": "bob", "password": "apple pie"},

@@ -1,0 +1,61 @@
+"""Goal: a stream that outlives what let it in does not go on.
+
+Method: a feed over a topic in memory, of a user who is taken out of the passwords meanwhile; what
+came before is shown, and then the stream ends by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+from typing import Any
+
+import bcrypt
+import urllib3
+from fakes.memory import MemoryLog
+from support import offline
+from support.gateway import Gateway
+
+from seamline.gateway.config.model import Config
+from seamline.gateway.connections import Connections
+
+
+class _Connections(Connections):
+    """Connections whose cluster is in memory."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.memory = MemoryLog()
+
+    def log(self, name: str) -> Any:
+        return self.memory
+
+
+def test_a_feed_ends_with_what_let_it_in(tmp_path: pathlib.Path) -> None:
+    passwords = tmp_path / "passwords"
+    hashed = bcrypt.hashpw(b"apple", bcrypt.gensalt(4)).decode()
+    passwords.write_text(f"ann:{hashed}\nbob:{hashed}\n", encoding="utf-8")
+    lines = f"tail: {{follow: false}}\nauth: {{passwords: {passwords}}}\n"
+    config = offline.load_config(tmp_path, lines)
+    connections = _Connections(config)
+    connections.memory.create_topic("bids", 1)
+    with contextlib.closing(Gateway(config, connections=connections)) as gateway:
+        gateway.rows("CREATE TABLE bids (id bigint) WITH (topic = 'bids')")
+        with urllib3.PoolManager(retries=False, timeout=60.0) as pool:
+            answer = pool.request(
+                "GET",
+                f"{gateway.url}/api/v1/tail/bids?from=beginning",
+                headers=urllib3.util.make_headers(basic_auth="ann:apple"),
+                preload_content=False,
+            )
+            assert answer.status == 200, answer.data
+            connections.memory.produce("bids", 0, json.dumps({"id": 1}).encode())
+            text = ""
+            for part in answer.stream():
+                text += part.decode()
+                if "event: rows" in text:
+                    passwords.write_text(f"bob:{hashed}\n", encoding="utf-8")
+    assert 'data: {"data":[[1' in text
+    assert text.index("event: rows") < text.index("event: error")
+    assert '"UNAUTHENTICATED"' in text[text.index("event: error") :]
