@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import flask
+from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import HTTPException
 
 from seamline.errors import (
@@ -49,6 +51,18 @@ _STATUS_CODES: dict[int, ErrorCode] = {
 }
 
 
+class _Json(DefaultJSONProvider):
+    """JSON as it is written, keys in their order; what is nested too deeply is no JSON to us."""
+
+    sort_keys = False
+
+    def loads(self, s: str | bytes, **options: Any) -> Any:
+        try:
+            return super().loads(s, **options)
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
+
+
 def create_app(
     config: Config,
     service: Service,
@@ -68,7 +82,7 @@ def create_app(
         audit: Is told of refused logins, and of requests that read without a statement.
     """
     app = flask.Flask("seamline", static_folder=None)
-    app.json.sort_keys = False  # type: ignore[attr-defined]
+    app.json = _Json(app)
     app.config["MAX_CONTENT_LENGTH"] = config.http.request_bytes_max
     _add_access(app, rest, audit or AuditLog())
     _add_errors(app)
