@@ -270,7 +270,9 @@ class FaultyTierTable:
 
     def evolve(self, batch: Batch, deadline: Deadline) -> tuple[Change, ...]:
         """See `TierTable.evolve`."""
-        return self._inner.evolve(batch, deadline)
+        made: list[Change] = []
+        _change(self._plan, "evolve", lambda: made.extend(self._inner.evolve(batch, deadline)))
+        return tuple(made)
 
     def commit_boundary(self, batch: Batch) -> None:
         """See `TierTable.commit_boundary`."""

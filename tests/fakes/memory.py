@@ -11,6 +11,7 @@ and `restore` cost nothing: that is how a search goes back to an earlier moment.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from seamline.errors import (
     DEADLINE_EXCEEDED,
     LOG_TRIMMED,
     LOG_TRUNCATED,
+    SCHEMA_NOT_EVOLVED,
     SCHEMA_NOT_FOUND,
     TABLE_NOT_FOUND,
     TOPIC_NOT_FOUND,
@@ -35,7 +37,7 @@ from seamline.errors import (
 from seamline.seam.binding import PROPERTY_PREFIX
 from seamline.seam.boundary import SUMMARY_KEY, TAG, encode
 from seamline.seam.checks import recreated, require
-from seamline.seam.evolution import Change
+from seamline.seam.evolution import AddColumn, Change
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
 from seamline.seam.log import READ_COMMITTED, LogBounds
 from seamline.seam.offsets import OffsetRange, Offsets
@@ -43,6 +45,7 @@ from seamline.seam.table import Snapshot, SnapshotRef, TableSchema, TableState
 from seamline.seam.tiering import Batch
 from seamline.sql import columns
 from seamline.sql.predicates import And, Comparison, In, Or, Predicate
+from seamline.sql.types import BIGINT, Field
 
 # --- Time ----------------------------------------------------------------------------------------
 
@@ -548,6 +551,31 @@ class SavedTable(NamedTuple):
 _uuids = itertools.count(1)
 
 
+def version_of(value: bytes | None) -> int:
+    """How many columns more a record has than the first schema: a plus for each."""
+    return 0 if value is None else len(value) - len(value.rstrip(b"+"))
+
+
+def shown(value: bytes | None, version: int) -> bytes | None:
+    """What a table of some schema has of a record: no more columns than its own."""
+    more = version_of(value) - version
+    return value if value is None or more <= 0 else value[:-more]
+
+
+def _extra(first: int, end: int) -> tuple[Field, ...]:
+    return tuple(Field(f"{EXTRA}{number}", BIGINT) for number in range(first, end))
+
+
+EXTRA = "extra_"
+"""How the columns are called that later schemas have."""
+
+
+@functools.cache
+def _evolved(schema: TableSchema, version: int) -> TableSchema:
+    """The schema of a later version, once for all tables."""
+    return TableSchema(version, (*schema.columns, *_extra(schema.schema_id, version)))
+
+
 class MemoryTable:
     """A table of rows that come from a log: `TierTable`, `ColdTable`, and what others do to it.
 
@@ -693,8 +721,27 @@ class MemoryTable:
         """See `TierTable.commit_rows`: what Iceberg's serializable overwrite does."""
         self.write_rows(batch, self.read_rows(batch, NoDeadline()))
 
-    def read_rows(self, batch: Batch, deadline: Deadline) -> tuple[Row, ...]:
-        """The rows a batch writes, as its log gives them now."""
+    def read_rows(
+        self, batch: Batch, deadline: Deadline, *, is_cut: bool = False
+    ) -> tuple[Row, ...]:
+        """The rows a batch writes, as its log gives them now.
+
+        Args:
+            batch: The batch.
+            deadline: Bounds requests to the log.
+            is_cut: Whether what has no column is left out.
+
+        Raises:
+            SeamlineError: SCHEMA_NOT_EVOLVED, when it is not.
+        """
+        rows = self._read_rows(batch, deadline)
+        if is_cut:
+            return tuple((p, o, shown(value, batch.schema_id), b) for p, o, value, b in rows)
+        if any(version_of(value) > batch.schema_id for _, _, value, _ in rows):
+            raise SeamlineError(SCHEMA_NOT_EVOLVED, "there are records with more columns")
+        return rows
+
+    def _read_rows(self, batch: Batch, deadline: Deadline) -> tuple[Row, ...]:
         return tuple(
             (partition, offset, value, batch.batch_id)
             for raw in self._log.read(
@@ -722,7 +769,16 @@ class MemoryTable:
 
     def evolve(self, batch: Batch, deadline: Deadline) -> tuple[Change, ...]:
         """See `TierTable.evolve`."""
-        return ()
+        state, rows = self._state, self._read_rows(batch, deadline)
+        wanted = max((version_of(value) for _, _, value, _ in rows), default=0)
+        if state.current_schema_id != batch.schema_id or wanted <= batch.schema_id:
+            return ()
+        schema = _evolved(state.schema, wanted)
+        schemas = {**state.schemas, wanted: schema}
+        self._state = dataclasses.replace(state, schemas=schemas, current_schema_id=wanted)
+        return tuple(
+            AddColumn((field.name,), field.type) for field in _extra(batch.schema_id, wanted)
+        )
 
     def commit_boundary(self, batch: Batch) -> None:
         """See `TierTable.commit_boundary`."""

@@ -76,6 +76,9 @@ DESTRUCTIVE = {
 }
 """Operations after which some statements must fail."""
 
+SCHEMAS_CHANGE = 0.4
+"""In how many histories producers get newer schemas."""
+
 STEPS = 12
 OPERATIONS_MIN = 12
 OPERATIONS_MAX = 34
@@ -94,7 +97,11 @@ def draw(seed: int) -> History:
     fault_rate = chance.choice((0.0, 0.0, 0.05, 0.15))
     length = chance.randint(OPERATIONS_MIN, OPERATIONS_MAX)
     chosen = chance.choices(kinds, weights, k=length)
-    return tuple(_operation(kind, chance, gap_rate, fault_rate) for kind in chosen)
+    history = [_operation(kind, chance, gap_rate, fault_rate) for kind in chosen]
+    if chance.random() < SCHEMAS_CHANGE:
+        for _ in range(chance.randint(1, 3)):
+            history.insert(chance.randrange(len(history) + 1), Operation("new schema"))
+    return tuple(history)
 
 
 _STEPPED = frozenset({"tier", "read", "repeat", "changes", "read after write", "travel"})

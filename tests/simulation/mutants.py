@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fakes.memory import Row
+
 from seamline.connectors.protocols import Deadline, HotLog, NoDeadline, RawBatch, TierTable
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.tiering.step import tier_once
@@ -255,6 +257,20 @@ def _tiers(
     return Product(tier=bent)
 
 
+def _before_columns(table: TierTable, log: HotLog, deadline: Deadline, *, records_max: int) -> Step:
+    """Batches whose records have columns that the table has not, which are left out."""
+
+    def cut(inner: Any, batch: Batch) -> tuple[Row, ...]:
+        found: tuple[Row, ...] = inner.read_rows(batch, NoDeadline(), is_cut=True)
+        return found
+
+    bent = BentTierTable(
+        table, rows=lambda inner, batch: inner.write_rows(batch, cut(inner, batch))
+    )
+    bent.has_rows = lambda batch, _: bool(cut(_memory_table(table), batch))
+    return tier_once(bent, log, deadline, records_max=records_max)
+
+
 def _known_partitions(bounds: LogBounds) -> LogBounds:
     def first_two(offsets: Offsets) -> Offsets:
         return Offsets({p: o for p, o in offsets.items() if p < 2})
@@ -387,6 +403,7 @@ MUTANTS: Mapping[str, Product] = {
     "boundary committed without the rows": _tiers(
         rows=lambda table, batch: table.commit_without_rows({SUMMARY_KEY: encode(batch.boundary)})
     ),
+    "a batch is committed before its columns": Product(tier=_before_columns),
     "tiering reads past the stable end": _tiers(
         bend=lambda inner: BentLog(inner, bounds=_to_high_watermark)
     ),

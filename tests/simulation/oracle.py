@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fakes.memory import Row
+from fakes.memory import Row, shown
 
 from seamline.errors import SeamlineError
 from seamline.seam.boundary import boundary_of
@@ -17,7 +17,7 @@ from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
 from seamline.seam.table import Snapshot
 from simulation.reading import FROM_1, TIERS, TWICE, Answer
-from simulation.world import Cut, Past, Truth, World
+from simulation.world import VERSIONS_MAX, Cut, Past, Truth, World
 
 Place = tuple[int, int, bytes]
 """(partition, offset, value) of a record of the log."""
@@ -175,7 +175,8 @@ def check_exact(world: World, answer: Answer, statement: str) -> None:
         if Counter(answer.scans[0]) != tiers:
             raise Violation(f"6 a table is not its two tiers: {answer.scans}")
     lowest = 1 if statement == FROM_1 else 0
-    check_rows(world.truth, answer.rows, seam.topic_id, seam.end, lowest=lowest)
+    version = seam.schema_id
+    check_rows(world.truth, answer.rows, seam.topic_id, seam.end, lowest=lowest, version=version)
     past = world.past(seam.snapshot_id)
     if not lowest and past is not None:
         _check_foreign(answer, past)
@@ -207,7 +208,7 @@ def check_past(world: World, answer: Answer, moment_ms: int, begun: Started) -> 
         Violation: what is wrong with it.
     """
     seam, truth = answer.seam, world.truth
-    check_rows(truth, answer.rows, seam.topic_id, seam.end)
+    check_rows(truth, answer.rows, seam.topic_id, seam.end, version=seam.schema_id)
     then = _past_at(world, moment_ms)
     _check_foreign(answer, then)
     held = dict(then.mark.next)
@@ -245,7 +246,13 @@ def _past_at(world: World, moment_ms: int) -> Past:
 
 
 def check_rows(
-    truth: Truth, rows: Iterable[Row], topic_id: str, end: Offsets, *, lowest: int = 0
+    truth: Truth,
+    rows: Iterable[Row],
+    topic_id: str,
+    end: Offsets,
+    *,
+    lowest: int = 0,
+    version: int = VERSIONS_MAX,
 ) -> None:
     """The rows of the log in an answer are those below its end, once each.
 
@@ -255,6 +262,7 @@ def check_rows(
         topic_id: The topic it says it read.
         end: Its exclusive ends.
         lowest: Offsets below this one were not asked for.
+        version: The schema whose columns are shown; without it, all that were sent.
     """
     found = Counter(
         (row[0], row[1], row[2]) for row in rows if row[0] is not None and (row[1] or 0) >= lowest
@@ -262,7 +270,7 @@ def check_rows(
     for place, count in found.items():
         if count > 1:
             raise Violation(f"3 duplicate: {place} is there {count} times")
-    wanted = expected(truth, topic_id, end)
+    wanted = expected(truth, topic_id, end, version)
     if lowest:
         wanted = frozenset(place for place in wanted if place[1] >= lowest)
     if found.keys() == wanted:
@@ -275,12 +283,14 @@ def check_rows(
         raise Violation(f"2, 5 missing below the end {dict(end)}: {sorted(map(str, missing))}")
 
 
-def expected(truth: Truth, topic_id: str, end: Offsets) -> frozenset[Place]:
-    """Every record committed below the ends."""
+def expected(
+    truth: Truth, topic_id: str, end: Offsets, version: int = VERSIONS_MAX
+) -> frozenset[Place]:
+    """Every record committed below the ends, in the columns of a schema."""
     history = dict(truth.histories)[topic_id]
     began = {partition: offset for topic, partition, offset in truth.began if topic == topic_id}
     return frozenset(
-        (partition, offset, entry.value)
+        (partition, offset, shown(entry.value, version) or b"")
         for partition, sent in enumerate(history)
         for offset, entry in enumerate(sent[: end.get(partition, 0)])
         if entry.value is not None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
-from fakes.memory import Row
+from fakes.memory import EXTRA, Row, shown
 from sqlglot import exp
 
 from seamline.connectors.config import CatalogConfig, ClusterConfig
@@ -211,7 +211,15 @@ def read(
     )
     running = queries.start(request, deadline or NoDeadline(), lambda _: None)
     (scans,) = cast("list[tuple[tuple[Row, ...], ...]]", list(running.batches))
-    return Answer(scans, running.planned.plan.seams, running.retries)
+    seams = running.planned.plan.seams
+    return Answer(_in_columns(scans, seams[0].schema_id), seams, running.retries)
+
+
+def _in_columns(scans: tuple[tuple[Row, ...], ...], version: int) -> tuple[tuple[Row, ...], ...]:
+    """The rows in the columns of a schema, as files of later ones are read."""
+    if not any(isinstance(r[2], bytes) and r[2].endswith(b"+") for scan in scans for r in scan):
+        return scans
+    return tuple(tuple((p, o, shown(v, version), b) for p, o, v, b in scan) for scan in scans)
 
 
 def _no_spool(schema: pa.Schema) -> ResultSpool:
@@ -232,8 +240,9 @@ def _tail_reader(value_of: ValueOf) -> TailReader:
         size_bytes_max: int,
         epochs: Mapping[int, int] | None = None,
     ) -> Tail:
+        version = sum(column.name.startswith(EXTRA) for column in spec.columns)
         rows = [
-            (partition, offset, value_of(key, value), None)
+            (partition, offset, value_of(key, shown(value, version)), None)
             for raw in log.read(spec.topic, ranges, isolation, deadline, epochs=epochs)
             for partition, offset, key, value in zip(
                 raw.partitions, raw.offsets, raw.keys, raw.values, strict=True

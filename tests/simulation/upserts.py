@@ -103,8 +103,7 @@ class UpsertTable(MemoryTable):
         super().__init__(name, schema, BINDING.to_properties(), clock, log)
         self.ways = ways
 
-    def read_rows(self, batch: Batch, deadline: Deadline) -> tuple[Row, ...]:
-        """See `MemoryTable.read_rows`."""
+    def _read_rows(self, batch: Batch, deadline: Deadline) -> tuple[Row, ...]:
         isolation = batch.boundary.isolation
         read = self._log.read(TOPIC, batch.ranges, isolation, deadline)
         return tuple(

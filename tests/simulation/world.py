@@ -44,6 +44,7 @@ CLUSTER = "hot"
 CATALOG = "lake"
 TABLE = (CATALOG, "default", "orders")
 SCHEMA = TableSchema(0, (Field("value", VARBINARY), *columns.METADATA_FIELDS))
+VERSIONS_MAX = 3
 BINDING = TopicBinding(CLUSTER, TOPIC, format="raw")
 
 
@@ -132,6 +133,7 @@ class Truth(NamedTuple):
         open: The transaction that has not ended, if any.
         copier: The other writer, while he is at work.
         hands: How often the table has changed hands.
+        version: Of the schema that producers use: how many columns it has more than the first.
     """
 
     topic_id: str
@@ -145,6 +147,7 @@ class Truth(NamedTuple):
     open: int | None = None
     copier: Copier | None = None
     hands: int = 0
+    version: int = 0
 
     @property
     def history(self) -> History:
@@ -230,6 +233,10 @@ class World:
         committed = self.truth.committed | ({transaction} if commit else set())
         self.truth = self.truth._replace(open=None, committed=committed)
 
+    def new_schema(self) -> None:
+        """Producers go on with a schema of one column more; their records say so."""
+        self.truth = self.truth._replace(version=min(self.truth.version + 1, VERSIONS_MAX))
+
     def trim(self, partition: int, before: int) -> None:
         """DeleteRecords, or retention."""
         self.log.delete_records(TOPIC, partition, before)
@@ -283,7 +290,8 @@ class World:
 
     def _send(self, partition: int, transaction: int | None, key: bytes | None, age_ms: int) -> int:
         offset = len(self.truth.history[partition])
-        value = f"{self.truth.topic_id}/{partition}/{offset}/{self.truth.upheavals}".encode()
+        text = f"{self.truth.topic_id}/{partition}/{offset}/{self.truth.upheavals}"
+        value = text.encode() + b"+" * self.truth.version
         moment = self.clock.now_ms - age_ms
         self.log.produce(
             TOPIC, partition, value, key=key, transaction=transaction, timestamp_ms=moment
