@@ -41,7 +41,7 @@ class JarSet:
     name: str
     coordinates: tuple[str, ...]
     transitive: bool
-    is_pinned: bool = True
+    is_pinned: bool = False
 
     @property
     def directory_name(self) -> str:
@@ -60,6 +60,7 @@ KAFKA = JarSet(
     "kafka",
     ("org.apache.kafka:kafka_2.13:4.1.2", "org.slf4j:slf4j-simple:1.7.36"),
     transitive=True,
+    is_pinned=True,
 )
 """A whole broker, and the small logger without which it would log nothing."""
 
@@ -74,6 +75,7 @@ SPARK = JarSet(
         "org.xerial:sqlite-jdbc:3.50.3.0",
     ),
     transitive=False,
+    is_pinned=True,
 )
 """What Spark's wheel lacks; everything these depend on is in the wheel."""
 
@@ -90,21 +92,30 @@ KAFKA_CONNECT = JarSet(
         "org.slf4j:slf4j-simple:2.0.17",
     ),
     transitive=True,
+    is_pinned=True,
 )
 """A worker of Kafka Connect with Iceberg's sink, whose tables the demo adopts."""
 
 
 STORES = {
-    "s3": JarSet("s3", ("org.apache.iceberg:iceberg-aws-bundle:1.11.0",), transitive=False),
-    "gs": JarSet("gs", ("org.apache.iceberg:iceberg-gcp-bundle:1.11.0",), transitive=False),
-    "abfs": JarSet(
-        "abfs",
-        ("org.apache.iceberg:iceberg-azure-bundle:1.11.0",),
+    "s3": JarSet(
+        "s3",
+        ("org.apache.iceberg:iceberg-aws-bundle:1.11.0",),
         transitive=False,
-        is_pinned=False,  # not every mirror has it
+        is_pinned=True,
     ),
+    "gs": JarSet(
+        "gs",
+        ("org.apache.iceberg:iceberg-gcp-bundle:1.11.0",),
+        transitive=False,
+        is_pinned=True,
+    ),
+    "abfs": JarSet("abfs", ("org.apache.iceberg:iceberg-azure-bundle:1.11.0",), transitive=False),
 }
-"""What Iceberg needs in Spark to reach an object store, by the store's scheme."""
+"""What Iceberg needs in Spark to reach an object store, by the store's scheme.
+
+Not every mirror has the bundle for Azure, so that it has no checksum.
+"""
 
 PINNED = tuple(jars for jars in (KAFKA, SPARK, KAFKA_CONNECT, *STORES.values()) if jars.is_pinned)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from seamline.connectors.protocols import Deadline, HotLog
-from seamline.errors import WRITE_NOT_VISIBLE, SeamlineError
+from seamline.errors import DEADLINE_EXCEEDED, WRITE_NOT_VISIBLE, SeamlineError
 from seamline.seam.log import LogBounds
 from seamline.seam.now import invisible
 from seamline.seam.offsets import Offsets
@@ -58,12 +58,18 @@ def wait_until_visible(
         problem = invisible(bounds, floor.end)
         if problem is None:
             return bounds
+        hidden = SeamlineError(WRITE_NOT_VISIBLE, f"{problem}, after {waited_s:.1f} s")
         if floor.write and deadline.remaining_s() < _LAST_MOMENT_S:
-            raise SeamlineError(WRITE_NOT_VISIBLE, f"{problem}, after {waited_s:.1f} s")
+            raise hidden
         if not floor.write and waited_s > _LEADER_CHANGE_S:
             return bounds
-        deadline.check()
-        deadline.pause(pause_s)
-        waited_s += pause_s
-        pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
-        bounds = log.bounds([bounds.topic], bounds.isolation, deadline)[bounds.topic]
+        try:
+            deadline.check()
+            deadline.pause(pause_s)
+            waited_s += pause_s
+            pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
+            bounds = log.bounds([bounds.topic], bounds.isolation, deadline)[bounds.topic]
+        except SeamlineError as error:
+            if floor.write and error.code is DEADLINE_EXCEEDED:
+                raise hidden from error
+            raise

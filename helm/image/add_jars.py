@@ -29,7 +29,7 @@ def main(coordinates: list[str]) -> None:
     spark = importlib.util.find_spec("pyspark")
     assert spark is not None, "the spark extra is installed"
     assert spark.origin is not None
-    given = jars.JarSet("given", tuple(coordinates), transitive=False, is_pinned=False)
+    given = jars.JarSet("given", tuple(coordinates), transitive=False)
     with tempfile.TemporaryDirectory() as folder:
         found = jars.fetch(given, pathlib.Path(folder), print)
         for name in given.file_names:

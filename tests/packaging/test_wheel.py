@@ -81,7 +81,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: pathlib.Path) -> No
     files = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
     found = {name.removesuffix("/__init__.py").removesuffix(".py") for name in files}
     expected = {module_name(path).replace(".", "/") for path in modules()}
-    assert found == {*expected, "seamline/py.typed"}
+    assert found == {*expected, "seamline/py.typed", "seamline/connectors/jvm/jars.sha256"}
 
 
 def test_the_command_leads_to_its_module(installed: pathlib.Path) -> None:

@@ -188,7 +188,7 @@ PEM = RSA.public_key().public_bytes(
 
 
 def unsigned(header: dict[str, Any], signature: bytes = b"") -> str:
-    body = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": NOW + 600}
+    body = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": NOW + 86_400}
     parts = (json.dumps(header).encode(), json.dumps(body).encode(), signature)
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
 
@@ -207,7 +207,7 @@ WRONG: Mapping[str, Callable[[], str]] = {
     "of no issuer": lambda: token("RS256", iss=None),
     "over": lambda: token("RS256", exp=NOW - 600),
     "without an end": lambda: token("RS256", exp=None),
-    "not begun": lambda: token("RS256", nbf=NOW + 600),
+    "not begun": lambda: token("RS256", nbf=NOW + 86_400),
     "of nobody": lambda: token("RS256", sub=None),
     "of an empty name": lambda: token("RS256", sub=""),
     "by another key": lambda: token("RS256", OTHER_RSA),
@@ -217,7 +217,7 @@ WRONG: Mapping[str, Callable[[], str]] = {
     "unsigned, in other letters": lambda: unsigned({"alg": "nOnE", "kid": "RS256"}),
     "by the public key": by_public_key,
     "with its own key": lambda: jwt.encode(
-        {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": NOW + 600},
+        {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": NOW + 86_400},
         OTHER_RSA,
         "RS256",
         headers={"jwk": public(OTHER_RSA, None, "RS256"), "kid": "RS256"},
