@@ -40,12 +40,12 @@ from simulation.programs import (
     perform,
 )
 from simulation.reading import ALL, Answer, Sources
-from simulation.world import Moment, World
+from simulation.world import VERSIONS_MAX, Moment, World
 
 READS = frozenset({"read", "repeat"})
 """Budgets of operations that change nothing."""
 STOPS = frozenset(
-    {"load", "bounds", "read", "open", "fetch", "commit", "boundary", "keep", "take back"}
+    {"load", "bounds", "read", "open", "evolve", "fetch", "commit", "boundary", "keep", "take back"}
 )
 
 
@@ -280,6 +280,8 @@ class Explorer:
         if world.truth.open is not None:
             yield "commit the transaction", "end", _call(world.end_transaction, commit=True)
             yield "abort the transaction", "end", _call(world.end_transaction, commit=False)
+        if world.truth.version < VERSIONS_MAX:
+            yield "producers get a newer schema", "schema", world.new_schema
         yield "recreate the topic", "recreate", _call(world.recreate_topic, 2)
         yield "recreate the topic and refill it", "recreate", self._recreate_and_refill
         yield "add a partition", "partition", world.add_partition
@@ -571,6 +573,7 @@ def _contents(table: SavedTable) -> Hashable:
     state = table.state
     return (
         state.current_snapshot_id,
+        state.current_schema_id,
         table.commits,
         state.provider is not None,
         tuple(sorted((name, ref.snapshot_id) for name, ref in state.refs.items())),

@@ -248,7 +248,8 @@ class AskingTierTable:
 
     def evolve(self, batch: Batch, deadline: Deadline) -> tuple[Change, ...]:
         """See `TierTable.evolve`."""
-        return ()
+        changes: tuple[Change, ...] = self._io.ask("evolve", batch)
+        return changes
 
     def commit_boundary(self, batch: Batch) -> None:
         """See `TierTable.commit_boundary`."""
@@ -302,6 +303,8 @@ def _perform(world: World, effect: Effect) -> Any:
             return table.read_rows(batch, deadline)
         case Effect("commit", (Batch() as batch, tuple(rows))):
             return table.write_rows(batch, rows)
+        case Effect("evolve", (Batch() as batch,)):
+            return table.evolve(batch, deadline)
         case Effect("boundary", (Batch() as batch,)):
             return table.commit_boundary(batch)
         case Effect("keep", (int(snapshot_id),)):

@@ -87,6 +87,21 @@ SCOPES = (
         changes_max=6,
     ),
     Scope(
+        "a statement and a tierer while producers get newer schemas",
+        {**dict.fromkeys(("append", "schema", "compact", "expire"), MANY), "tier": 1, "read": 1},
+        prepare=tiered_once,
+        records_max=2,
+        changes_max=3,
+    ),
+    Scope(
+        "two tierers that fail, and newer schemas",
+        {**dict.fromkeys(("append", "schema"), MANY), **FAULTS, "tier": 2},
+        prepare=tiered_once,
+        tierers=2,
+        records_max=2,
+        changes_max=6,
+    ),
+    Scope(
         "two tierers that fail",
         {**CHANGES, **FAULTS, "tier": 2},
         prepare=tiered_once,
