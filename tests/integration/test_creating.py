@@ -26,6 +26,7 @@ from seamline.gateway.query.deadline import no_deadline
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.prove
 def test_fault_21_straight_after_its_topic_a_table_is_made(tmp_path: pathlib.Path) -> None:
     local = LocalStack(tmp_path)
     try:
@@ -49,6 +50,7 @@ def test_fault_21_straight_after_its_topic_a_table_is_made(tmp_path: pathlib.Pat
         local.down(lambda _: None)
 
 
+@pytest.mark.prove
 def test_fault_21_what_a_rest_catalog_holds_is_said_to_exist(tmp_path: pathlib.Path) -> None:
     with rest_catalog(tmp_path) as url:
         lake = config_of(url, tmp_path)

@@ -22,8 +22,6 @@ from typing import Any
 import fastavro
 import pytest
 from google.protobuf import json_format, message_factory
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
@@ -283,14 +281,17 @@ def shown(value: Any, type_: Type, later: Type) -> Any:
     return value
 
 
+SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.prove) for seed in range(8, 24))]
+"""Of histories; most are among the long proofs."""
+
+
 def written(schema: Any, body: Any) -> bytes:
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), body)
     return stream.getvalue()
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**32))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_columns_follow_any_history(seed: int) -> None:
     history = History(seed)
     columns = trees.columns_of(parsed(as_schema(history.root.avro(everything=False))))
@@ -474,8 +475,7 @@ def class_of(schema: Schema) -> Any:
     return message_factory.GetMessageClass(protobuf_schema.message_at(file, [0]))
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**32))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_columns_follow_the_numbers_of_fields(seed: int) -> None:
     history = MessageHistory(seed)
     versions = [history.schema()]
