@@ -110,11 +110,13 @@ class SparkTierTable:
     def has_rows(self, batch: Batch, deadline: Deadline) -> bool:
         """See `TierTable.has_rows`: reads until the first record that gives a row.
 
-        They are decoded here, so that a registry which hangs keeps none of Spark's workers.
+        They are decoded here, so that a registry which hangs keeps none of Spark's workers. Unless
+        records may be skipped, whatever is there may hold rows further on.
         """
         spec = self._spec(self._last or self._table(), batch)
         decoder = Decoder(spec, schemas_of(self._log, deadline))
         topic, isolation = batch.binding.topic, batch.boundary.isolation
+        is_empty = True
         for raw in self._log.read(
             topic,
             batch.ranges,
@@ -125,8 +127,9 @@ class SparkTierTable:
         ):
             if decoder.decode(raw).rows.num_rows:
                 return True
+            is_empty = is_empty and len(raw) == 0
         if batch.binding.on_error != "skip":
-            return False
+            return not is_empty
         records = self._log.read(topic, batch.ranges, isolation, deadline)
         return any(decoder.decode(raw).rows.num_rows for raw in records)
 
