@@ -142,6 +142,17 @@ class Shell:
         return output()
 
 
+def together(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration, and the part of one that a document shows: its catalogs come beside."""
+    both = (
+        {**settings[key], **value}
+        if isinstance(value, dict) and isinstance(settings.get(key), dict)
+        else value
+        for key, value in given.items()
+    )
+    return {**settings, **dict(zip(given, both, strict=True))}
+
+
 class World:
     """A fresh folder in which README was pasted."""
 
@@ -222,7 +233,7 @@ class World:
             case "yaml":
                 file = self.folder / "given.yaml"
                 given = yaml.safe_load(block.text.replace("…", "0" * 64))
-                file.write_text(yaml.safe_dump(self._settings | given), encoding="utf-8")
+                file.write_text(yaml.safe_dump(together(self._settings, given)), encoding="utf-8")
                 secrets = re.findall(r"\$\{env:(\w+)\}", block.text)
                 return str(load(file, environment=dict.fromkeys(secrets, "a secret")).config)
             case "sql":
