@@ -32,7 +32,7 @@ TOKEN = "open sesame"
 
 
 def web_token() -> str:
-    claims = {"iss": "i", "aud": "a", "sub": "jo", "exp": int(time.time()) + 600}
+    claims = {"iss": "i", "aud": "a", "sub": "jo", "exp": int(time.time()) + 86_400}
     return jwt.encode(claims, KEY, "ES256")
 
 
