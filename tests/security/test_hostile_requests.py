@@ -39,7 +39,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     try:
         for sql in (
             "CREATE TABLE plain (id bigint, text varchar, price decimal(9, 2), tags array(date))",
-            "INSERT INTO plain VALUES (1, 'a', 1.5, ARRAY[DATE '2024-02-29']), (2, '', 0, NULL)",
+            "INSERT INTO plain VALUES (1, 'a', 1.5, ARRAY[DATE '2024-02-29']), (2, '', NULL, NULL)",
         ):
             running.rows(sql)
         yield running
