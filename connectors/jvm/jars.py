@@ -258,7 +258,8 @@ def pin(report: Report) -> None:
         with tempfile.TemporaryDirectory() as folder:
             unchecked = dataclasses.replace(jars, is_pinned=False)
             for path in fetch(unchecked, pathlib.Path(folder), report).iterdir():
-                if found.setdefault(path.name, sha256(path)) != sha256(path):
+                checksum = sha256(path)
+                if found.setdefault(path.name, checksum) != checksum:
                     raise SeamlineError(JARS_CHANGED, f"two files are called {path.name}")
     lines = [f"{checksum}  {name}\n" for name, checksum in sorted(found.items())]
     CHECKSUMS.write_text("".join(lines), encoding="ascii")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.kafka.formats.trees import Node
 
+T = TypeVar("T")
 _KINDS = {"null": "null", "boolean": "boolean", "integer": "long", "number": "double"}
 _CONNECT = {"int8": "int", "int16": "int", "int32": "int", "int64": "long", "float32": "float"}
 _FORMATS = {"date": "date", "date-time": "timestamp-micros", "uuid": "uuid"}
@@ -25,12 +26,29 @@ def parsed(schema: Schema) -> Node:
     Raises:
         ValueError: it is no JSON Schema, or refers to what is not there.
     """
+    return read(schema, lambda root, others: _Documents(others).node(root, "", root))
+
+
+def read(schema: Schema, make: Callable[[Any, Mapping[str, Any]], T]) -> T:
+    """What is made of a schema's document, and of those that it refers to by their names.
+
+    Raises:
+        ValueError: it is no JSON Schema, or refers to what is not there; or as `make` does.
+    """
     try:
         root = json.loads(schema.text)
         others = {name: json.loads(other.text) for name, other in schema.references}
-        return _Documents(others).node(root, "", root)
+        return make(root, others)
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"the schema is not JSON Schema: {error!r}") from error
+
+
+def pointed(root: Any, path: str) -> Any:
+    """What a JSON pointer leads to in a document."""
+    target = root
+    for step in path.split("/")[1:]:
+        target = target[step.replace("~1", "/").replace("~0", "~")]
+    return target
 
 
 class _Documents:
@@ -82,10 +100,7 @@ class _Documents:
             name, root = other, self._others[other]
         if (name, path) not in self._known:
             node = self._known[name, path] = Node("union")
-            target = root
-            for step in path.split("/")[1:]:
-                target = target[step.replace("~1", "/").replace("~0", "~")]
-            found = self.node(target, name, root)
+            found = self.node(pointed(root, path), name, root)
             for field in dataclasses.fields(Node):
                 setattr(node, field.name, getattr(found, field.name))
         return self._known[name, path]

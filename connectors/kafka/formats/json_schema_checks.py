@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from seamline.connectors.kafka.formats import json_schema
 from seamline.connectors.kafka.formats.schemas import Schema
 
 Check: TypeAlias = Callable[[Any], str]
@@ -33,12 +34,7 @@ def checker(schema: Schema) -> Check:
     Raises:
         ValueError: it is no JSON Schema, or says what is not checked here.
     """
-    try:
-        root = json.loads(schema.text)
-        others = {name: json.loads(other.text) for name, other in schema.references}
-        return _Documents(others).check(root, "", root)
-    except (json.JSONDecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"the schema is not JSON Schema: {error!r}") from error
+    return json_schema.read(schema, lambda root, others: _Documents(others).check(root, "", root))
 
 
 def loads(text: bytes) -> Any:
@@ -77,10 +73,7 @@ class _Documents:
             name, root = other, self._others[other]
         if (name, path) not in self._known:
             found = self._known[name, path] = []
-            target = root
-            for step in path.split("/")[1:]:
-                target = target[step.replace("~1", "/").replace("~0", "~")]
-            found.append(self.check(target, name, root))
+            found.append(self.check(json_schema.pointed(root, path), name, root))
         later = self._known[name, path]  # a schema that leads to itself is there by then
         return lambda value: later[0](value)
 
