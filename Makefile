@@ -9,14 +9,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 RECORDS ?= 1000000
 TESTS ?= tests
 WORKERS ?= 2
-BENCH ?= group_by tail tiering catalog formats upsert
+BENCH ?= group_by tail tiering catalog formats upsert processes
 SEED ?= 1
 TPC ?=
 MINUTES ?= 10
 COUNT ?= 20000
 COMPILE = build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
   --generate-hashes --no-annotate --custom-compile-command 'make lock' --no-emit-package seamline
-FAST := not integration and not spark and not prove
+FAST := not integration and not spark and not prove and not soak
 
 export PYTHONPATH :=
 
@@ -53,11 +53,14 @@ jars: $(READY) ## Fetch the jars of the broker and of Spark, once a user
 	@$(BIN)/python -c 'from seamline.connectors.jvm import jars; jars.kafka_jars(print); jars.spark_jars(print)'
 
 test: jars ## The tests: unit, property, a short simulation, one pass over real parts
-	$(BIN)/python -m pytest $(TESTS) -m "not prove" -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest $(TESTS) -m "not prove and not soak" -n $(WORKERS) --dist loadgroup
 
-prove: jars ## The long proofs: 100,000 histories, every interleaving, reader, change and fault
-	$(BIN)/python -m pytest $(TESTS) -m prove -n $(WORKERS) --dist loadfile \
+prove: jars ## The long proofs: 100,000 histories, every interleaving, every reader and fault
+	$(BIN)/python -m pytest $(TESTS) -m "prove and not soak" -n $(WORKERS) --dist loadfile \
 	  --no-loadscope-reorder --durations=25
+
+soak: jars ## More of the same: every variant of the proofs, larger counts, the newest packages
+	$(BIN)/python -m pytest $(TESTS) -m soak -n $(WORKERS) --dist loadfile --durations=25
 
 test-fast: $(READY) ## The tests that start neither broker nor Spark
 	$(BIN)/python -m pytest $(TESTS) -m "$(FAST)" -n $(WORKERS) --dist loadgroup
@@ -94,6 +97,9 @@ audit: ## Ask for known faults of what is locked (needs PyPI's list of vulnerabi
 
 chaos: $(READY) ## Attack exactness on real parts (SEED=1, MINUTES=10); ends with `violations: 0`
 	@cd tests && ../$(BIN)/python -m chaos --seed $(SEED) --minutes $(MINUTES)
+
+siege: jars ## Honest clients beside every attack at once (SEED=1, MINUTES=10); says whether it held
+	@cd tests && ../$(BIN)/python -m siege --seed $(SEED) --minutes $(MINUTES)
 
 tpc: jars ## TPC-H and TPC-DS on both engines, hot, half, little and not hot (TPC="--suite tpch …")
 	@cd tests && ../$(BIN)/python -m tpc $(TPC)

@@ -1,8 +1,9 @@
 """The `seamline` command. Subcommands are loaded when they are called.
 
-`query` needs only the client. The others need the gateway's parts, and say which extra to install
-when these are missing. A named error prints as one line and its hint, and exits with 1; `ending`
-has every way in which a command ends.
+Without a command it is `seamline query`, which on a terminal asks for statements. `query` needs
+only the client. The others need the gateway's parts, and say which extra to install when these are
+missing. A named error prints as one line and its hint; `ending` has every way in which a command
+ends.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from seamline.errors import MISSING_EXTRA, SeamlineError
 from seamline.version import VERSION
 
 _COMMANDS: Mapping[str, tuple[str, str, str]] = {
+    "completion": ("seamline.commands.completion", "", "Completion of commands for a shell."),
     "config": ("seamline.gateway.cli.config", "gateway", "Show the configuration."),
     "demo": ("seamline.gateway.cli.demo", "gateway,spark", "Run the main job end to end."),
+    "freshness": ("seamline.commands.freshness", "", "How far tiering has got with a table."),
     "local": ("seamline.gateway.cli.local", "gateway", "The embedded stack: Kafka and a catalog."),
-    "query": ("seamline.commands.query", "", "Run a statement on a gateway."),
+    "query": ("seamline.commands.query", "", "Run statements on a gateway, or ask for them."),
     "serve": ("seamline.gateway.cli.serve", "gateway", "Run the gateway."),
     "spark-conf": (
         "seamline.commands.spark_conf",
@@ -40,7 +43,9 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
 }
 """Name to (module, extras it needs, help); the module has a command of the same name."""
 
-_EXTRA_OF = {"pyspark": "spark", "py4j": "spark", "grpc": "spark"}
+_EXTRA_OF = {"pyspark": "spark", "py4j": "spark", "grpc": "spark", "prompt_toolkit": "cli"}
+_WITHOUT_COMMAND = "query"
+_OWN_OPTIONS = frozenset({"--help", "--version"})
 
 
 class _LazyGroup(click.Group):
@@ -58,6 +63,13 @@ class _LazyGroup(click.Group):
             _say_what_to_install(cmd_name, error)
         found: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return found
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads the command line; options without a command are those of `query`."""
+        is_bare = not args or (args[0].startswith("-") and args[0] not in _OWN_OPTIONS)
+        if is_bare and not ctx.resilient_parsing:
+            args = [_WITHOUT_COMMAND, *args]
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command; what it imports only when run may be missing, too."""

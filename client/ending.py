@@ -1,9 +1,9 @@
 """How a command ends: with an exit code, and with what it says when it failed.
 
     0    done
-    1    a failure: one line that names it, and a hint
+    1    a failure: a line that names it, the place in the statement if it lies there, and a hint
     2    used wrongly
-    3    `seamline local status`: nothing answers
+    3    nothing answers: no gateway, or for `seamline local status` no broker
     130  canceled by Ctrl-C
     141  the reader of its output has gone; it says nothing
 
@@ -24,9 +24,10 @@ from collections.abc import Iterator
 
 import click
 
-from seamline.errors import DISK_FULL, INTERNAL_ERROR, SeamlineError
+from seamline.errors import DISK_FULL, GATEWAY_UNAVAILABLE, INTERNAL_ERROR, SeamlineError
 
 FAILED = 1
+NOTHING_ANSWERS = 3
 CANCELED = 130
 READER_GONE = 141
 TRACEBACK_VARIABLE = "SEAMLINE_TRACEBACK"
@@ -71,12 +72,18 @@ def exit_code(error: BaseException) -> int:
             _drop_output()
             return READER_GONE
     found = _named(error)
-    click.echo(f"error: {' '.join(found.summary.split())}\nhint: {found.hint}", err=True)
+    click.echo(told(found), err=True)
     if _is_full(error):
         _drop_output()
     if found.code is INTERNAL_ERROR and os.environ.get(TRACEBACK_VARIABLE):
         click.echo("".join(traceback.format_exception(error)), err=True)
-    return FAILED
+    return NOTHING_ANSWERS if found.code is GATEWAY_UNAVAILABLE else FAILED
+
+
+def told(error: SeamlineError) -> str:
+    """An error as it is printed: what, its notes, and the hint."""
+    notes = getattr(error, "__notes__", ())
+    return "\n".join([f"error: {' '.join(error.summary.split())}", *notes, f"hint: {error.hint}"])
 
 
 def _canceled() -> int:

@@ -10,7 +10,10 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
+
+RETRY_AFTER = "retry_after_s"
+"""The detail of an error that says in how many seconds to come again."""
 
 
 class ErrorKind(enum.Enum):
@@ -87,13 +90,19 @@ class SeamlineError(Exception):
         where = f" (line {self.location.line}:{self.location.column})" if self.location else ""
         return f"{self.code.name}: {self.message}{where}"
 
+    @property
+    def retry_after_s(self) -> float | None:
+        """In how many seconds to come again, where that is known."""
+        seconds = self.details.get(RETRY_AFTER)
+        return float(seconds) if isinstance(seconds, int | float) else None
+
     def __str__(self) -> str:
         """The summary, then the hint on a line of its own."""
         return f"{self.summary}\nhint: {self.hint}" if self.hint else self.summary
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles all of it, so that a failure in a Spark worker arrives with its name."""
-        return _rebuild, (self.to_json(),)
+        """Pickles all of it: what fails in a Spark worker arrives with its name and class."""
+        return _rebuild, (type(self), self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """The form every wire format carries: code, kind, message, hint, location, query_id."""
@@ -113,7 +122,7 @@ class SeamlineError(Exception):
         return body
 
     @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> SeamlineError:
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
         """The inverse of `to_json`. A name this version does not know becomes INTERNAL_ERROR."""
         location = body.get("location")
         code = ERRORS.get(str(body.get("code")), INTERNAL_ERROR)
@@ -130,8 +139,8 @@ class SeamlineError(Exception):
         )
 
 
-def _rebuild(body: Mapping[str, Any]) -> SeamlineError:
-    return SeamlineError.from_json(body)
+def _rebuild(class_: type[SeamlineError], body: Mapping[str, Any]) -> SeamlineError:
+    return class_.from_json(body)
 
 
 _STATUS = {
@@ -657,9 +666,17 @@ TOO_MANY_STATEMENTS = _declare(
     "TOO_MANY_STATEMENTS",
     4,
     _RESOURCES,
-    "Wait for running statements to finish, or raise limits.statements_queued_max.",
+    "Come again after `Retry-After`; the message names the limit, which the gateway's owner sets.",
     retriable=True,
     status=429,
+)
+SCAN_TOO_LARGE = _declare(
+    "SCAN_TOO_LARGE",
+    8,
+    _RESOURCES,
+    "Let the statement read fewer files: conditions on what the table is partitioned or sorted by "
+    "leave some out. The gateway's owner sets limits.scan_bytes_max.",
+    status=422,
 )
 DISK_FULL = _declare(
     "DISK_FULL", 5, _RESOURCES, "Free disk space where the message says, then try again."
@@ -669,6 +686,15 @@ REQUEST_TOO_LARGE = _declare(
 )
 SHUTTING_DOWN = _declare(
     "SHUTTING_DOWN", 7, _RESOURCES, "Send it to another gateway.", retriable=True, status=503
+)
+STATEMENT_KILLED = _declare(
+    "STATEMENT_KILLED",
+    20,
+    _RESOURCES,
+    "Run it again. If that is killed, too, it needs more memory than there is: read less, or run "
+    "it on Spark.",
+    retriable=True,
+    status=503,
 )
 
 # --- Ours -----------------------------------------------------------------------------------------

@@ -67,6 +67,11 @@ class Cache(Generic[K, V]):
             self.put(key, found)
         return found
 
+    def values(self) -> list[V]:
+        """All values."""
+        with self._lock:
+            return list(self._values.values())
+
     def pop(self, key: K) -> V | None:
         """Removes a value and returns it, None when there is none."""
         with self._lock:

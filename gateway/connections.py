@@ -86,9 +86,15 @@ class Connections:
         Raises:
             SeamlineError: CATALOG_NOT_FOUND, MISSING_EXTRA.
         """
+        return self.delta(name) if self._catalog_config(name).is_delta else self.catalog(name)
+
+    def delta(self, name: str) -> DeltaCatalog:
+        """The catalog of Delta tables of that name.
+
+        Raises:
+            SeamlineError: CATALOG_NOT_FOUND, MISSING_EXTRA.
+        """
         config = self._catalog_config(name)
-        if not config.is_delta:
-            return self.catalog(name)
         try:
             from seamline.connectors.delta.catalog import DeltaCatalog
         except ImportError as error:

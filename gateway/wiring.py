@@ -17,7 +17,7 @@ import flask
 
 from seamline.connectors import supervision
 from seamline.connectors.cache import Cache
-from seamline.connectors.duckdb.engine import DuckDBEngine
+from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.connectors.kafka.appending import TopicAppender
 from seamline.connectors.protocols import Engine
 from seamline.connectors.supervision import Loop
@@ -25,7 +25,8 @@ from seamline.gateway.access.audit import AuditLog
 from seamline.gateway.access.audit_sinks import FileSink
 from seamline.gateway.access.authentication import Authentication
 from seamline.gateway.access.control import AccessControl
-from seamline.gateway.access.rights import Rights
+from seamline.gateway.access.rights import Principal, Rights
+from seamline.gateway.access.rules import Action
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
@@ -143,7 +144,7 @@ class Gateway:
     def _engines(self) -> dict[str, Engine]:
         limits = self.config.limits
         duckdb = self._closing(
-            DuckDBEngine(
+            DuckDBWorkers(
                 memory_bytes=limits.memory_bytes,
                 threads=limits.duckdb_threads or _cores(),
                 spill_directory=str(self._state / "spill"),
@@ -200,14 +201,24 @@ class Gateway:
             snapshot_tags=self.snapshot_tags,
             views=ViewExpander(given),
             user=rights.principal.name,
+            scan_bytes_max=self.config.limits.scan_bytes_max,
         )
-        commands = Commands(given)
+        commands = Commands(given, lambda statement_id: self._kill(statement_id, rights.principal))
         return Answers(self.config, queries, commands, given, self._signer, self._spools)
 
     def _gatherer(self, rights: Rights) -> Gatherer:
         given = self.connections.given_to(rights)
         loaded = LoadedTables(given, self._last_seen)
-        return Gatherer(given, self.executor.tails, self._virtual_seam, loaded)
+        return Gatherer(
+            given,
+            self.executor.tails,
+            self._virtual_seam,
+            loaded,
+            statements=lambda: self.service.statements(rights.principal),
+        )
+
+    def _kill(self, statement_id: str, caller: Principal) -> None:
+        self.service.statement(statement_id, caller, Action.KILL).cancel()
 
     def _virtual_seam(self, table_uuid: str, snapshot_id: int) -> Seam | None:
         """The seam of a virtual snapshot that was given out."""

@@ -41,7 +41,7 @@ class TableFacts:
         cached: Exclusive ends up to which the gateway has the tail already, per partition.
         fits_cache: Whether the whole tail would fit into what the gateway may keep.
         as_of: What moment the ends reflect, when they were not asked of the log.
-        present: Whether the seam is the table's present one.
+        present: Whether the seam is the table's present one, up to the end of its log.
         known_at: On the monotonic clock, a moment before the table was loaded.
         asked_at: A moment before the log was asked for the ends; None when it was not.
     """

@@ -2,7 +2,8 @@
 
 Pure. A field that no column knows is a new column, nullable; a type that holds more makes its
 column wider, as far as Iceberg lets it; a field that says what it was called before renames its
-column. A field that is gone leaves its column, with nulls. Nothing is ever taken away, and a
+column, or the column is known by that name, too, where records of that time are still to come. A
+field that is gone leaves its column, with nulls. Nothing is ever taken away, and a
 column never goes back to a name it has had, so that records of old and new schemas, in any order,
 come to one table. What no column can hold besides what is there is an error by name.
 """
@@ -92,6 +93,22 @@ class RenameColumn:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class KnowColumn:
+    """Further names by which records may call a column, or a field inside of one.
+
+    Attributes:
+        path: What leads to it.
+        names: They, the newest first.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)} was called {', '.join(self.names)}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Rules:
     """What holds at every depth.
 
@@ -106,7 +123,7 @@ class _Rules:
     is_tiering: bool
 
 
-Change: TypeAlias = AddColumn | WidenColumn | RenameColumn
+Change: TypeAlias = AddColumn | WidenColumn | RenameColumn | KnowColumn
 
 
 def changes(
@@ -225,6 +242,7 @@ def _of_row(
     """
     members = {member.name: member for member in record.fields}
     which = matched(columns, {name: member.aliases for name, member in members.items()})
+    used = {*members, *reserved, *(n for c in columns for n in (c.name, *c.aliases))}
     for column in columns:
         inside = (*path, column.name)
         if column.name not in which:
@@ -239,6 +257,8 @@ def _of_row(
         if is_renamed and column.name in member.aliases and rules.is_tiering:
             _require_free((*path, member.name), columns, reserved)
             yield RenameColumn(inside, member.name)
+        if rules.is_tiering:
+            yield from _known_by(inside, member, used)
         yield from _of_type(inside, column.type, member.type, rules)
     known = {*which.values(), *taken}
     for member in record.fields if rules.is_tiering else ():
@@ -249,6 +269,36 @@ def _of_row(
         if type_ is not None:
             _require_free(inside, columns, reserved)
             yield AddColumn(inside, type_)
+            yield from _known_by(inside, member, used)
+            yield from former_names(inside, member.type)
+
+
+def _known_by(path: Path, member: Field, used: set[str]) -> Iterator[KnowColumn]:
+    """The names that a field had, and that none else of the row has or had; they are used then."""
+    free = tuple(name for name in dict.fromkeys(member.aliases) if name not in used)
+    used.update(free)
+    if free:
+        yield KnowColumn(path, free)
+
+
+def former_names(path: Path, type_: Type) -> Iterator[KnowColumn]:
+    """The names that fields inside of a type had before.
+
+    Args:
+        path: What leads to it.
+        type_: The type, of a schema; what no column holds is left out.
+    """
+    match type_:
+        case Row(fields):
+            used = {field.name for field in fields}
+            for field in fields:
+                if _storable((*path, field.name), field.type) is not None:
+                    yield from _known_by((*path, field.name), field, used)
+                    yield from former_names((*path, field.name), field.type)
+        case Array(element):
+            yield from former_names((*path, ELEMENT), element)
+        case Map(_, value):
+            yield from former_names((*path, MAP_VALUE), value)
 
 
 def matched(columns: Sequence[Field], members: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -9,6 +9,13 @@ import pyarrow as pa
 
 from seamline.sql.predicates import Predicate
 
+POSITION = "file_row_number"
+"""DuckDB's name for the position of a row in its file; it has no other for it."""
+FILE = "file_index"
+"""DuckDB's name for the number of a row's file among those that are read together."""
+FIELD_ID = b"PARQUET:field_id"
+"""Where Parquet files keep the ids of their fields."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScanRequest:
@@ -90,3 +97,9 @@ class ColdPlan:
     def size_bytes(self) -> int:
         """Bytes of the files to read."""
         return sum(file.size_bytes for file in self.files)
+
+
+def field_id(field: pa.Field) -> int | None:
+    """Iceberg's id of a field of a file, None when it has none."""
+    metadata = field.metadata or {}
+    return int(metadata[FIELD_ID]) if FIELD_ID in metadata else None

@@ -25,6 +25,7 @@ from seamline.sql.statements import (
     Execute,
     Explain,
     Insert,
+    KillStatement,
     Prepare,
     Query,
     RenameColumn,
@@ -32,6 +33,7 @@ from seamline.sql.statements import (
     SetSession,
     Show,
     Statement,
+    Transaction,
     Use,
 )
 from seamline.sql.words import Words
@@ -158,6 +160,63 @@ def _use(words: Words) -> Use:
             SYNTAX_ERROR, "USE takes a schema, or a catalog and a schema", location=place
         )
     return Use(name, place)
+
+
+_KILL = ("system", "runtime", "kill_query")
+_KILL_PARAMETERS = ("query_id", "message")
+
+
+def _call(words: Words) -> KillStatement:
+    place, name = words.place(), words.name()
+    if tuple(part.lower() for part in name) != _KILL:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            f"there is no procedure {'.'.join(name)}",
+            location=place,
+            hint=f"CALL {'.'.join(_KILL)}(query_id => '…') ends a statement.",
+        )
+    words.require("(")
+    given: dict[str, str] = {}
+    for parameter in _KILL_PARAMETERS:
+        named = words.peek(1) == "=>"
+        found = words.identifier().lower() if named else parameter
+        if found not in _KILL_PARAMETERS or found in given:
+            raise words.unexpected_next("query_id or message")
+        if named:
+            words.take("=>")
+        given[found] = words.string()
+        if not words.take(","):
+            break
+    words.require(")")
+    if "query_id" not in given:
+        raise SeamlineError(SYNTAX_ERROR, "kill_query needs a query_id", location=place)
+    return KillStatement(given["query_id"], place)
+
+
+def _start_transaction(words: Words) -> Transaction:
+    place = words.place()
+    while any(words.take(*mode.split()) for mode in _MODES):
+        words.take(",")
+    return Transaction("START TRANSACTION", place)
+
+
+_MODES = (
+    "READ ONLY",
+    "READ WRITE",
+    *(
+        f"ISOLATION LEVEL {level}"
+        for level in ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
+    ),
+)
+
+
+def _end_transaction(what: str) -> Callable[[Words], Transaction]:
+    def read(words: Words) -> Transaction:
+        place = words.place()
+        words.take("WORK")
+        return Transaction(what, place)
+
+    return read
 
 
 # --- Prepared statements -------------------------------------------------------------------------
@@ -338,6 +397,10 @@ _READERS: Mapping[str, Callable[[Words], Statement]] = {
     "SET SESSION": _set_session,
     "RESET SESSION": _reset_session,
     "USE": _use,
+    "CALL": _call,
+    "START TRANSACTION": _start_transaction,
+    "COMMIT": _end_transaction("COMMIT"),
+    "ROLLBACK": _end_transaction("ROLLBACK"),
     "PREPARE": _prepare,
     "EXECUTE": _execute,
     "DEALLOCATE PREPARE": _deallocate,

@@ -94,6 +94,8 @@ def literal(value: Any) -> exp.Expr:
             return exp.HexString(this=bytes(value).hex())
         case datetime.datetime():
             return _moment(value)
+        case datetime.time():
+            return _cast(value.isoformat(), "time(6)")
         case datetime.date():
             return _cast(value.isoformat(), "date")
         case list() | tuple():
@@ -101,7 +103,8 @@ def literal(value: Any) -> exp.Expr:
     raise SeamlineError(
         INVALID_PARAMETERS,
         f"a value of type {type(value).__name__} cannot be a parameter",
-        hint="None, bool, int, float, Decimal, str, bytes, UUID, date, datetime and lists can.",
+        hint="None, bool, int, float, Decimal, str, bytes, UUID, date, time, datetime and lists "
+        "can.",
     )
 
 
@@ -139,7 +142,8 @@ def from_json(body: Any) -> Any:
     """A parameter as JSON carries it, as a Python value.
 
     JSON's own types are themselves; anything else is `{"type": "decimal", "value": "1.50"}`
-    with a type of date, timestamp, timestamp with time zone, decimal, varbinary (base64) or uuid.
+    with a type of date, time, timestamp, timestamp with time zone, decimal, varbinary (base64) or
+    uuid.
 
     Raises:
         SeamlineError: INVALID_PARAMETERS.
@@ -155,6 +159,8 @@ def from_json(body: Any) -> Any:
                 return decimal.Decimal(value)
             case "date", str():
                 return datetime.date.fromisoformat(value)
+            case "time", str():
+                return datetime.time.fromisoformat(value)
             case "timestamp", str():
                 return datetime.datetime.fromisoformat(value)
             case "timestamp with time zone", str():

@@ -115,7 +115,8 @@ def check_text(text: str, code: ErrorCode) -> None:
 
 
 _OWN = re.compile(
-    r"\s*(SHOW|DESCRIBE|DESC|SET|RESET|USE|PREPARE|EXECUTE|DEALLOCATE)\b", re.IGNORECASE
+    r"\s*(SHOW|DESCRIBE|DESC|SET|RESET|USE|PREPARE|EXECUTE|DEALLOCATE|START|COMMIT|ROLLBACK|CALL)\b",
+    re.IGNORECASE,
 )
 """How statements begin that are the same in every dialect."""
 
@@ -170,7 +171,7 @@ def _statement(sql: str, tokens: list[Token]) -> Statement:
             "plain Iceberg table is changed with the engine that owns it.",
         )
     if tokens[0].token_type in {TokenType.VAR, TokenType.NUMBER, TokenType.STRING}:
-        known = {"REFRESH", "DENY", "CALL", "VACUUM", "OPTIMIZE"}
+        known = {"REFRESH", "DENY", "VACUUM", "OPTIMIZE"}
         if first not in known:
             raise SeamlineError(
                 SYNTAX_ERROR,

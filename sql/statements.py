@@ -7,6 +7,7 @@ takes no part in comparison.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from sqlglot import exp
@@ -278,6 +279,22 @@ class Insert:
     location: Location | None = dataclasses.field(default=None, compare=False)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class KillStatement:
+    """CALL system.runtime.kill_query(query_id => '…', message => '…')."""
+
+    statement_id: str
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Transaction:
+    """START TRANSACTION, COMMIT or ROLLBACK."""
+
+    what: str
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
 Statement: TypeAlias = (
     Query
     | Explain
@@ -296,4 +313,50 @@ Statement: TypeAlias = (
     | AlterTable
     | CreateTableAs
     | Insert
+    | KillStatement
+    | Transaction
 )
+
+WRITES = (
+    AlterTable,
+    Comment,
+    CreateTable,
+    CreateTableAs,
+    CreateView,
+    DropTable,
+    DropView,
+    Insert,
+)
+"""The statements that change something, and not only of the session."""
+
+
+def update_type(statement: Statement) -> str | None:
+    """The keywords of a statement that changes something; None for one that is asked for rows."""
+    match statement:
+        case SetSession(value=None):
+            return "RESET SESSION"
+        case AlterTable(change=change):
+            return _KEYWORDS[type(change)]
+        case Transaction(what):
+            return what
+    return _KEYWORDS.get(type(statement))
+
+
+_KEYWORDS: Mapping[type, str] = {
+    AddColumn: "ADD COLUMN",
+    Comment: "COMMENT",
+    CreateTable: "CREATE TABLE",
+    CreateTableAs: "CREATE TABLE",
+    CreateView: "CREATE VIEW",
+    Deallocate: "DEALLOCATE",
+    DropColumn: "DROP COLUMN",
+    DropTable: "DROP TABLE",
+    DropView: "DROP VIEW",
+    Insert: "INSERT",
+    KillStatement: "CALL",
+    Prepare: "PREPARE",
+    RenameColumn: "RENAME COLUMN",
+    SetProperties: "SET PROPERTIES",
+    SetSession: "SET SESSION",
+    Use: "USE",
+}

@@ -1,6 +1,6 @@
 """A statement as words: text to tokens, within bounds, and a reader for grammars of keywords.
 
-Length, brackets and tokens are bounded here, before any parser sees the statement.
+Brackets, operators in a row and tokens are bounded here, before any parser sees the statement.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from seamline.sql.places import location_at
 
 TOKENS_MAX = 50_000
 DEPTH_MAX = 60
+CHAIN_MAX = 1_000
+"""Operators of one kind in a row, each of which makes a tree one level deeper."""
 
 
 _NUMBER = re.compile(
@@ -78,6 +80,7 @@ def tokenize(sql: str) -> list[Token]:
         raise SeamlineError(
             STATEMENT_TOO_LARGE, f"the statement has {len(tokens)} words, at most {TOKENS_MAX}"
         )
+    _check_chains(tokens)
     depth = 0
     for token in tokens:
         if token.token_type in _OPENING:
@@ -91,6 +94,54 @@ def tokenize(sql: str) -> list[Token]:
                 location=location_of(token),
             )
     return tokens
+
+
+_BINDING = {
+    TokenType.OR: 0,
+    TokenType.AND: 1,
+    **dict.fromkeys((TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.GT), 2),
+    **dict.fromkeys((TokenType.LTE, TokenType.GTE), 2),
+    **dict.fromkeys((TokenType.PLUS, TokenType.DASH, TokenType.DPIPE), 3),
+    **dict.fromkeys((TokenType.STAR, TokenType.SLASH, TokenType.MOD), 4),
+}
+"""Operators by how tightly they bind: one ends the chains of those that bind tighter."""
+_PART = {TokenType.COMMA, TokenType.SELECT, TokenType.FROM, TokenType.WHERE, TokenType.ON,
+         TokenType.HAVING, TokenType.WHEN, TokenType.THEN, TokenType.ELSE}  # fmt: skip
+"""What another expression begins after."""
+
+
+def _check_chains(tokens: Sequence[Token]) -> None:
+    """Refuses at once what a parser would follow to the end of Python's stack.
+
+    Raises:
+        SeamlineError: STATEMENT_TOO_LARGE.
+    """
+    none = [0] * (max(_BINDING.values()) + 1)
+    outer: list[list[int]] = []
+    chains, is_range = none.copy(), False
+    for token in tokens:
+        kind = token.token_type
+        if kind in _OPENING:
+            outer.append(chains)
+            chains = none.copy()
+        elif kind in _CLOSING:
+            chains = outer.pop() if outer else none.copy()
+        elif kind in _PART:
+            chains = none.copy()
+        elif kind is TokenType.BETWEEN:
+            is_range = True
+        elif kind is TokenType.AND and is_range:
+            is_range = False
+        elif kind in _BINDING:
+            binding = _BINDING[kind]
+            chains[binding:] = [chains[binding] + 1, *none[binding + 1 :]]
+            if chains[binding] > CHAIN_MAX:
+                raise SeamlineError(
+                    STATEMENT_TOO_LARGE,
+                    f"more than {CHAIN_MAX} operators {token.text.upper()} stand in a row",
+                    location=location_of(token),
+                    hint="Conditions on one column are shorter with IN, and lists are VALUES.",
+                )
 
 
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}

@@ -6,6 +6,7 @@ import collections
 import os
 import pathlib
 import shutil
+import signal
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,8 @@ from support.stack import Stack
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 os.environ.update(SHORT_LIVED_JAVA)
+# a shell that starts the tests in its background has programs ignore Ctrl-C; tests press it
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,6 +38,26 @@ ONE_PASS = frozenset(
 """Modules whose tests on real parts belong to `make test`; those of all others are long proofs."""
 
 
+SAMPLED = {
+    "test_a_foreign_hand": 3,
+    "test_batches_are_merged": 2,
+    "test_every_way_gives_the_same_rows": 4,
+    "test_fault_01_no_reader_gives_rows_of_another_log": 4,
+    "test_fault_07_what_is_given_out_can_be_loaded_after_every_change": 5,
+    "test_fault_17_joins_over_keys_of_every_type": 3,
+    "test_fault_20_correlated_subqueries": 3,
+    "test_fault_29_every_reader_gives_the_same_rows": 3,
+    "test_foreground_ends_with_its_broker": 3,
+    "test_foreign_commit": 2,
+    "test_interrupted_up_leaves_no_process": 4,
+    "test_readers_get_in_with_each_proof": 3,
+    "test_the_interface_is_as_it_is_described": 3,
+    "test_virtual_snapshots_hide_what_was_replaced": 2,
+}
+"""Proofs of many variants alike, that take long: of so many variants one is a proof, and the
+others are for `make soak`."""
+
+
 LONG = frozenset({"test_newest", "test_readers", "test_explorer", "test_simulator"})
 """Modules of minutes each, which begin first: the last one to end would end alone."""
 
@@ -46,6 +69,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         on_real_parts = item.get_closest_marker("integration") or item.get_closest_marker("spark")
         if on_real_parts and item.path.stem not in ONE_PASS:
             item.add_marker(pytest.mark.prove)
+    met = collections.Counter[str]()
+    for item in items:
+        function = item.name.partition("[")[0]
+        if function in SAMPLED and item.get_closest_marker("prove"):
+            if met[function] % SAMPLED[function]:
+                item.add_marker(pytest.mark.soak)
+            met[function] += 1
     items.sort(key=lambda item: item.path.stem not in LONG)
 
 

@@ -1,7 +1,8 @@
 """Options by which commands reach a gateway, and what they mean.
 
-What is not said on the command line is what the variables say, as for `seamline.connect`. A
-password has no option: command lines can be read by everybody on a machine.
+What is not said on the command line is what the variables say, as for `seamline.connect`, and then
+what the profile says (`seamline.commands.profiles`). A password has no option: command lines can be
+read by everybody on a machine.
 """
 
 from __future__ import annotations
@@ -13,14 +14,24 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
+from seamline.commands import profiles
+from seamline.commands.profiles import Profile
+from seamline.dbapi.connection import URL_DEFAULT, Connection
 from seamline.dbapi.credentials import Credentials
 
 F = TypeVar("F", bound=Callable[..., Any])
 TOKEN_VARIABLE = "SEAMLINE_TOKEN"  # noqa: S105 - its name
 PASSWORD_VARIABLE = "SEAMLINE_PASSWORD"  # noqa: S105 - its name
 
+
+def _profile_names(_: click.Context, __: click.Parameter, start: str) -> list[CompletionItem]:
+    return [CompletionItem(n) for n in profiles.names(os.environ) if n.startswith(start)]
+
+
 _OPTIONS = (
+    click.option("--profile", shell_complete=_profile_names, help="A gateway by its name."),
     click.option("--url", envvar="SEAMLINE_URL", help="Address of the gateway."),
     click.option("--access-token", help="Bearer token, if it wants one."),
     click.option("--user", help="User, whose password is asked for, instead of a token."),
@@ -37,11 +48,36 @@ def gateway_options(command: F) -> F:
     return command
 
 
-def credentials_of(options: dict[str, Any]) -> Credentials:
+def profile_of(options: dict[str, Any]) -> Profile:
+    """Takes the name of a profile out of the options, and finds it.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG.
+    """
+    return profiles.load(options.pop("profile", None), os.environ)
+
+
+def url_of(options: dict[str, Any], profile: Profile) -> str:
+    """Takes the address of the gateway out of the options."""
+    return options.pop("url") or profile.url or URL_DEFAULT
+
+
+def credentials_of(options: dict[str, Any], profile: Profile) -> Credentials:
     """Takes what the options say of credentials out of all that were given."""
     names = ("access_token", "user", "ca", "certificate", "key")
-    found = Credentials(**{name: options.pop(name) for name in names}).or_of(os.environ)
+    given = Credentials(**{name: options.pop(name) for name in names})
+    found = given.or_of(os.environ).or_else(profile.credentials())
     if found.user and found.password is None and sys.stdin.isatty():
         password = click.prompt(f"Password of {found.user}", hide_input=True, err=True)
         return dataclasses.replace(found, password=password)
     return found
+
+
+def connect(options: dict[str, Any], profile: Profile) -> Connection:
+    """Takes all that says to which gateway, and as whom, out of the options, and connects."""
+    return Connection(
+        url_of(options, profile),
+        credentials=credentials_of(options, profile),
+        catalog=options.pop("catalog") or profile.catalog,
+        schema=options.pop("schema") or profile.schema,
+    )

@@ -1,117 +1,167 @@
-"""`seamline query`: a statement run on a gateway, its result on standard output."""
+"""`seamline query`: statements run on a gateway, their results on standard output.
+
+With no statement, on a terminal, it asks for one after another (`seamline.shell`); `seamline` alone
+does the same. Statements of a file, of `--execute` or of standard input are run in one session, in
+order; the first that fails ends it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import pathlib
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from typing import IO, Any
 
 import click
 
-from seamline.commands.options import credentials_of, gateway_options
-from seamline.commands.output import WRITERS, open_sink, write_parquet
-from seamline.dbapi.connection import URL_DEFAULT, Connection
-from seamline.dbapi.cursor import Cursor
+from seamline.commands.lexis import Statement, statements
+from seamline.commands.options import connect, gateway_options, profile_of
+from seamline.commands.output import BINARY_WRITERS, FORMATS, WRITERS, opened, write
+from seamline.commands.pictures import Look, look_of_terminal
+from seamline.commands.running import receipt_line, run
+from seamline.dbapi.connection import Connection
+from seamline.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError
+from seamline.shell.state import State
 
-_FORMATS = (*WRITERS, "parquet")
+_STDIN = "-"
+_SOME = f"There are: {', '.join(FORMATS)}."
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Source:
+    """Statements to run, and what the script is called that they come from, if it has several."""
+
+    name: str | None
+    statements: tuple[Statement, ...]
 
 
 @click.command()
-@click.argument("statement")
-@gateway_options
+@click.argument("statement", required=False)
 @click.option(
-    "--format", "format_", type=click.Choice(_FORMATS), default="table", show_default=True
+    "--execute", "-e", multiple=True, metavar="SQL", help="Statements to run; repeatable."
 )
-@click.option("--output", "-o", help="File to write to; needed for parquet.")
+@click.option("--file", "-f", help="File of statements to run; - for standard input.")
+@gateway_options
+@click.option("--format", "format_", type=click.Choice(FORMATS), help="[default: table]")
+@click.option("--output", "-o", help="File to write to.")
+@click.option("--null", help="Text of a null.")
 @click.option("--engine", type=click.Choice(["auto", "duckdb", "spark"]), default="auto")
 @click.option("--catalog", help="Catalog of names that leave it out.")
 @click.option("--schema", help="Schema of names that leave it out.")
 @click.option("--token", help="A token of an earlier receipt: the same rows again.")
 @click.option("--after", multiple=True, help="A token the result must not fall behind.")
-@click.option("--timeout", type=float, help="Seconds the statement may take.")
+@click.option("--timeout", type=float, help="Seconds a statement may take.")
 @click.option("--freshness", help="latest, \"bounded '500ms'\" or cached.")
-@click.option("--limit", type=int, help="Rows after which the result is cut off.")
+@click.option("--limit", type=int, help="Rows after which a result is cut off.")
 @click.option("--dialect", help="Another dialect the statement is written in.")
 @click.option("--param", "-p", multiple=True, help="A value for the next ? (text).")
 @click.option("--quiet", "-q", is_flag=True, help="Leave out progress and receipt.")
-def query(statement: str, format_: str, output: str | None, quiet: bool, **options: Any) -> None:
-    """Runs STATEMENT on a gateway; `-` reads it from standard input."""
-    if statement == "-":
-        statement = sys.stdin.buffer.read().decode(errors="replace")
-    if format_ == "parquet" and output is None:
-        raise click.UsageError("--format parquet needs --output FILE")
-    show = not quiet and sys.stderr.isatty()
-    with Connection(
-        options["url"] or URL_DEFAULT,
-        credentials=credentials_of(options),
-        catalog=options["catalog"],
-        schema=options["schema"],
-    ) as connection:
-        cursor = connection.cursor()
-        cursor.execute(
-            statement,
-            list(options["param"]),
-            engine=options["engine"],
-            token=options["token"],
-            after=options["after"],
-            freshness=options["freshness"],
-            timeout=options["timeout"],
-            row_limit=options["limit"],
-            dialect=options["dialect"],
-            progress=_show_progress if show else None,
-        )
-        if show:
-            click.echo("\r\033[K", err=True, nl=False)
-        _write(cursor, format_, output)
-        if not quiet:
-            click.echo(receipt_line(cursor), err=True)
+@click.option("--no-pager", is_flag=True, help="Never show what a terminal asks for in a pager.")
+def query(
+    statement: str | None,
+    execute: tuple[str, ...],
+    file: str | None,
+    format_: str | None,
+    null: str | None,
+    no_pager: bool,
+    **options: Any,
+) -> None:
+    """Runs STATEMENT on a gateway; `-` reads statements from standard input.
+
+    Without any, on a terminal, it asks for one after another.
+    """
+    source = _source(statement, execute, file)
+    profile = profile_of(options)
+    form = format_ or profile.format or "table"
+    if form not in FORMATS:
+        raise SeamlineError(INVALID_CONFIG, f"the profile's format {form} is none", hint=_SOME)
+    if source is not None:
+        _refuse_what_does_not_fit(source, form, options)
+    with connect(options, profile) as connection:
+        if source is not None:
+            _run_all(connection, source, form, null, options)
+            return
+        from seamline.shell.prompt import converse
+
+        if form not in WRITERS:
+            raise click.UsageError(f"--format {form} needs a statement")
+        look = State(form, null, pages=not no_pager, options=_settings(options))
+        converse(connection, look)
 
 
-def _write(cursor: Cursor, format_: str, output: str | None) -> None:
-    if format_ == "parquet":
-        assert output is not None
-        write_parquet(cursor, pathlib.Path(output))
-        return
-    sink = open_sink(output)
+def _source(statement: str | None, execute: Sequence[str], file: str | None) -> Source | None:
+    """What is to be run; None for what somebody at a terminal will say."""
+    if sum((statement is not None, bool(execute), file is not None)) > 1:
+        raise click.UsageError("give a statement, --execute or --file, one of them")
+    if statement is not None and statement != _STDIN:
+        return Source(None, (Statement(statement),))
+    if execute:
+        return Source("--execute" if len(execute) > 1 else None, _together(execute))
+    if file is None and statement is None and sys.stdin.isatty() and sys.stdout.isatty():
+        return None
+    if file in {None, _STDIN}:
+        found = statements(sys.stdin.buffer.read().decode(errors="replace"))
+        return Source("standard input" if len(found) > 1 else None, tuple(found))
+    return Source(file, tuple(statements(_text_of(str(file)))))
+
+
+def _together(texts: Sequence[str]) -> tuple[Statement, ...]:
+    """The statements of several texts, one after another."""
+    found = [each for text in texts for each in statements(text)]
+    return tuple(dataclasses.replace(each, number=i) for i, each in enumerate(found, start=1))
+
+
+def _text_of(file: str) -> str:
     try:
-        WRITERS[format_](cursor, sink)
-        sink.flush()
-    finally:
-        if output is not None:
-            sink.close()
+        return pathlib.Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        cause = getattr(error, "strerror", None) or "it is no text"
+        raise SeamlineError(INVALID_ARGUMENT, f"{file} cannot be read: {cause}", hint="") from error
 
 
-def _show_progress(manifest: Mapping[str, Any]) -> None:
-    progress = manifest.get("progress") or {}
-    rows = progress.get("rows_produced", 0)
-    engine = progress.get("engine", "planning")
-    click.echo(
-        f"\r\033[K{manifest['state'].lower()} on {engine}: {rows:,} rows, "
-        f"{manifest['elapsed_s']:.1f} s (Ctrl-C cancels)",
-        err=True,
-        nl=False,
-    )
+def _refuse_what_does_not_fit(source: Source, form: str, options: dict[str, Any]) -> None:
+    if not source.statements:
+        raise click.UsageError("there is no statement to run")
+    if form not in BINARY_WRITERS:
+        return
+    if options["output"] is None and sys.stdout.isatty():
+        raise click.UsageError(f"--format {form} is not for a terminal; give --output FILE")
+    if len(source.statements) > 1:
+        raise click.UsageError(f"--format {form} takes one statement")
 
 
-def receipt_line(cursor: Cursor) -> str:
-    """The receipt in one line."""
-    receipt = cursor.receipt
-    rows = f"{cursor.rowcount:,} row{'s' if cursor.rowcount != 1 else ''}"
-    if cursor.truncated:
-        rows += ", cut off there"
-    if not receipt:
-        return rows
-    parts = [
-        rows,
-        f"{receipt['rows_cold']:,} cold + {receipt['rows_hot']:,} hot read",
-        receipt["engine"],
-        f"as of {receipt['as_of']}",
-    ]
-    pending = sum(table["pending_offsets"] for table in receipt["tables"])
-    skipped = sum(t["skipped_cold"] + t["skipped_hot"] for t in receipt["tables"])
-    if pending:
-        parts.append(f"{pending:,} offsets held back by open transactions")
-    if skipped:
-        parts.append(f"{skipped:,} bad records skipped")
-    return " · ".join(parts)
+def _run_all(
+    connection: Connection, source: Source, form: str, null: str | None, options: dict[str, Any]
+) -> None:
+    """Runs statements in order; the file for the results is made when there is one."""
+    output, quiet = options["output"], options["quiet"]
+    to_terminal = output is None and sys.stdout.isatty()
+    look = look_of_terminal(null) if to_terminal else Look(null)
+    settings = {**_settings(options), "parameters": list(options["param"])}
+    with contextlib.ExitStack() as files:
+        sink: IO[Any] | None = None
+        for each in source.statements:
+            cursor = connection.cursor()
+            show = not quiet and sys.stderr.isatty()
+            run(cursor, each, script=source.name, show_progress=show, **settings)
+            if sink is None:
+                sink = files.enter_context(opened(output, binary=form in BINARY_WRITERS))
+            write(cursor, form, sink, look, raw=each.is_raw)
+            sink.flush()
+            if not quiet:
+                click.echo(receipt_line(cursor), err=True)
+
+
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    """How every statement is run, as `Cursor.execute` takes it."""
+    return {
+        "engine": options["engine"],
+        "token": options["token"],
+        "after": options["after"],
+        "freshness": options["freshness"],
+        "timeout": options["timeout"],
+        "row_limit": options["limit"],
+        "dialect": options["dialect"],
+    }

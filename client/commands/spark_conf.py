@@ -18,8 +18,9 @@ from seamline.commands.options import (
     TOKEN_VARIABLE,
     credentials_of,
     gateway_options,
+    profile_of,
+    url_of,
 )
-from seamline.dbapi.connection import URL_DEFAULT
 from seamline.dbapi.credentials import Credentials
 from seamline.dbapi.transport import Transport
 from seamline.errors import GATEWAY_UNAVAILABLE, INVALID_ARGUMENT, SeamlineError
@@ -37,7 +38,6 @@ FORMS = ("defaults", "shell", "json")
 @click.option("--form", type=click.Choice(FORMS), default="defaults", show_default=True)
 @click.option("--check", is_flag=True, help="Ask the gateway first; say what is wrong.")
 def spark_conf(
-    url: str | None,
     name: str,
     warehouse: str | None,
     planned: bool,
@@ -53,7 +53,8 @@ def spark_conf(
         raise SeamlineError(
             INVALID_ARGUMENT, str(error), hint="--spark-version is such as 3.5.6 or 4.0.5"
         ) from error
-    url, credentials = url or URL_DEFAULT, credentials_of(options)
+    profile = profile_of(options)
+    url, credentials = url_of(options, profile), credentials_of(options, profile)
     if check:
         _check(url, credentials, planned)
     token, password = credentials.given_token(), credentials.password or ""

@@ -14,9 +14,10 @@ from typing import Any
 
 import click
 
-from seamline.commands.options import credentials_of, gateway_options
-from seamline.commands.output import WRITERS, write_csv
-from seamline.dbapi.connection import URL_DEFAULT, Connection
+from seamline.commands.options import connect, gateway_options, profile_of
+from seamline.commands.output import WRITERS, write_csv, write_ndjson
+from seamline.commands.pictures import Look
+from seamline.dbapi.connection import Connection
 from seamline.dbapi.cursor import Cursor
 from seamline.dbapi.errors import Error
 
@@ -38,7 +39,12 @@ BEGINNING, NOW = "beginning", "now"
 )
 @click.option("--where", help="A condition that the rows fulfil.")
 @click.option(
-    "--format", "format_", type=click.Choice([*WRITERS]), default="json", show_default=True
+    "--format",
+    "format_",
+    type=click.Choice([*WRITERS]),
+    default="ndjson",
+    show_default=True,
+    help="json is one object a line here, too.",
 )
 @gateway_options
 @click.option("--catalog", help="Catalog of a name that leaves it out.")
@@ -50,12 +56,7 @@ def tail(table: str, start: str, where: str | None, quiet: bool, **options: Any)
     token = start
     options["pause_s"] = max(_PAUSE_S_MIN, options.pop("interval"))
     try:
-        with Connection(
-            options["url"] or URL_DEFAULT,
-            credentials=credentials_of(options),
-            catalog=options["catalog"],
-            schema=options["schema"],
-        ) as connection:
+        with connect(options, profile_of(options)) as connection:
             if token == NOW:
                 token = _token_of_now(connection, table)
             is_first = True
@@ -116,8 +117,11 @@ def _offsets(cursor: Cursor) -> int:
 
 
 def _write(cursor: Cursor, format_: str, *, is_first: bool) -> None:
+    look = Look()
     if format_ == "csv":
-        write_csv(cursor, sys.stdout, header=is_first)
+        write_csv(cursor, sys.stdout, look, header=is_first)
+    elif format_ == "json":
+        write_ndjson(cursor, sys.stdout, look)
     else:
-        WRITERS[format_](cursor, sys.stdout)
+        WRITERS[format_](cursor, sys.stdout, look)
     sys.stdout.flush()

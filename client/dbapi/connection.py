@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
+from seamline.dbapi import errors
 from seamline.dbapi.credentials import Credentials
 from seamline.dbapi.cursor import Cursor
-from seamline.dbapi.errors import InterfaceError
 from seamline.dbapi.tokens import SeenTokens
 from seamline.dbapi.transport import Transport
 from seamline.errors import INVALID_ARGUMENT
@@ -21,6 +21,7 @@ class Connection:
     """A DB-API connection. Threads may share it, each with a cursor of its own.
 
     Attributes:
+        url: Address of the gateway.
         catalog: Catalog of names that leave it out.
         schema: Schema of names that leave it out.
         properties: The session's properties by name, as SET SESSION sets them.
@@ -29,6 +30,17 @@ class Connection:
             Set it to None to start over, or to another connection's to continue from there; to keep
             what it has read as well, give the other's to `execute(…, after=…)`.
     """
+
+    Warning = errors.Warning
+    Error = errors.Error
+    InterfaceError = errors.InterfaceError
+    DatabaseError = errors.DatabaseError
+    DataError = errors.DataError
+    OperationalError = errors.OperationalError
+    IntegrityError = errors.IntegrityError
+    InternalError = errors.InternalError
+    ProgrammingError = errors.ProgrammingError
+    NotSupportedError = errors.NotSupportedError
 
     def __init__(
         self,
@@ -44,6 +56,8 @@ class Connection:
         self.properties: dict[str, str] = {}
         self.prepared: dict[str, str] = {}
         self.engine = engine
+        self.url = url
+        self._credentials = credentials
         self._seen = SeenTokens()
         self._transport = Transport(url, credentials)
         self._closed = False
@@ -80,19 +94,34 @@ class Connection:
 
     def cursor(self) -> Cursor:
         """A new cursor."""
-        if self._closed:
-            raise InterfaceError(INVALID_ARGUMENT, "the connection is closed", hint="")
+        self._check_open()
         return Cursor(self, self._transport, self._seen)
 
     def execute(self, operation: str, parameters: Any = None, **options: Any) -> Cursor:
         """Runs a statement on a new cursor; see `Cursor.execute`."""
         return self.cursor().execute(operation, parameters, **options)
 
+    def again(self) -> Connection:
+        """Another connection to the same gateway, as the same user, with the same defaults."""
+        return Connection(
+            self.url, credentials=self._credentials, catalog=self.catalog, schema=self.schema
+        )
+
     def commit(self) -> None:
-        """Required by the DB-API; reads need none."""
+        """Required by the DB-API; each statement is a transaction of its own.
+
+        Raises:
+            InterfaceError: when the connection is closed.
+        """
+        self._check_open()
 
     def rollback(self) -> None:
-        """Required by the DB-API; reads have nothing to undo."""
+        """Required by the DB-API; there is nothing to undo: a statement that ended has committed.
+
+        Raises:
+            InterfaceError: when the connection is closed.
+        """
+        self._check_open()
 
     def close(self) -> None:
         """Closes the connection; its cursors cannot be used afterwards."""
@@ -104,6 +133,10 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise errors.InterfaceError(INVALID_ARGUMENT, "the connection is closed", hint="")
 
 
 def _changed(known: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

@@ -34,15 +34,24 @@ class Credentials:
     def or_of(self, environment: Mapping[str, str]) -> Credentials:
         """These, and what they leave open as variables have it: `SEAMLINE_TOKEN` and so on."""
         found = {
-            name: environment.get(f"SEAMLINE_{name.removeprefix('access_').upper()}") or None
-            for name in ("access_token", "user", "password", "ca", "certificate", "key")
+            field.name: environment.get(f"SEAMLINE_{field.name.removeprefix('access_').upper()}")
+            for field in dataclasses.fields(self)
         }
-        if self.user is not None or self.access_token is not None:
-            found |= {"access_token": None, "user": None}
-        elif found["access_token"] is not None:
+        if found["access_token"]:
             found["user"] = None
-        given = {name: getattr(self, name) for name in found}
-        return Credentials(**{name: given[name] or found[name] for name in found})
+        return self.or_else(Credentials(**found))
+
+    def or_else(self, others: Credentials) -> Credentials:
+        """These, and what they leave open as others have it; one proof of who asks is enough."""
+        left = others
+        if self.user is not None or self.access_token is not None:
+            left = dataclasses.replace(others, access_token=None, user=None)
+        return Credentials(
+            *(
+                getattr(self, f.name) or getattr(left, f.name) or None
+                for f in dataclasses.fields(self)
+            )
+        )
 
     def authorization(self) -> str | None:
         """The Authorization header of the next request.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from seamline.dbapi.errors import Error, InterfaceError
@@ -32,12 +32,13 @@ class Cursor:
 
     Attributes:
         arraysize: Rows `fetchmany` returns by default.
-        description: Per column (name, type, None, None, None, None, None); None before a result.
-        rowcount: Rows of the result, -1 while not all are known.
+        description: Per column (name, type, None, None, None, None, None); None before a result,
+            and after a statement that has none, such as INSERT and DROP TABLE.
+        rowcount: Rows of the result, or rows written; -1 when there are neither.
     """
 
     def __init__(self, connection: Connection, transport: Transport, seen: SeenTokens) -> None:
-        self.arraysize = 1000
+        self.arraysize = 1
         self.description: list[tuple[Any, ...]] | None = None
         self.rowcount = -1
         self._connection = connection
@@ -45,6 +46,8 @@ class Cursor:
         self._seen = seen
         self._statement = RemoteStatement(transport)
         self._rows: Iterator[tuple[Any, ...]] = iter(())
+        self._rows_fetched = 0
+        self._batches: Batches | None = None
         self._closed = False
 
     @property
@@ -71,6 +74,11 @@ class Cursor:
     def write_token(self) -> str | None:
         """What another connection gives as `after` to see the rows that were inserted."""
         return self._statement.manifest.get("write_token")
+
+    @property
+    def rownumber(self) -> int | None:
+        """Index of the row that is fetched next, from 0; None without a result."""
+        return None if self.description is None else self._rows_fetched
 
     @property
     def truncated(self) -> bool:
@@ -145,6 +153,10 @@ class Cursor:
         return self
 
     def _take_result(self, manifest: Mapping[str, Any]) -> None:
+        if manifest.get("update_type") is not None:
+            written = manifest.get("update_count")
+            self.rowcount = -1 if written is None else written
+            return
         self.description = [
             (column["name"], column["type"], None, None, None, None, None)
             for column in manifest["columns"]
@@ -152,10 +164,20 @@ class Cursor:
         self.rowcount = manifest["row_count"]
         self._rows = self._iterate_rows()
 
-    def executemany(self, operation: str, seq_of_parameters: Sequence[Any]) -> Cursor:
-        """Runs a statement once for each set of parameters; the last result can be fetched."""
+    def executemany(self, operation: str, seq_of_parameters: Iterable[Any]) -> Cursor:
+        """Runs a statement once for each set of parameters, each a transaction of its own.
+
+        Afterwards `rowcount` says how many rows all of them have written. Of statements that have
+        results, the last one's can be fetched.
+        """
+        self._check_open()
+        self._release()
+        written: list[int] = []
         for parameters in seq_of_parameters:
             self.execute(operation, parameters)
+            written.append(self.rowcount)
+        if self.description is None:
+            self.rowcount = -1 if -1 in written else sum(written)
         return self
 
     def cancel(self) -> None:
@@ -181,9 +203,9 @@ class Cursor:
         self._check_result()
         return list(self._rows)
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def __iter__(self) -> Self:
         self._check_result()
-        return self._rows
+        return self
 
     def __next__(self) -> tuple[Any, ...]:
         self._check_result()
@@ -218,8 +240,15 @@ class Cursor:
     fetchallarrow = fetch_arrow_table
 
     def fetchmany_arrow(self, size: int | None = None) -> pa.Table:
-        """The first rows of the result as an Arrow table, at most `size`."""
-        return self.fetch_arrow_table().slice(0, self.arraysize if size is None else size)
+        """The next rows as an Arrow table, at most `size`; one without rows at the end.
+
+        Tables begin with the first row, and go on where the last one ended. What was fetched in
+        other ways changes nothing of that.
+        """
+        self._check_result()
+        if self._batches is None:
+            self._batches = Batches(self.fetch_record_batch())
+        return self._batches.take(self.arraysize if size is None else size)
 
     def fetch_df(self) -> Any:
         """The result as a pandas DataFrame."""
@@ -260,6 +289,12 @@ class Cursor:
     # --- Chunks -----------------------------------------------------------------------------------
 
     def _iterate_rows(self) -> Iterator[tuple[Any, ...]]:
+        """The rows, counted as they are fetched."""
+        for row in self._converted_rows():
+            self._rows_fetched += 1
+            yield row
+
+    def _converted_rows(self) -> Iterator[tuple[Any, ...]]:
         types = [column["type"] for column in self._statement.manifest["columns"]]
         if not _has_arrow():
             converters = [json_converter(type_) for type_ in types]
@@ -279,6 +314,7 @@ class Cursor:
 
     def _release(self) -> None:
         self.description, self.rowcount, self._rows = None, -1, iter(())
+        self._rows_fetched, self._batches = 0, None
         done, self._statement = self._statement, RemoteStatement(self._transport)
         done.release()
 
@@ -289,7 +325,31 @@ class Cursor:
     def _check_result(self) -> None:
         self._check_open()
         if self.description is None:
-            raise _misused("there is no result: execute a statement first")
+            raise _misused("there is no result: execute a statement that has one first")
+
+
+class Batches:
+    """The rows of a result in tables of any size, one after the other.
+
+    Args:
+        reader: Where they come from.
+    """
+
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self._reader = reader
+        self._rest: pa.RecordBatch | None = None
+
+    def take(self, size: int) -> pa.Table:
+        """The next rows, at most `size`."""
+        taken: list[pa.RecordBatch] = []
+        while size > 0:
+            batch = self._rest if self._rest is not None else next(self._reader, None)
+            if batch is None:
+                break
+            taken.append(batch.slice(0, size))
+            self._rest = batch.slice(size) if batch.num_rows > size else None
+            size -= taken[-1].num_rows
+        return _arrow().Table.from_batches(taken, self._reader.schema)
 
 
 def _has_arrow() -> bool:

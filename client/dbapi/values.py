@@ -97,14 +97,14 @@ _ARROW_LEAVES: dict[str, Converter] = {"uuid": uuid.UUID, "timestamp with time z
 
 
 def _nested(type_: str, leaves: dict[str, Converter]) -> Converter:
-    name, inside = _split(type_)
+    name, inside = split_type(type_)
     match name:
         case "array":
             element = _nested(inside[0], leaves)
             return _nullable(lambda items: [element(item) for item in items])
         case "map":
             key, value = _nested(inside[0], leaves), _nested(inside[1], leaves)
-            is_text = leaves is _ARROW_LEAVES or _split(inside[0])[0] not in _KEYS_AS_JSON
+            is_text = leaves is _ARROW_LEAVES or split_type(inside[0])[0] not in _KEYS_AS_JSON
             return _nullable(
                 lambda entries: {
                     key(k if is_text else json.loads(k)): value(v)
@@ -112,7 +112,7 @@ def _nested(type_: str, leaves: dict[str, Converter]) -> Converter:
                 }
             )
         case "row":
-            fields = [_field(part) for part in inside]
+            fields = [row_field(part) for part in inside]
             converters = {field: _nested(inner, leaves) for field, inner in fields}
             return _nullable(
                 lambda row: {field: convert(row[field]) for field, convert in converters.items()}
@@ -132,7 +132,7 @@ def _nullable(convert: Converter) -> Converter:
 _PRECISION = re.compile(r"\(\d+(,\s*\d+)?\)")
 
 
-def _split(type_: str) -> tuple[str, Sequence[str]]:
+def split_type(type_: str) -> tuple[str, Sequence[str]]:
     """The bare name of a type, and the types or fields in its brackets."""
     name, bracket, rest = type_.partition("(")
     if name in {"array", "map", "row"} and bracket:
@@ -156,8 +156,8 @@ def _parts(text: str) -> list[str]:
     return [*parts, current.strip()]
 
 
-def _field(text: str) -> tuple[str, str]:
-    """Name and type of a row's field."""
+def row_field(text: str) -> tuple[str, str]:
+    """Name and type of a row's field, as the type has them."""
     if text.startswith('"'):
         end = re.match(r'"((?:[^"]|"")*)"', text)
         assert end is not None

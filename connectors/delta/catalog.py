@@ -38,7 +38,13 @@ from seamline.connectors.iceberg.boundaries.provider import Answers
 from seamline.connectors.iceberg.boundaries.registry import Logs
 from seamline.connectors.iceberg.files import FileReader
 from seamline.connectors.iceberg.places import TablePlaces
-from seamline.errors import COLD_FILE_INVALID, SNAPSHOT_GONE, TABLE_NOT_FOUND, SeamlineError
+from seamline.errors import (
+    COLD_FILE_INVALID,
+    INVALID_CONFIG,
+    SNAPSHOT_GONE,
+    TABLE_NOT_FOUND,
+    SeamlineError,
+)
 from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
 from seamline.seam.table import Snapshot, TableSchema, TableState
 
@@ -60,18 +66,22 @@ class DeltaCatalog:
     ) -> None:
         self.config = config
         self.name = config.name
-        shared = _Shared(
+        self._shared = _Shared(
             Versions(),
             FileReader(),
             Cache(_ANSWERS_MAX),
             logs,
             load_file_io(dict(config.properties)),
         )
-        self._tables = {
-            tuple(rest): _Known(config, (catalog, *rest), own, shared)
+        self._own = {
+            tuple(rest): own
             for full, own in tables.items()
             for catalog, *rest in [full.split(".")]
             if catalog == config.name
+        }
+        self._tables = {
+            identifier: _Known(config, (config.name, *identifier), own, self._shared)
+            for identifier, own in self._own.items()
         }
 
     def load(self, identifier: tuple[str, ...]) -> DeltaTable:
@@ -86,6 +96,35 @@ class DeltaCatalog:
             name = ".".join((self.name, *identifier))
             raise SeamlineError(TABLE_NOT_FOUND, f"table {name} does not exist")
         return known.load()
+
+    def as_if(
+        self, identifier: tuple[str, ...], properties: Mapping[str, str], location: str | None
+    ) -> DeltaTable:
+        """A table as it would be if the configuration said this of it, and no more.
+
+        Args:
+            identifier: Its name; the configuration need not have it.
+            properties: Seamline's properties that it is to have.
+            location: Where it lies, if not where the configuration says or its names lead.
+
+        Raises:
+            SeamlineError: as `load`.
+        """
+        place = location or self._own.get(identifier, {}).get(LOCATION)
+        said = {k.removeprefix(PROPERTY_PREFIX): v for k, v in properties.items()}
+        own = {**({LOCATION: place} if place else {}), **said}
+        known = _Known(self.config, (self.name, *identifier), own, self._shared)
+        try:
+            return known.load()
+        except SeamlineError as error:
+            is_configured = location is None and identifier in self._own
+            if error.code is not INVALID_CONFIG or is_configured:
+                raise
+            raise SeamlineError(
+                TABLE_NOT_FOUND,
+                f"there is no Delta table at {known.location}",
+                hint="Say where it lies, with --location or in `tables:` of the configuration.",
+            ) from error
 
     def namespaces(self) -> list[tuple[str, ...]]:
         """See `Catalog.namespaces`."""
@@ -133,6 +172,11 @@ class _Known:
         self._history: History = ()
         self._state: TableState | None = None
         self._gone: frozenset[Commit] = frozenset()
+
+    @property
+    def location(self) -> str:
+        """Where it lies."""
+        return self._source.location
 
     def load(self) -> DeltaTable:
         """The table as it is now."""

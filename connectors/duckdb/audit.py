@@ -95,6 +95,15 @@ class SnapshotRecords:
         found = self._connection.sql(sql).fetchall()
         return [Doubles(OffsetRange(partition, int(a), int(b)), int(n)) for a, b, n in found]
 
+    def keys_again(self) -> list[tuple[int, int]]:
+        """Of each partition that has rows with keys that others have, how many are too many."""
+        sql = (
+            "SELECT p, count(*) FROM (SELECT p, row_number() OVER (PARTITION BY key ORDER BY o)"
+            " AS n FROM positions WHERE key IS NOT NULL AND p IS NOT NULL) WHERE n > 1"
+            " GROUP BY p ORDER BY p"
+        )
+        return [(int(p), int(rows)) for p, rows in self._connection.sql(sql).fetchall()]
+
     def _one(self, sql: str) -> tuple[int, ...]:
         row = self._connection.sql(sql).fetchone()
         assert row is not None
@@ -103,7 +112,12 @@ class SnapshotRecords:
 
 @contextlib.contextmanager
 def snapshot_records(
-    table: ColdTable, snapshot_id: int, encoding: Encoding, *, memory_bytes: int
+    table: ColdTable,
+    snapshot_id: int,
+    encoding: Encoding,
+    primary_key: Sequence[str] = (),
+    *,
+    memory_bytes: int,
 ) -> Iterator[SnapshotRecords]:
     """The records of a snapshot, to be asked for.
 
@@ -111,19 +125,23 @@ def snapshot_records(
         table: The table.
         snapshot_id: The snapshot.
         encoding: Says which columns hold partition and offset.
+        primary_key: The key columns of an upsert table.
         memory_bytes: What DuckDB may use before it spills.
 
     Raises:
         SeamlineError: OFFSETS_NOT_STORED, NOT_SUPPORTED, COLD_FILE_MISSING, STORAGE_UNAVAILABLE, …
     """
     places = places_of(table.state, encoding)
+    keys = [field for field in table.state.schema.columns if field.name in primary_key]
     wanted = merged(narrowed(places.partition), narrowed(places.offset))
-    scan = cold_scan(table, snapshot_id, wanted)
+    scan = cold_scan(table, snapshot_id, (*wanted, *(key for key in keys if key not in wanted)))
     p, o = expression(places.partition), expression(places.offset)
     with open_scan(scan) as (connection, relation):
         connection.execute(f"SET memory_limit = '{memory_bytes // (1 << 20)}MiB'")
+        key = ", ".join(quoted(field.name.lower()) for field in keys)
         connection.execute(
-            f"CREATE TEMP VIEW positions AS SELECT {p} AS p, {o} AS o FROM ({relation})"
+            f"CREATE TEMP VIEW positions AS SELECT {p} AS p, {o} AS o, "
+            f"{f'row({key})' if key else 'NULL'} AS key FROM ({relation})"
         )
         yield SnapshotRecords(connection)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import pathlib
+import secrets
 from collections.abc import Iterator, Mapping
 
 import duckdb
@@ -20,6 +22,7 @@ from seamline.connectors.duckdb.relation import (
     HiddenRows,
     data_paths,
     relation_sql,
+    unreplaced_sql,
 )
 from seamline.connectors.duckdb.storage import attach, is_remote
 from seamline.connectors.files import private_folder
@@ -36,11 +39,51 @@ from seamline.connectors.protocols import (
 )
 from seamline.errors import INTERNAL_ERROR, NOT_SUPPORTED, TAIL_TOO_LARGE, SeamlineError
 from seamline.sql import render, types
+from seamline.sql.kernels.kernel import Use
+from seamline.sql.types import quoted
 
 _LOG = logging.getLogger("seamline.duckdb")
 BATCH_ROWS = 65_536
 _COPIED_PART = 4
 """Of its memory a statement may fill one part in so many with copies of tails."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Statement:
+    """A query in DuckDB's words, but for how its relations are read.
+
+    Attributes:
+        text: Its text, in which every second part is the id of a scan.
+        kernels: What it calls, by name.
+        schema: See `EngineQuery`.
+        scans: See `EngineQuery`.
+        tails: See `EngineQuery`.
+    """
+
+    text: tuple[str, ...]
+    kernels: Mapping[str, Use]
+    schema: pa.Schema
+    scans: tuple[EngineScan, ...]
+    tails: Mapping[str, pa.Table | SpilledTail | TailSource]
+
+    @classmethod
+    def of(cls, query: EngineQuery) -> Statement:
+        """A query in these words."""
+        mark = f"\0{secrets.token_hex(8)}\0"  # which no statement's own text contains
+        relations = {s.scan_id: f"{mark}{s.scan_id}{mark}" for s in query.scans}
+        return cls(
+            text=tuple(render.to_duckdb(query.tree, relations).split(mark)),
+            kernels=render.kernels(query.tree, DuckDBEngine.name),
+            schema=query.schema,
+            scans=query.scans,
+            tails=query.tails,
+        )
+
+    def over(self, relations: Mapping[str, str]) -> str:
+        """Its text, with a SELECT for each scan."""
+        parts = list(self.text)
+        parts[1::2] = [relations[scan_id] for scan_id in parts[1::2]]
+        return "".join(parts)
 
 
 class DuckDBEngine:
@@ -76,6 +119,16 @@ class DuckDBEngine:
 
     def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
         """See `Engine.run`."""
+        with _named_errors(deadline):
+            statement = Statement.of(query)
+        return self.run_statement(statement, deadline)
+
+    def run_statement(self, query: Statement, deadline: Deadline) -> ResultStream:
+        """Starts a statement.
+
+        Raises:
+            SeamlineError: named after the cause.
+        """
         files = _files(query)
         instance = self._instances.take(files)
         forget = deadline.on_end(instance.interrupt)
@@ -102,7 +155,7 @@ class DuckDBEngine:
             raise
         return ResultStream(query.schema, batches(reader), close)
 
-    def _prepare(self, instance: Instance, query: EngineQuery, files: frozenset[str]) -> str:
+    def _prepare(self, instance: Instance, query: Statement, files: frozenset[str]) -> str:
         """Locks the instance, registers the inputs, and gives the statement."""
         if instance.files is None:
             attach(instance.connection, query.scans)
@@ -124,11 +177,11 @@ class DuckDBEngine:
             relations[scan.scan_id] = relation_sql(
                 scan, spilled, copy, is_newest=is_newest, hidden=hidden
             )
-        instance.learn(render.kernels(query.tree, DuckDBEngine.name))
-        return render.to_duckdb(query.tree, relations)
+        instance.learn(query.kernels)
+        return query.over(relations)
 
     def _newest(
-        self, query: EngineQuery, tails: Mapping[str, tuple[pa.Table, tuple[TailFile, ...]]]
+        self, query: Statement, tails: Mapping[str, tuple[pa.Table, tuple[TailFile, ...]]]
     ) -> dict[str, tuple[pa.Table, tuple[TailFile, ...]]]:
         """The newest rows of the tails of which only these count, where they are all in memory."""
         found: dict[str, tuple[pa.Table, tuple[TailFile, ...]]] = {}
@@ -162,7 +215,7 @@ class DuckDBEngine:
         self._instances.close()
 
 
-def _files(query: EngineQuery) -> frozenset[str]:
+def _files(query: Statement) -> frozenset[str]:
     """Every file a query reads."""
     spilled = [tail.files for tail in query.tails.values() if isinstance(tail, SpilledTail)]
     tails = {file.path for files in spilled for file in files}
@@ -171,7 +224,7 @@ def _files(query: EngineQuery) -> frozenset[str]:
 
 def _copies(
     instance: Instance,
-    query: EngineQuery,
+    query: Statement,
     tails: Mapping[str, tuple[pa.Table, tuple[TailFile, ...]]],
     bytes_max: int,
 ) -> dict[str, str]:
@@ -194,17 +247,24 @@ def _copies(
     return found
 
 
-def read_scan(scan: EngineScan) -> Iterator[pa.RecordBatch]:
+def read_scan(scan: EngineScan, replaced: pa.Table | None = None) -> Iterator[pa.RecordBatch]:
     """The rows of one scan's files, outside of any statement.
 
     Args:
         scan: A scan whose files are inspected; no tail.
+        replaced: Keys of an upsert table's tail, whose rows in the files do not count.
 
     Raises:
         SeamlineError: COLD_FILE_MISSING, COLD_FILE_INVALID.
     """
     schema = pa.schema([types.arrow_field(column) for column in scan.columns])
     with open_scan(scan) as (connection, relation):
+        if replaced is not None:
+            rows, keys = scan.own_name(ROWS), scan.own_name("keys")
+            connection.register(rows, _lower_case(replaced))
+            # a table of DuckDB's own: what a join pushes into one, it can apply
+            connection.execute(f"CREATE TABLE {quoted(keys)} AS FROM {quoted(rows)}")
+            relation = unreplaced_sql(scan, keys)
         reader = connection.sql(relation).to_arrow_reader(BATCH_ROWS)
         yield from _batches(reader, schema, NoDeadline())
 

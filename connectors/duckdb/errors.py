@@ -73,6 +73,8 @@ _BY_TEXT: tuple[tuple[str, ErrorCode], ...] = (
     ("decompress", COLD_FILE_INVALID),
     ("No space left", DISK_FULL),
     ("max_temp_directory_size", MEMORY_LIMIT),
+    ("MemoryError", MEMORY_LIMIT),  # in a kernel
+    ("bad_alloc", MEMORY_LIMIT),
 )
 
 _AT_PLANNING = (

@@ -20,11 +20,10 @@ import pyarrow.compute as pc
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.duckdb.relation import HiddenRows, groups, hiding_sql, row_counts_sql
-from seamline.connectors.iceberg.files import FILE, POSITION
 from seamline.connectors.newest import newest_places, newest_rows
 from seamline.connectors.protocols import EngineScan, FollowedTail
 from seamline.errors import COLD_FILE_INVALID, UPSERT_ORDER_UNKNOWN, SeamlineError
-from seamline.seam.files import DataFile
+from seamline.seam.files import FILE, POSITION, DataFile
 from seamline.seam.offsets import Offsets
 from seamline.seam.upserts import Newest
 

@@ -20,9 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from seamline.connectors.duckdb.storage import local_path
-from seamline.connectors.iceberg.files import FILE, POSITION, field_id
 from seamline.connectors.protocols import EngineScan, TailFile
-from seamline.seam.files import DataFile
+from seamline.seam.files import FILE, POSITION, DataFile, field_id
 from seamline.seam.offsets import Offsets
 from seamline.seam.upserts import Newest
 from seamline.sql import columns as names
@@ -134,12 +133,12 @@ def relation_sql(
         hidden: What the tail hides of the files, and what their deletes mark, where that is known.
     """
     if scan.newest is not None:
-        cold, hot = scan.tiers()
+        _, hot = scan.tiers()
         tail = relation_sql(hot, tail_files, copy)
         newest_tail = tail if is_newest else newest_rows_sql(tail, scan.newest)
         if hidden is not None:
             return _visible_sql(scan, newest_tail, hidden)
-        return _newest_sql(scan, cold, scan.newest, newest_tail)
+        return _newest_sql(scan, newest_tail)
     parts = []
     if scan.cold is not None:
         parts += [_files_sql(scan, files) for files in groups(scan.cold.files)]
@@ -194,31 +193,45 @@ def row_counts_sql(files: Sequence[DataFile]) -> str:
     return f"SELECT {FILE}, count(*) FROM read_parquet([{paths}], {_OPTIONS}) GROUP BY {FILE}"
 
 
-def _newest_sql(scan: EngineScan, cold: EngineScan, newest: Newest, tail: str) -> str:
-    """The rows of the files whose keys the tail does not have, and the newest of the tail's keys.
-
-    An anti join is what DuckDB does fastest. Only a left join can check besides that the rows of
-    a key were all in one partition.
-    """
-    name, key = quoted(scan.own_name(_NEWEST)), [quoted(n.lower()) for n in newest.key_names]
+def _newest_sql(scan: EngineScan, tail: str) -> str:
+    """The rows of the files whose keys the tail lacks, and the newest rows of the tail's keys."""
+    name = quoted(scan.own_name(_NEWEST))
     chosen = [quoted(column.name.lower()) for column in scan.columns]
     of_tail = f"SELECT {', '.join(chosen) or _nothing(scan)} FROM {name}"
     parts = [f"{of_tail} WHERE NOT {quoted(names.DELETED)}"]
-    if cold.cold is not None and cold.cold.files:
-        files = quoted(scan.own_name("cold"))
-        same = " AND ".join(f"{name}.{column} = {files}.{column}" for column in key)
-        own = ", ".join(f"{files}.{column}" for column in chosen) or _nothing(scan)
-        source = f"SELECT {own} FROM ({relation_sql(cold)}) AS {files}"
-        if newest.is_settled:
-            parts.append(f"{source} ANTI JOIN {name} ON {same}")
-        else:
-            partition = quoted(newest.partition.name.lower())
-            parts.append(
-                f"{source} LEFT JOIN {name} ON {same} WHERE CASE WHEN {name}.{key[0]} IS NULL "
-                f"THEN TRUE WHEN {name}.{partition} <> {files}.{partition} "
-                f"THEN {_moved(newest)} ELSE FALSE END"
-            )
+    if scan.cold is not None and scan.cold.files:
+        parts.append(unreplaced_sql(scan, scan.own_name(_NEWEST)))
     return f"WITH {name} AS MATERIALIZED ({tail}) {' UNION ALL '.join(parts)}"
+
+
+def unreplaced_sql(scan: EngineScan, keys: str) -> str:
+    """A SELECT of the rows of a scan's files whose keys a relation does not have.
+
+    An anti join is what DuckDB does fastest. Only a left join can check besides that the rows of
+    a key were all in one partition.
+
+    Args:
+        scan: The scan, of which only the newest rows count.
+        keys: The relation's name; it has each key once, and where that may be several, its
+            partition.
+    """
+    cold, _ = scan.tiers()
+    newest = scan.newest
+    assert newest is not None
+    name, files = quoted(keys), quoted(scan.own_name("cold"))
+    key = [quoted(n.lower()) for n in newest.key_names]
+    same = " AND ".join(f"{name}.{column} = {files}.{column}" for column in key)
+    chosen = (f"{files}.{quoted(column.name.lower())}" for column in scan.columns)
+    own = ", ".join(chosen) or _nothing(scan)
+    source = f"SELECT {own} FROM ({relation_sql(cold)}) AS {files}"
+    if newest.is_settled:
+        return f"{source} ANTI JOIN {name} ON {same}"
+    partition = quoted(newest.partition.name.lower())
+    return (
+        f"{source} LEFT JOIN {name} ON {same} WHERE CASE WHEN {name}.{key[0]} IS NULL "
+        f"THEN TRUE WHEN {name}.{partition} <> {files}.{partition} "
+        f"THEN {_moved(newest)} ELSE FALSE END"
+    )
 
 
 def newest_rows_sql(tail: str, newest: Newest) -> str:

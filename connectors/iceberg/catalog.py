@@ -37,7 +37,12 @@ from seamline.connectors.iceberg.boundaries.registry import Logs, Providers
 from seamline.connectors.iceberg.boundaries.second_writer import replaced_rows
 from seamline.connectors.iceberg.boundary_commits import prepare_boundary
 from seamline.connectors.iceberg.catalog_config import open_catalog
-from seamline.connectors.iceberg.errors import catalog_errors, metadata_errors, storage_errors
+from seamline.connectors.iceberg.errors import (
+    catalog_errors,
+    metadata_errors,
+    namespace_errors,
+    storage_errors,
+)
 from seamline.connectors.iceberg.files import FileReader
 from seamline.connectors.iceberg.guard import named_files
 from seamline.connectors.iceberg.metadata_properties import (
@@ -51,6 +56,7 @@ from seamline.connectors.iceberg.places import TablePlaces
 from seamline.connectors.iceberg.pruning import Pruner
 from seamline.connectors.iceberg.pyiceberg_internals import GuardedCatalog
 from seamline.connectors.iceberg.scan import FileTask, ScanPlanner
+from seamline.connectors.iceberg.schema_changes import named_mapping, text_of
 from seamline.connectors.iceberg.types import table_schema
 from seamline.connectors.iceberg.views import ViewStore
 from seamline.connectors.protocols import HotLog
@@ -61,6 +67,7 @@ from seamline.seam.checks import outrun, require
 from seamline.seam.files import ColdPlan, ScanRequest
 from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.table import Snapshot, SnapshotRef, TableState
+from seamline.sql.types import Field
 
 STATES_CACHED_MAX = 256
 
@@ -316,18 +323,29 @@ class IcebergCatalog:
         order: SortOrder,
         properties: Mapping[str, str],
         boundary: Boundary,
+        columns: Sequence[Field] = (),
     ) -> IcebergTable:
         """Creates a table with its first snapshot, empty but for the boundary, in one commit.
 
         The namespace is made when it is missing. The table keeps a name mapping, so that records
         still reach a column under the name it had when they were written.
 
+        Args:
+            identifier: Its name.
+            schema: Its columns.
+            spec: How it is partitioned.
+            order: How it is sorted.
+            properties: Its properties.
+            boundary: Where it begins.
+            columns: The columns that had other names before.
+
         Raises:
             SeamlineError: TABLE_EXISTS, CATALOG_UNAVAILABLE, STORAGE_UNAVAILABLE.
         """
         with catalog_errors(self.name, identifier), storage_errors(f"warehouse of {self.name}"):
             self.require_namespace(identifier[:-1])
-            table = self._create(identifier, schema, spec, order, dict(properties), boundary)
+            own = dict(properties)
+            table = self._create(identifier, schema, spec, order, own, boundary, columns)
         return self._wrap(identifier, table)
 
     def require_namespace(self, namespace: tuple[str, ...]) -> None:
@@ -349,6 +367,7 @@ class IcebergCatalog:
         order: SortOrder,
         properties: dict[str, str],
         boundary: Boundary,
+        columns: Sequence[Field],
     ) -> PyTable:
         version = properties.get(TableProperties.FORMAT_VERSION)
         if isinstance(self.pyiceberg, SqlCatalog) and (version == "3" or len(identifier) > 2):
@@ -358,7 +377,7 @@ class IcebergCatalog:
                 identifier, schema, partition_spec=spec, sort_order=order, properties=properties
             )
             commit = prepare_boundary(table, boundary)
-            updates = (*commit.updates, _name_mapping(table))
+            updates = (*commit.updates, _name_mapping(table, columns))
             self.pyiceberg.commit_table(table, commit.requirements, updates)
             return self.pyiceberg.load_table(identifier)
         transaction = self.pyiceberg.create_table_transaction(
@@ -366,7 +385,10 @@ class IcebergCatalog:
         )
         pyiceberg_internals.stage(
             transaction,
-            lambda staged: (*prepare_boundary(staged, boundary).updates, _name_mapping(staged)),
+            lambda staged: (
+                *prepare_boundary(staged, boundary).updates,
+                _name_mapping(staged, columns),
+            ),
         )
         try:
             return transaction.commit_transaction()
@@ -403,6 +425,8 @@ class IcebergCatalog:
         Raises:
             SeamlineError: CATALOG_UNAVAILABLE.
         """
+        if not all(part.strip() for part in namespace):
+            return False
         with catalog_errors(self.name, namespace):
             return self.pyiceberg.namespace_exists(namespace)
 
@@ -412,7 +436,7 @@ class IcebergCatalog:
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
-        with catalog_errors(self.name, parent):
+        with namespace_errors(self.name, parent):
             return namespaces.children(self.pyiceberg, parent)
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
@@ -421,14 +445,14 @@ class IcebergCatalog:
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
-        with catalog_errors(self.name, namespace):
+        with namespace_errors(self.name, namespace):
             return {
                 k: str(v) for k, v in self.pyiceberg.load_namespace_properties(namespace).items()
             }
 
     def tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
         """See `Catalog.tables`."""
-        with catalog_errors(self.name, namespace):
+        with namespace_errors(self.name, namespace):
             return sorted(tuple(name) for name in self.pyiceberg.list_tables(namespace))
 
     @property
@@ -448,7 +472,7 @@ class IcebergCatalog:
         Raises:
             SeamlineError: SCHEMA_NOT_FOUND, CATALOG_UNAVAILABLE.
         """
-        with catalog_errors(self.name, namespace):
+        with namespace_errors(self.name, namespace):
             return sorted(tuple(name) for name in self.pyiceberg.list_views(namespace))
 
     def view(self, identifier: tuple[str, ...]) -> bytes:
@@ -475,8 +499,8 @@ class IcebergCatalog:
         return loaded.with_provider(self._providers.of(loaded))
 
 
-def _name_mapping(table: PyTable) -> SetPropertiesUpdate:
-    mapping = table.metadata.schema().name_mapping.model_dump_json()
+def _name_mapping(table: PyTable, columns: Sequence[Field]) -> SetPropertiesUpdate:
+    mapping = text_of(named_mapping(table.metadata.schema(), columns))
     return SetPropertiesUpdate(updates={TableProperties.DEFAULT_NAME_MAPPING: mapping})
 
 

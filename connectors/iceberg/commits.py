@@ -13,9 +13,10 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from pyiceberg.exceptions import BadRequestError, ValidationError
-from pyiceberg.table import TableProperties
+from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import (
+    AssertCurrentSchemaId,
     AssertRefSnapshotId,
     AssertTableUUID,
     RemovePropertiesUpdate,
@@ -26,10 +27,15 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.table.update.schema import UpdateSchema
 
+from seamline.connectors.iceberg import pyiceberg_internals
 from seamline.connectors.iceberg.boundary_commits import moved_ref, new_ref, prepare_boundary
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.iceberg.errors import commit_errors, storage_errors
-from seamline.connectors.iceberg.schema_changes import apply_changes
+from seamline.connectors.iceberg.schema_changes import (
+    apply_changes,
+    text_of,
+    with_former_names,
+)
 from seamline.errors import (
     COMMIT_CONFLICT,
     INVALID_TABLE_DEFINITION,
@@ -40,7 +46,7 @@ from seamline.errors import (
 from seamline.seam.binding import PROPERTY_PREFIX
 from seamline.seam.boundary import TAG, Boundary
 from seamline.seam.checks import require
-from seamline.seam.evolution import Change
+from seamline.seam.evolution import Change, KnowColumn
 
 T = TypeVar("T")
 ATTEMPTS = 8
@@ -273,7 +279,11 @@ def remove_properties(table: IcebergTable, names: Sequence[str]) -> None:
     )
 
 
-def change_schema(table: IcebergTable, change: Callable[[UpdateSchema], object]) -> None:
+def change_schema(
+    table: IcebergTable,
+    change: Callable[[UpdateSchema], object],
+    known: Sequence[Change] = (),
+) -> None:
     """Changes the columns of a table, and its name mapping with them.
 
     A unified table that another writer made may have no mapping: it gets one, so that records still
@@ -282,10 +292,12 @@ def change_schema(table: IcebergTable, change: Callable[[UpdateSchema], object])
     Args:
         table: The table.
         change: Says what is to change.
+        known: The changes of which some are names in the mapping.
 
     Raises:
         SeamlineError: INVALID_TABLE_DEFINITION when that cannot be, COMMIT_CONFLICT.
     """
+    schema_id = table.iceberg.schema().schema_id
     try:
         with commit_errors(table.state.display_name), table.iceberg.transaction() as transaction:
             is_unified = f"{PROPERTY_PREFIX}topic" in table.state.properties
@@ -294,8 +306,22 @@ def change_schema(table: IcebergTable, change: Callable[[UpdateSchema], object])
                 transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
             with transaction.update_schema() as update:
                 change(update)
+            if any(isinstance(one, KnowColumn) for one in known):
+                _know(transaction, schema_id, known)
     except (ValueError, ValidationError) as error:
         raise SeamlineError(INVALID_TABLE_DEFINITION, str(error)) from error
+
+
+def _know(transaction: Transaction, schema_id: int, known: Sequence[Change]) -> None:
+    """Writes further names into the name mapping, of the columns that there are now."""
+    metadata = transaction.table_metadata
+    mapping = metadata.name_mapping()
+    assert mapping is not None, "a unified table has one"
+    text = text_of(with_former_names(mapping, metadata.schema(), known))
+    update = SetPropertiesUpdate(updates={TableProperties.DEFAULT_NAME_MAPPING: text})
+    is_same = metadata.current_schema_id == schema_id  # else its change requires the old one
+    requirements = (AssertCurrentSchemaId(current_schema_id=schema_id),) if is_same else ()
+    pyiceberg_internals.stage(transaction, lambda _: (update,), requirements)
 
 
 def evolve(table: IcebergTable, changes: Sequence[Change]) -> None:
@@ -305,7 +331,7 @@ def evolve(table: IcebergTable, changes: Sequence[Change]) -> None:
         SeamlineError: COMMIT_CONFLICT; SCHEMA_INCOMPATIBLE when Iceberg does not let it.
     """
     try:
-        change_schema(table, lambda update: apply_changes(update, changes))
+        change_schema(table, lambda update: apply_changes(update, changes), changes)
     except SeamlineError as error:
         if error.code is not INVALID_TABLE_DEFINITION:
             raise

@@ -70,6 +70,7 @@ def catalog_errors(catalog: str, identifier: tuple[str, ...] = ()) -> Iterator[N
         identifier: What it is asked for.
     """
     name = ".".join((catalog, *identifier))
+    _require_names(catalog, identifier[:-1])
     try:
         yield
     except NoSuchTableError as error:
@@ -90,6 +91,26 @@ def catalog_errors(catalog: str, identifier: tuple[str, ...] = ()) -> Iterator[N
         ) from error
     except ValidationError as error:
         raise _unreadable(name, error) from error
+
+
+@contextlib.contextmanager
+def namespace_errors(catalog: str, namespace: tuple[str, ...]) -> Iterator[None]:
+    """Turns what a catalog fails with into a named error.
+
+    Args:
+        catalog: Name of the catalog.
+        namespace: What it is asked for.
+    """
+    _require_names(catalog, namespace)
+    with catalog_errors(catalog, namespace):
+        yield
+
+
+def _require_names(catalog: str, namespace: tuple[str, ...]) -> None:
+    """PyIceberg does not ask for a namespace with a part that is empty, nor can there be one."""
+    if not all(part.strip() for part in namespace):
+        name = ".".join((catalog, *namespace))
+        raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {name} does not exist")
 
 
 @contextlib.contextmanager

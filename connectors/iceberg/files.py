@@ -19,15 +19,10 @@ from pyiceberg.table.name_mapping import MappedField, NameMapping
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.pyiceberg_internals import vector_positions
 from seamline.errors import COLD_FILE_INVALID, COLD_FILE_MISSING, SeamlineError
-from seamline.seam.files import ColdPlan, DataFile, DeleteFile
+from seamline.seam.files import FIELD_ID, POSITION, ColdPlan, DataFile, DeleteFile, field_id
 
 SCHEMAS_CACHED_MAX = 100_000
 _READERS = 8
-_FIELD_ID = b"PARQUET:field_id"
-POSITION = "file_row_number"
-"""DuckDB's name for the position of a row in its file; it has no other for it."""
-FILE = "file_index"
-"""DuckDB's name for the number of a row's file among those that are read together."""
 
 
 class FileReader:
@@ -225,7 +220,7 @@ def _with_id(field: pa.Field, mapped: MappedField) -> pa.Field:
     elif pa.types.is_list(type_):
         type_ = pa.list_(_with_id(type_.value_field, inside.get("element", _NOBODY)))
     number = _NOBODY.field_id if mapped.field_id is None else mapped.field_id
-    return field.with_type(type_).with_metadata({_FIELD_ID: str(number)})
+    return field.with_type(type_).with_metadata({FIELD_ID: str(number)})
 
 
 _NOBODY = MappedField(**{"field-id": -2, "names": []})
@@ -269,9 +264,3 @@ def file_errors(path: str) -> Iterator[None]:
         raise SeamlineError(COLD_FILE_MISSING, f"{path} does not exist") from error
     except pa.ArrowInvalid as error:
         raise SeamlineError(COLD_FILE_INVALID, f"{path}: {error}") from error
-
-
-def field_id(field: pa.Field) -> int | None:
-    """Iceberg's id of a field of a file, None when it has none."""
-    metadata = field.metadata or {}
-    return int(metadata[_FIELD_ID]) if _FIELD_ID in metadata else None

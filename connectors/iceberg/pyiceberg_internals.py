@@ -48,7 +48,7 @@ from pyiceberg.table import ManifestGroupPlanner, StagedTable, Transaction
 from pyiceberg.table import Table as PyTable
 from pyiceberg.table.deletion_vector import DeletionVector, _extract_vector_payload
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV3
-from pyiceberg.table.update import TableUpdate
+from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Properties, TableVersion
 from pyiceberg.types import (
     IcebergType,
@@ -199,14 +199,19 @@ def _without_properties(response: TableResponse) -> TableResponse:
     return response.model_copy(update={"metadata": metadata})
 
 
-def stage(transaction: Transaction, updates: Callable[[PyTable], tuple[TableUpdate, ...]]) -> None:
-    """Adds updates to a transaction that creates a table.
+def stage(
+    transaction: Transaction,
+    updates: Callable[[PyTable], tuple[TableUpdate, ...]],
+    requirements: tuple[TableRequirement, ...] = (),
+) -> None:
+    """Adds updates to a transaction, such as one that creates a table.
 
     Args:
         transaction: The transaction.
-        updates: Makes them for the table that will be created, which knows where its files go.
+        updates: Makes them for the table, or that which will be: it knows where its files go.
+        requirements: What they require of the table, as it is now in the transaction.
     """
-    transaction._apply(updates(transaction._table))
+    transaction._apply(updates(transaction._table), requirements)
 
 
 def serves_views(catalog: RestCatalog) -> bool:

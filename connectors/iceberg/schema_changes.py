@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import IcebergType
 
 from seamline.connectors.iceberg.types import to_schema
-from seamline.seam.evolution import AddColumn, Change, RenameColumn, WidenColumn
-from seamline.sql.types import Field, Type
+from seamline.seam.evolution import (
+    AddColumn,
+    Change,
+    KnowColumn,
+    RenameColumn,
+    WidenColumn,
+    former_names,
+)
+from seamline.sql.types import Field, Row, Type
 
 
 def apply_changes(update: UpdateSchema, changes: Sequence[Change]) -> None:
@@ -26,6 +35,60 @@ def apply_changes(update: UpdateSchema, changes: Sequence[Change]) -> None:
                 update.update_column(path, field_type=_iceberg_type(type_))
             case RenameColumn(path, name):
                 update.rename_column(path, name)
+
+
+def with_former_names(
+    mapping: NameMapping, schema: Schema, changes: Sequence[Change]
+) -> NameMapping:
+    """A table's name mapping with the further names that changes say.
+
+    Args:
+        mapping: It, after the columns have changed.
+        schema: The columns, after that.
+        changes: They; paths are those from before all of it.
+    """
+    renamed = {change.path: change.name for change in changes if isinstance(change, RenameColumn)}
+
+    def field_id(path: tuple[str, ...]) -> int:
+        now = (renamed.get(path[: place + 1], name) for place, name in enumerate(path))
+        return schema.find_field(".".join(now)).field_id
+
+    further = {field_id(c.path): c.names for c in changes if isinstance(c, KnowColumn)}
+    return NameMapping(_named(mapping.root, further))
+
+
+def named_mapping(schema: Schema, columns: Sequence[Field]) -> NameMapping:
+    """The name mapping of a new table, with the names that its columns had before."""
+    known = tuple(former_names((), Row(tuple(columns))))
+    return with_former_names(schema.name_mapping, schema, known)
+
+
+def text_of(mapping: NameMapping) -> str:
+    """As the property of a table."""
+    return mapping.model_dump_json()
+
+
+def _named(
+    fields: Sequence[MappedField], further: Mapping[int, Sequence[str]]
+) -> list[MappedField]:
+    """Fields of a mapping with further names, the oldest of them first."""
+    return [
+        MappedField.model_validate(
+            {
+                "field-id": field.field_id,
+                "names": [
+                    *(
+                        n
+                        for n in reversed(further.get(field.field_id or 0, ()))
+                        if n not in field.names
+                    ),
+                    *field.names,
+                ],
+                "fields": _named(field.fields, further),
+            }
+        )
+        for field in fields
+    ]
 
 
 def _iceberg_type(type_: Type) -> IcebergType:

@@ -19,7 +19,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 
 from seamline.connectors.iceberg import pyiceberg_internals
-from seamline.connectors.iceberg.errors import catalog_errors, storage_errors
+from seamline.connectors.iceberg.errors import catalog_errors, namespace_errors, storage_errors
 from seamline.connectors.iceberg.types import table_schema, to_schema
 from seamline.connectors.protocols import View
 from seamline.errors import INVALID_VIEW, NOT_SUPPORTED, VIEW_NOT_FOUND, SeamlineError
@@ -52,7 +52,7 @@ class ViewStore:
         """
         if self._catalog.has_views:
             return self._catalog.views(namespace)
-        with catalog_errors(self._catalog.name, namespace):
+        with namespace_errors(self._catalog.name, namespace):
             properties = self._catalog.pyiceberg.load_namespace_properties(namespace)
         found = (key.removeprefix(_PROPERTY) for key in properties if key.startswith(_PROPERTY))
         return sorted((*namespace, name) for name in found)

@@ -47,7 +47,8 @@ def retrieve(
 
     Args:
         name: What progress lines call them.
-        coordinates: `organisation:module:version` of each.
+        coordinates: `organisation:module:version` of each; with `:classifier` for another jar of
+            the module than its main one.
         transitive: Whether what they depend on is fetched too.
         work: A directory for Ivy's files; what an earlier try left there is used.
         lock: File descriptor that locks `work`. Ivy inherits it, so that the lock is held until it
@@ -73,16 +74,25 @@ def retrieve(
 
 def module_description(name: str, coordinates: Sequence[str], *, transitive: bool) -> str:
     """Ivy's description of a module that needs these jars."""
-    dependencies = "".join(
-        f"<dependency org={quoteattr(organisation)} name={quoteattr(module)}"
-        f' rev={quoteattr(version)} transitive="{str(transitive).lower()}"'
-        ' conf="default->default"/>\n'
-        for organisation, module, version in (text.split(":") for text in coordinates)
-    )
+    dependencies = "".join(_dependency(text, transitive=transitive) for text in coordinates)
     return (
-        f'<ivy-module version="2.0"><info organisation="seamline" module={quoteattr(name)}/>\n'
+        f'<ivy-module version="2.0" xmlns:e="http://ant.apache.org/ivy/extra">'
+        f'<info organisation="seamline" module={quoteattr(name)}/>\n'
         '<configurations><conf name="default"/></configurations>\n'
         f"<dependencies>\n{dependencies}</dependencies></ivy-module>\n"
+    )
+
+
+def _dependency(text: str, *, transitive: bool) -> str:
+    organisation, module, version, *classifiers = text.split(":")
+    artifacts = "".join(
+        f'<artifact name={quoteattr(module)} type="jar" e:classifier={quoteattr(classifier)}/>'
+        for classifier in classifiers
+    )
+    return (
+        f"<dependency org={quoteattr(organisation)} name={quoteattr(module)}"
+        f' rev={quoteattr(version)} transitive="{str(transitive).lower()}"'
+        f' conf="default->default">{artifacts}</dependency>\n'
     )
 
 

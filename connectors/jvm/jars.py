@@ -33,7 +33,7 @@ class JarSet:
 
     Attributes:
         name: What progress and errors call them.
-        coordinates: `organisation:module:version` of each.
+        coordinates: `organisation:module:version` of each, perhaps with `:classifier`.
         transitive: Whether what they depend on belongs to the set.
         is_pinned: Whether each of its files must have a checksum in `jars.sha256`.
     """
@@ -53,7 +53,7 @@ class JarSet:
     def file_names(self) -> tuple[str, ...]:
         """File names of the coordinates themselves, in their order."""
         parts = (text.split(":") for text in self.coordinates)
-        return tuple(f"{module}-{version}.jar" for _, module, version in parts)
+        return tuple(f"{module}-{version}.jar" for _, module, version, *_ in parts)
 
 
 KAFKA = JarSet(

@@ -5,6 +5,8 @@ executors read the snapshot's files as the gateway's DuckDB does, and the log wi
 A stream's offset is how far each partition has been read, so a batch is the same records whether
 they are hot or cold by the time it runs, or runs again: it passes from cold to hot and stays
 exactly once. Rows that did not come from the log have no offset: batches hold them, streams do not.
+A batch of an upsert table is the newest row of each key, or with the option `changes` every record;
+a stream of one is its changes, all of them from the log.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from seamline.connectors.spark.splits import Options, Table
 from seamline.connectors.spark.tail import spark_schema
 from seamline.errors import (
     HISTORY_CHANGED,
+    NOT_SUPPORTED,
     SeamlineError,
 )
 from seamline.seam.offsets import (
@@ -55,16 +58,22 @@ class SeamlineDataSource(DataSource):
 
 
 class _BatchReader(DataSourceReader):
-    """The whole table at one seam."""
+    """The whole table at one seam, or every change up to it."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
     def partitions(self) -> Sequence[InputPartition]:
         table, seam = self._table, self._table.seam
+        ends = seam.end, seam.end_epochs
         # Spark runs no task without a partition, and then wants none
-        hot = table.hot_splits(seam.hot_ranges, seam.epochs, seam.end, seam.end_epochs)
-        return [*table.cold_splits(None), *hot] or [_Nothing()]
+        if table.gives_changes:
+            table.require_every_change()
+            ranges = [OffsetRange(p, 0, end) for p, end in seam.end.items() if end]
+            return [*table.hot_splits(ranges, {}, *ends)] or [_Nothing()]
+        found = table.find_keys()
+        hot = table.hot_splits(seam.hot_ranges, seam.epochs, *ends, found)
+        return [*table.cold_splits(None, found), *hot] or [_Nothing()]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         return partition.read()  # type: ignore[no-any-return]
@@ -85,21 +94,25 @@ class _StreamReader(DataSourceStreamReader):
         self._options = options
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return self._offset(Table.place(self._options), Offsets(), Offsets())
+        return self._offset(self._place(), Offsets(), Offsets())
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802
-        table = Table.place(self._options)
+        table = self._place()
         return self._offset(table, table.seam.end, table.seam.end_epochs)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        table = Table.place(self._options)
+        table = self._place()
         for known in (start, end):
             self._check_same(known, table)
         first, last = Offsets.from_json(start["end"]), Offsets.from_json(end["end"])
         first_epochs = Offsets.from_json(start.get("epochs", {}))
+        boundaries = table.seam.boundary
+        if table.gives_changes:
+            table.require_every_change()
+            boundaries = Offsets()  # a snapshot has no more what was replaced
         window, ranges, epochs = {}, [], {}
         for partition, stop in last.items():
-            begin, boundary = first.get(partition, 0), table.seam.boundary.get(partition, 0)
+            begin, boundary = first.get(partition, 0), boundaries.get(partition, 0)
             if begin < min(stop, boundary):
                 window[partition] = (begin, min(stop, boundary))
             if max(begin, boundary) < stop:
@@ -118,6 +131,17 @@ class _StreamReader(DataSourceStreamReader):
 
     def stop(self) -> None:
         """Nothing was started."""
+
+    def _place(self) -> Table:
+        table = Table.place(self._options)
+        if table.newest is not None:
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"{self._options.table} is an upsert table: a stream only adds rows, and here "
+                "later ones replace them",
+                hint='Read its changes: option("changes", "true").',
+            )
+        return table
 
     def _offset(self, table: Table, end: Offsets, epochs: Offsets) -> dict[str, Any]:
         """How far a stream has read: the ends of that, and the leader epochs there."""

@@ -2,11 +2,14 @@
 
 The gateway says where the snapshot's metadata and the log are, from which offset to which, and how
 records are decoded. Parts have a bounded size, and are read as the gateway itself would read them.
+Of an upsert table the newest record of each key of the tail is found before, once: parts of the
+snapshot leave out its keys, and parts of the log give these records alone.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import json
 import urllib.error
@@ -29,10 +32,12 @@ from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.log import KafkaLog
 from seamline.connectors.protocols import EngineScan, NoDeadline
 from seamline.connectors.spark.decoding import plain
+from seamline.connectors.spark.hot_keys import HotKeys, KeysFound
 from seamline.errors import (
     COLD_FILE_INVALID,
     GATEWAY_UNAVAILABLE,
     INVALID_ARGUMENT,
+    LOG_TRIMMED,
     NOT_A_UNIFIED_TABLE,
     OFFSETS_NOT_STORED,
     SeamlineError,
@@ -45,12 +50,17 @@ from seamline.seam.offsets import OffsetRange, Offsets
 from seamline.seam.records import DecoderSpec, Places
 from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
+from seamline.seam.upserts import Newest
+from seamline.sql.columns import DELETED, DELETED_FIELD, OFFSET
 from seamline.sql.predicates import And, Comparison, Or, Predicate
 from seamline.sql.types import Field
 
 SPLIT_BYTES = 128 << 20
 SPLIT_OFFSETS = 250_000
 """Their rows stay in memory until the log has been found to be the same one still."""
+
+_KEYS_SHARE = 4
+"""The files of a part are so many times larger than the keys of the tail, which go with each."""
 
 _REQUEST_S = 60.0
 
@@ -66,6 +76,7 @@ class Options:
         password: The user's password (`password`).
         table: Name of the table (`table`).
         token: A token of a receipt, to read that seam again (`token`); batches only.
+        changes: Whether an upsert table's changes are wanted, not its rows (`changes`).
         kafka: librdkafka properties of the executors (`kafka.…`); the brokers' addresses come from
             the gateway unless they are among them.
         storage: PyIceberg properties of the storage (`iceberg.…`).
@@ -79,6 +90,7 @@ class Options:
     user: str
     password: str
     token: str
+    changes: bool
     kafka: Mapping[str, str]
     storage: Mapping[str, str]
     registry: Mapping[str, str]
@@ -94,6 +106,11 @@ class Options:
                     f"the option {name} is missing",
                     hint='spark.read.format("seamline").option("url", …).option("table", …)',
                 )
+        changes = given.get("changes", "false").lower()
+        if changes not in {"true", "false"}:
+            raise SeamlineError(
+                INVALID_ARGUMENT, f"the option changes is true or false, not {changes!r}"
+            )
         return cls(
             given["url"].rstrip("/"),
             given["table"],
@@ -101,6 +118,7 @@ class Options:
             given.get("user", ""),
             given.get("password", ""),
             given.get("token", ""),
+            changes == "true",
             _with_prefix(options, "kafka."),
             _with_prefix(options, "iceberg."),
             _with_prefix(options, "registry."),
@@ -172,12 +190,47 @@ class Table:
 
     @property
     def columns(self) -> tuple[Field, ...]:
-        """The columns, metadata columns included."""
-        return self.state.schemas[self.seam.schema_id].columns
+        """The columns, metadata columns included; of changes also which are deletes."""
+        own = self.state.schemas[self.seam.schema_id].columns
+        return (*own, DELETED_FIELD) if self.gives_changes else own
+
+    @property
+    def gives_changes(self) -> bool:
+        """Whether every record of the topic is read, and not what they make of the table.
+
+        Raises:
+            SeamlineError: INVALID_ARGUMENT when that is asked of a table whose rows are records.
+        """
+        if self.options.changes and self._spec_and_newest[1] is None:
+            raise SeamlineError(
+                INVALID_ARGUMENT,
+                f"{self.options.table} is not an upsert table with its topic, so it has no changes "
+                "besides its rows",
+                hint="Leave out the option changes.",
+            )
+        return self.options.changes
+
+    @property
+    def newest(self) -> Newest | None:
+        """What of the records counts; None when all do."""
+        return None if self.gives_changes else self._spec_and_newest[1]
+
+    @property
+    def _spec_and_newest(self) -> tuple[DecoderSpec | None, Newest | None]:
+        """How records are decoded, and what of them is the table; nothing without a hot side."""
+        state, seam = self.state, self.seam
+        binding = TopicBinding.from_properties(state.properties)
+        if binding is None or not seam.topic:
+            return None, None
+        columns = state.schemas[seam.schema_id].columns
+        spec = DecoderSpec.of(binding, columns, seam.format, seam.on_error)
+        return spec, Newest.of(binding, spec)
 
     @property
     def places(self) -> Places | None:
         """The columns that say which record a row is, if there are any."""
+        if not self.seam.topic:
+            return None
         return Places.of(encoding.parse(self.seam.format), self.columns)
 
     @property
@@ -195,6 +248,7 @@ class Table:
         epochs: Mapping[int, int],
         end: Offsets,
         end_epochs: Offsets,
+        found: KeysFound | None = None,
     ) -> list[HotSplit]:
         """The log between offsets, in parts of a bounded length.
 
@@ -203,40 +257,79 @@ class Table:
             epochs: Leader epochs of the records below the ranges' starts, where known.
             end: Ends the log was found to have.
             end_epochs: Leader epochs at that time, where known.
+            found: Of an upsert table, which records between them are the newest of their keys.
         """
-        if self.bootstrap_servers is None:
+        spec, _ = self._spec_and_newest
+        if self.bootstrap_servers is None or spec is None:
             return []
-        seam = self.seam
-        cluster = ClusterConfig(
+        seam, cluster = self.seam, self._cluster()
+        names = tuple(column.name for column in self.columns)
+        splits = [
+            HotSplit(
+                cluster,
+                spec,
+                names,
+                LogRead(seam.topic, seam.topic_id, seam.isolation, (part,), end, end_epochs),
+                epochs.get(part.partition) if part.start == wanted.start else None,
+                found.within(part) if found is not None else None,
+            )
+            for wanted in ranges
+            for part in _parts(wanted)
+        ]
+        return [split for split in splits if split.newest is None or len(split.newest)]
+
+    def find_keys(self) -> KeysFound | None:
+        """Of an upsert table, the keys of the tail; None where every record is a row.
+
+        Raises:
+            SeamlineError: UPSERT_ORDER_UNKNOWN, and as reading the log does.
+        """
+        spec, _ = self._spec_and_newest
+        newest, seam = self.newest, self.seam
+        if spec is None or newest is None:
+            return None
+        keys = HotKeys(newest)
+        if seam.hot_ranges:
+            read = LogRead.of(seam, seam.hot_ranges)
+            for rows in _rows(self._cluster(), spec, read, seam.epochs):
+                keys.add(rows)
+        return keys.found()
+
+    def require_every_change(self) -> None:
+        """Raises where the log may have lost changes.
+
+        Raises:
+            SeamlineError: LOG_TRIMMED.
+        """
+        topic = self.seam.topic
+        with contextlib.closing(Cluster(self._cluster())) as cluster:
+            if KafkaLog(cluster).is_compacted(topic, NoDeadline()):
+                raise SeamlineError(
+                    LOG_TRIMMED,
+                    f"topic {topic} is compacted, so it may have lost changes of "
+                    f"{self.options.table}",
+                )
+
+    def _cluster(self) -> ClusterConfig:
+        assert self.bootstrap_servers is not None
+        return ClusterConfig(
             name="source",
             bootstrap_servers=self.bootstrap_servers,
             properties=self.options.kafka,
             schema_registry=self._schema_registry(),
         )
-        state = self.state
-        binding = TopicBinding.from_properties(state.properties)
-        assert binding is not None
-        columns = state.schemas[seam.schema_id].columns
-        spec = DecoderSpec.of(binding, columns, seam.format, seam.on_error)
-        return [
-            HotSplit(
-                cluster,
-                spec,
-                LogRead(seam.topic, seam.topic_id, seam.isolation, (part,), end, end_epochs),
-                epochs.get(part.partition) if part.start == wanted.start else None,
-            )
-            for wanted in ranges
-            for part in _parts(wanted)
-        ]
 
     def _schema_registry(self) -> SchemaRegistryConfig:
         return SchemaRegistryConfig(**{"url": self.schema_registry_url, **self.options.registry})
 
-    def cold_splits(self, window: Mapping[int, tuple[int, int]] | None) -> list[ColdSplit]:
+    def cold_splits(
+        self, window: Mapping[int, tuple[int, int]] | None, found: KeysFound | None = None
+    ) -> list[ColdSplit]:
         """The files of the snapshot, in parts of a bounded size.
 
         Args:
             window: Per partition the offsets wanted, rows of no partition excluded; None for all.
+            found: Of an upsert table, the keys whose rows in the files do not count.
 
         Raises:
             SeamlineError: OFFSETS_NOT_STORED, COLD_FILE_INVALID, ….
@@ -271,8 +364,11 @@ class Table:
             table.state.schema_of(seam.snapshot_id).columns,
             cold_end=seam.cold_end,
             file_access=table.file_access,
+            newest=self.newest,
             places=places,
         )
+        keys = found.keys if found is not None and found.keys.num_rows else None
+        size = SPLIT_BYTES if keys is None else max(SPLIT_BYTES, _KEYS_SHARE * keys.nbytes)
         return [
             ColdSplit(
                 dataclasses.replace(
@@ -281,8 +377,9 @@ class Table:
                     deletes=_of_files(deletes, files),
                 ),
                 dict(window) if window is not None else None,
+                keys,
             )
-            for files in _bins(plan)
+            for files in _bins(plan, size)
         ]
 
 
@@ -315,10 +412,10 @@ def _parts(wanted: OffsetRange) -> Iterator[OffsetRange]:
         yield OffsetRange(wanted.partition, start, min(start + SPLIT_OFFSETS, wanted.end_exclusive))
 
 
-def _bins(plan: ColdPlan) -> Iterator[tuple[DataFile, ...]]:
+def _bins(plan: ColdPlan, size: int) -> Iterator[tuple[DataFile, ...]]:
     files: list[DataFile] = []
     for file in plan.files:
-        if files and sum(f.size_bytes for f in files) + file.size_bytes > SPLIT_BYTES:
+        if files and sum(f.size_bytes for f in files) + file.size_bytes > size:
             yield tuple(files)
             files = []
         files.append(file)
@@ -335,14 +432,21 @@ def _of_files(deletes: pa.Table | None, files: Sequence[DataFile]) -> pa.Table |
 
 @dataclasses.dataclass
 class ColdSplit(InputPartition):
-    """Some files of the snapshot."""
+    """Some files of the snapshot.
+
+    Attributes:
+        scan: How they are read.
+        window: Per partition the offsets wanted; None for all.
+        replaced: Keys whose rows in them do not count, if there are any.
+    """
 
     scan: EngineScan
     window: Mapping[int, tuple[int, int]] | None
+    replaced: pa.Table | None = None
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """The rows."""
-        for batch in read_scan(self.scan):
+        for batch in read_scan(self.scan, self.replaced):
             kept = batch if self.window is None else _within(batch, self.window, self.scan.places)
             if kept.num_rows:
                 yield plain(kept)
@@ -355,29 +459,60 @@ class HotSplit(InputPartition):
     Attributes:
         cluster: How executors reach it.
         spec: How records are decoded.
+        names: The columns that are given.
         log_read: The offsets, and the log that they must be of.
         epoch: Leader epoch of the record below them, where known.
+        newest: Of an upsert table, the offsets of the records that are its rows; None when all are.
     """
 
     cluster: ClusterConfig
     spec: DecoderSpec
+    names: tuple[str, ...]
     log_read: LogRead
     epoch: int | None
+    newest: pa.Array | None = None
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """The rows, once the log has been found to be the same one still."""
-        cluster = Cluster(self.cluster)
-        try:
-            log, deadline = KafkaLog(cluster), NoDeadline()
-            decoder = Decoder(self.spec, log.schemas)
-            read = self.log_read
-            epochs = {r.partition: self.epoch for r in read.ranges if self.epoch is not None}
-            records = log.read(read.topic, read.ranges, read.isolation, deadline, epochs=epochs)
-            with checked(log, read, deadline):
-                batches = [decoder.decode(raw).rows for raw in records]
-            yield from (plain(rows) for rows in batches if rows.num_rows)
-        finally:
-            cluster.close()
+        """The rows, once the log has been found to be the same one still.
+
+        Raises:
+            SeamlineError: LOG_TRIMMED, also where compaction has taken a newest record since.
+        """
+        read = self.log_read
+        epochs = {r.partition: self.epoch for r in read.ranges if self.epoch is not None}
+        batches = list(_rows(self.cluster, self.spec, read, epochs))
+        if self.newest is not None:
+            batches = [_rows_at(rows, self.newest) for rows in batches]
+            found = sum(rows.num_rows for rows in batches)
+            if found != len(self.newest):
+                raise SeamlineError(
+                    LOG_TRIMMED,
+                    f"of {len(self.newest)} records of topic {read.topic} that are the newest of "
+                    f"their keys, {found} are left: it was compacted meanwhile",
+                )
+        yield from (plain(rows.select(self.names)) for rows in batches if rows.num_rows)
+
+
+def _rows(
+    config: ClusterConfig, spec: DecoderSpec, read: LogRead, epochs: Mapping[int, int]
+) -> Iterator[pa.RecordBatch]:
+    """The decoded records of a read.
+
+    They count once the last has been taken: the log has then been found to be the same one still.
+    """
+    with contextlib.closing(Cluster(config)) as cluster:
+        log, deadline = KafkaLog(cluster), NoDeadline()
+        decoder = Decoder(spec, log.schemas)
+        records = log.read(read.topic, read.ranges, read.isolation, deadline, epochs=epochs)
+        with checked(log, read, deadline):
+            for raw in records:
+                yield decoder.decode(raw).rows
+
+
+def _rows_at(rows: pa.RecordBatch, offsets: pa.Array) -> pa.RecordBatch:
+    """The rows of some records, without the delete that one which changes a key is besides."""
+    is_row = pa.compute.invert(rows.column(DELETED))
+    return rows.filter(pa.compute.and_(is_row, pa.compute.is_in(rows.column(OFFSET), offsets)))
 
 
 def _within(

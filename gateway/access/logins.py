@@ -15,10 +15,8 @@ import time
 from collections.abc import Callable, Hashable
 
 from seamline.connectors.cache import Cache
-from seamline.errors import TOO_MANY_LOGINS, SeamlineError
+from seamline.errors import RETRY_AFTER, TOO_MANY_LOGINS, SeamlineError
 
-RETRY_AFTER = "retry_after_s"
-"""A detail of an error: when to come again."""
 _KEYS_MAX = 20_000
 _KNOWN_S = 24 * 3600.0
 

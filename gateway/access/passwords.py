@@ -22,9 +22,15 @@ import argon2
 import bcrypt
 
 from seamline.connectors.cache import Cache
-from seamline.errors import INVALID_CONFIG, TOO_MANY_LOGINS, UNAUTHENTICATED, SeamlineError
+from seamline.errors import (
+    INVALID_CONFIG,
+    RETRY_AFTER,
+    TOO_MANY_LOGINS,
+    UNAUTHENTICATED,
+    SeamlineError,
+)
 from seamline.gateway.access.identity import PASSWORD, Identity
-from seamline.gateway.access.logins import RETRY_AFTER, FailedLogins
+from seamline.gateway.access.logins import FailedLogins
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.access.watched import Watched
 

@@ -21,6 +21,7 @@ from seamline.errors import (
 from seamline.gateway.access.rules import (
     Action,
     CatalogAccess,
+    FunctionPrivilege,
     Privilege,
     Rule,
     Rules,
@@ -28,6 +29,7 @@ from seamline.gateway.access.rules import (
     expression,
     matches,
 )
+from seamline.gateway.query.names import SYSTEM_CATALOG
 from seamline.sql.restrictions import NO_RESTRICTION, Restriction
 from seamline.sql.types import Field
 
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 RuleT = TypeVar("RuleT", bound=Rule)
 _REMEMBERED_MAX = 1024
 _CHANGING = frozenset(Privilege) - {Privilege.SELECT, Privilege.GRANT_SELECT}
+_EXECUTING = frozenset({FunctionPrivilege.EXECUTE, FunctionPrivilege.GRANT_EXECUTE})
+_OF_FUNCTIONS = "system"
+"""The schema of a catalog's table functions."""
 _ABOUT_ROWS = frozenset({"", "cold", "hot", "changes"})
 """Variants of a table that have its columns."""
 _OF_VALUES = frozenset({"files"})
@@ -101,14 +106,17 @@ class Rights:
 
     def sees_schema(self, catalog: str, schema: str) -> bool:
         """Whether a schema is there: some table of it may be."""
-        if not self.sees_catalog(catalog) or self._rules is None or self._rules.tables is None:
+        rules = self._rules
+        if not self.sees_catalog(catalog) or rules is None or rules.tables is None:
             return self.sees_catalog(catalog)
+        if catalog == SYSTEM_CATALOG:
+            return True
         return any(
             rule.privileges
             and self._is_mine(rule)
             and matches(rule.catalog, catalog)
             and matches(rule.schema_, schema)
-            for rule in self._rules.tables
+            for rule in rules.tables
         )
 
     def table(self, name: TableName) -> TableRights:
@@ -210,6 +218,26 @@ class Rights:
         if rule is None or not rule.allow:
             raise self._denied("make tables over", f"topic {topic} of cluster {cluster}")
 
+    def require_function(self, catalog: str, function: str) -> None:
+        """A table function of a catalog must be allowed; it is in the schema `system`, as in Trino.
+
+        Raises:
+            SeamlineError: CATALOG_NOT_FOUND, PERMISSION_DENIED.
+        """
+        self.check_catalog(catalog)
+        if self._rules is None or self._rules.functions is None:
+            return
+        rule = self._first(
+            self._rules.functions,
+            lambda rule: (
+                matches(rule.catalog, catalog)
+                and matches(rule.schema_, _OF_FUNCTIONS)
+                and matches(rule.function, function)
+            ),
+        )
+        if rule is None or not rule.privileges & _EXECUTING:
+            raise self._denied("execute", f"function {catalog}.{_OF_FUNCTIONS}.{function}")
+
     def require_property(self, name: str) -> None:
         """A property of a session must be allowed.
 
@@ -254,8 +282,8 @@ class Rights:
         return next((rule for rule in rules if self._is_mine(rule) and holds(rule)), None)
 
     def _catalog(self, name: str) -> CatalogAccess:
-        if self._rules is None or self._rules.catalogs is None:
-            return CatalogAccess.ALL
+        if self._rules is None or self._rules.catalogs is None or name == SYSTEM_CATALOG:
+            return CatalogAccess.ALL  # each table of `system` shows what may be seen
         rule = self._first(self._rules.catalogs, lambda rule: matches(rule.catalog, name))
         return CatalogAccess.NONE if rule is None else rule.allow
 

@@ -35,6 +35,14 @@ class Privilege(enum.StrEnum):
     GRANT_SELECT = "GRANT_SELECT"
 
 
+class FunctionPrivilege(enum.StrEnum):
+    """What one may do with a function; who may grant it may execute it."""
+
+    EXECUTE = "EXECUTE"
+    GRANT_EXECUTE = "GRANT_EXECUTE"
+    OWNERSHIP = "OWNERSHIP"
+
+
 class CatalogAccess(enum.StrEnum):
     """What one may do in a catalog at most."""
 
@@ -147,6 +155,15 @@ class TableRule(Rule):
     columns: tuple[ColumnRule, ...] = ()
 
 
+class FunctionRule(Rule):
+    """Which functions of catalogs may be executed; those of SQL itself always may."""
+
+    catalog: Pattern | None = None
+    schema_: Annotated[Pattern | None, Field(alias="schema")] = None
+    function: Pattern | None = None
+    privileges: frozenset[FunctionPrivilege]
+
+
 class TopicRule(Rule):
     """Whether tables may be made over topics."""
 
@@ -170,14 +187,22 @@ class SessionPropertyRule(Rule):
     allow: bool
 
 
+class CatalogSessionPropertyRule(SessionPropertyRule):
+    """Which properties of a session's catalog may be set; there are none."""
+
+    catalog: Pattern | None = None
+
+
 class Rules(Settings):
     """All rules of a file."""
 
     catalogs: tuple[CatalogRule, ...] | None = None
     tables: tuple[TableRule, ...] | None = None
+    functions: tuple[FunctionRule, ...] | None = None
     topics: tuple[TopicRule, ...] = ()
     queries: tuple[QueryRule, ...] | None = None
     system_session_properties: tuple[SessionPropertyRule, ...] | None = None
+    catalog_session_properties: tuple[CatalogSessionPropertyRule, ...] | None = None
 
 
 def read(file: pathlib.Path) -> Rules:

@@ -14,8 +14,9 @@ from seamline.gateway.connections import Connections
 from seamline.gateway.query.deadline import no_deadline
 
 if TYPE_CHECKING:
-    from seamline.gateway.commands.adopting import Findings, Pair
+    from seamline.gateway.commands.adopting import Findings
     from seamline.gateway.commands.auditing import Audit
+    from seamline.gateway.commands.comparison import Pair
 
 _SHOWN = 3
 _CELL_MAX = 60
@@ -47,6 +48,7 @@ _CELL_MAX = 60
 @click.option("--isolation", default="read_committed", show_default=True)
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="For the provider.")
 @click.option("--start", metavar="PARTITION:OFFSET,…", help="Where the table begins; else at 0.")
+@click.option("--location", help="Where a Delta table lies that its name does not lead to.")
 @click.option(
     "--configuration", is_flag=True, help="Print it for the configuration; write nothing."
 )
@@ -65,7 +67,8 @@ def adopt(
 ) -> None:
     """Binds the table NAME, which another writer fills, to its topic.
 
-    Shows what it found, and asks, before it writes anything.
+    Shows what it found, and asks, before it writes anything. A Delta table is only read: what is to
+    be added to the configuration is printed.
     """
     from seamline.gateway.commands import adopting
 
@@ -88,6 +91,7 @@ def adopt(
         csv_quote=given["csv_quote"],
         options=dict(map(adopting.option_of, given["options"])),
         start=adopting.offsets_of(given["start"] or ""),
+        location=given["location"],
     )
     findings = adopting.examine(connections, wanted, no_deadline())
     for line in _shown(findings):
@@ -97,7 +101,7 @@ def adopt(
         return
     adopting.require_no_problems(findings, force=given["force"])
     display = wanted.name.display
-    if given["configuration"]:
+    if given["configuration"] or findings.is_for_configuration:
         click.echo(findings.configuration)
     else:
         if not given["yes"]:

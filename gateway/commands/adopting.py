@@ -4,31 +4,20 @@ What is found is shown before anything is written: who fills the table, how far 
 how far that can be trusted, where each column comes from, and the same records of both tiers side
 by side. A record that the log shows and the table lacks, or has otherwise, speaks against it.
 Adopting writes properties of the table, or prints them for the configuration where the table may
-not be written to; un-adopting removes them, and leaves nothing else behind.
+not be written to, as no Delta table may; un-adopting removes them, and leaves nothing else behind.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pyarrow as pa
-
-from seamline.connectors.arrow import conform
-from seamline.connectors.continuity import checked
-from seamline.connectors.duckdb.audit import cold_scan, expression
-from seamline.connectors.duckdb.engine import open_scan
 from seamline.connectors.iceberg import commits
 from seamline.connectors.iceberg.boundaries.provider import OPTION_PREFIX
-from seamline.connectors.iceberg.boundaries.registry import PROVIDERS
-from seamline.connectors.iceberg.boundaries.writers import BY_COLUMNS, Writer, writer_of
-from seamline.connectors.iceberg.catalog import IcebergTable
-from seamline.connectors.kafka.formats.decoder import Decoder
-from seamline.connectors.kafka.formats.schemas import schemas_of
-from seamline.connectors.protocols import Deadline, HotLog
+from seamline.connectors.iceberg.boundaries.writers import Writer
+from seamline.connectors.protocols import ColdTable, Deadline
 from seamline.errors import (
     ADOPTION_REFUSED,
     INVALID_ARGUMENT,
@@ -37,23 +26,20 @@ from seamline.errors import (
     STATEMENT_NOT_ALLOWED,
     SeamlineError,
 )
-from seamline.gateway.commands import alterations
+from seamline.gateway.commands import alterations, comparison
+from seamline.gateway.commands.adoptable import is_delta, look_at, require_foreign
 from seamline.gateway.connections import Connections
+from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.names import TableName
 from seamline.seam.binding import PROPERTY_PREFIX, TopicBinding
 from seamline.seam.boundary import Boundary, boundary_of
-from seamline.seam.checks import LogRead, truncated
+from seamline.seam.checks import truncated
 from seamline.seam.encoding import LOG_PARTS, parse_sources, spelt_as
 from seamline.seam.log import READ_COMMITTED, LogBounds
-from seamline.seam.offsets import OffsetRange, Offsets
-from seamline.seam.records import DecoderSpec, Places
+from seamline.seam.offsets import Offsets
+from seamline.seam.records import Places
 from seamline.seam.table import TableState
-from seamline.sql import types
-from seamline.sql.near import did_you_mean
 
-SAMPLE_RECORDS = 20
-"""Records of each partition that are compared, the last ones below the boundary."""
-_PARTITIONS_MAX = 16
 _PARTS = ("partition", "offset", "timestamp", "key", "headers")
 
 
@@ -80,6 +66,7 @@ class Adoption:
         options: Options of the provider, by name.
         start: Where the table begins, for partitions of which it has nothing.
         force: Whether it is adopted although something speaks against it.
+        location: Where a Delta table lies that neither the configuration nor its name leads to.
     """
 
     name: TableName
@@ -100,6 +87,7 @@ class Adoption:
     options: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     start: Mapping[int, int] = dataclasses.field(default_factory=dict, hash=False)
     force: bool = False
+    location: str | None = None
 
 
 _TEXTS = (
@@ -183,42 +171,6 @@ def offsets_of(text: str) -> dict[int, int]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Pair:
-    """A record in both tiers.
-
-    Attributes:
-        partition: Its partition.
-        offset: Its offset.
-        cold: Its row in the snapshot, by column; None when there is none.
-        hot: The row that the log gives; None when there is none.
-    """
-
-    partition: int
-    offset: int
-    cold: Mapping[str, Any] | None
-    hot: Mapping[str, Any] | None
-
-    @property
-    def differences(self) -> list[str]:
-        """Columns that are not the same in both."""
-        if self.cold is None or self.hot is None:
-            return []
-        return [name for name in self.hot if not _is_same(self.hot[name], self.cold[name])]
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Whether two values are the same; NaN is the same as itself."""
-    match one, other:
-        case dict(), dict():
-            return one.keys() == other.keys() and all(_is_same(one[k], other[k]) for k in one)
-        case list(), list():
-            return len(one) == len(other) and all(map(_is_same, one, other))
-        case float(), float():
-            return one == other or (math.isnan(one) and math.isnan(other))
-    return bool(one == other)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Findings:
     """What was found of a table.
 
@@ -231,16 +183,18 @@ class Findings:
         sample: Records of both tiers.
         problems: What speaks against adopting it.
         notes: What its owner should know.
+        is_for_configuration: Whether the table is only read, so that nothing is written into it.
     """
 
-    table: IcebergTable
+    table: ColdTable
     writer: Writer
     binding: TopicBinding
     boundary: Boundary
     bounds: LogBounds
-    sample: tuple[Pair, ...]
+    sample: tuple[comparison.Pair, ...]
     problems: tuple[str, ...]
     notes: tuple[str, ...]
+    is_for_configuration: bool = False
 
     @property
     def properties(self) -> dict[str, str]:
@@ -270,21 +224,18 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
         SeamlineError: ADOPTION_REFUSED when Seamline fills the table itself, or when it has no
             snapshot; TABLE_NOT_FOUND, TOPIC_NOT_FOUND, BOUNDARY_MISSING, OFFSETS_NOT_STORED, ….
     """
-    table = alterations.load(connections, wanted.name)
-    state = table.state
-    _require_foreign(state)
-    writer = _writer(wanted, state)
+    seen = look_at(connections, wanted)
+    state, writer = seen.state, seen.writer
     log = connections.log(wanted.cluster)
     bounds = log.bounds([wanted.topic], wanted.isolation, deadline)[wanted.topic]
     binding = _binding(wanted, writer, state, bounds)
-    options = {f"{OPTION_PREFIX}{name}": value for name, value in wanted.options.items()}
+    options = {f"{OPTION_PREFIX}{name}": value for name, value in seen.options.items()}
     if wanted.start:
         options[f"{OPTION_PREFIX}start"] = json.dumps(Offsets(wanted.start).to_json())
-    catalog = connections.catalog(wanted.name.catalog)
-    as_adopted = catalog.as_if(table, {**binding.to_properties(), **options})
+    as_adopted = seen.as_if({**binding.to_properties(), **options})
     as_adopted.require_single_writer(state.current_snapshot_id)
     boundary = boundary_of(as_adopted.state, state.current_snapshot_id)
-    sample = _compare(as_adopted, binding, boundary, bounds, log, deadline)
+    sample, doubled = comparison.compare(as_adopted, binding, boundary, bounds, log, deadline)
     of_log = {e.column[0] for e in binding.encoding.sources if e.source.part in LOG_PARTS}
     of_log |= writer.unknown
     return Findings(
@@ -296,13 +247,16 @@ def examine(connections: Connections, wanted: Adoption, deadline: Deadline) -> F
         tuple(sample),
         (
             *_ends(boundary, bounds),
-            *_missing(sample),
-            *_differences(sample, of_log, not_in=True),
+            *comparison.missing(sample),
+            *comparison.doubles(doubled),
+            *(comparison.all_doubles(as_adopted, binding) if writer.may_double else ()),
+            *comparison.differences(sample, of_log, not_in=True),
         ),
         (
             *_notes(as_adopted.state, binding, boundary, bounds),
-            *_differences(sample, of_log, not_in=False),
+            *comparison.differences(sample, of_log, not_in=False),
         ),
+        seen.is_only_read,
     )
 
 
@@ -347,10 +301,17 @@ def adopt(connections: Connections, findings: Findings, *, force: bool = False) 
     """
     require_no_problems(findings, force=force)
     name = findings.table.state.name
+    if findings.is_for_configuration:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            f"the Delta table {findings.table.state.display_name} is not written to: it is adopted "
+            "in the configuration",
+            hint=f"Add to the configuration, and restart: {findings.configuration}",
+        )
 
     def work() -> None:
         table = connections.catalog(name[0]).load(name[1:])
-        _require_foreign(table.state)
+        require_foreign(table.state)
         old = [k for k in table.iceberg.properties if k.startswith(PROPERTY_PREFIX)]
         gone = [k for k in old if k not in findings.properties]
         if gone:
@@ -381,19 +342,18 @@ def unadopt(connections: Connections, name: TableName) -> None:
         SeamlineError: NOT_A_UNIFIED_TABLE, ADOPTION_REFUSED when it was never adopted;
             STATEMENT_NOT_ALLOWED when the configuration binds it.
     """
+    if is_delta(connections, name):
+        state = LoadedTables(connections).now([name])[name].state
+        raise _not_adopted(state) or _configured(state)
 
     def work() -> None:
         table = alterations.load(connections, name)
         written = [k for k in table.iceberg.properties if k.startswith(PROPERTY_PREFIX)]
-        if TopicBinding.from_properties(table.state.properties) is None:
-            raise SeamlineError(NOT_A_UNIFIED_TABLE, f"table {name.display} has no topic")
-        _require_foreign(table.state)
+        if (problem := _not_adopted(table.state)) is not None:
+            raise problem
+        require_foreign(table.state)
         if not written:
-            raise SeamlineError(
-                STATEMENT_NOT_ALLOWED,
-                f"the configuration binds {name.display} to its topic",
-                hint="Take it out of `tables:` there.",
-            )
+            raise _configured(table.state)
         refs = [ref for ref in table.state.refs if ref.startswith("seamline")]
         if refs:
             commits.remove_refs(table, refs)
@@ -403,43 +363,21 @@ def unadopt(connections: Connections, name: TableName) -> None:
     commits.insist(work)
 
 
-# --- What is to be recorded ----------------------------------------------------------------------
+def _not_adopted(state: TableState) -> SeamlineError | None:
+    if TopicBinding.from_properties(state.properties) is not None:
+        return None
+    return SeamlineError(NOT_A_UNIFIED_TABLE, f"table {state.display_name} has no topic")
 
 
-def _require_foreign(state: TableState) -> None:
-    bound = TopicBinding.from_properties(state.properties)
-    if bound is not None and bound.boundary_provider is None:
-        raise SeamlineError(
-            ADOPTION_REFUSED,
-            f"table {state.display_name} is bound to topic {bound.topic}, and Seamline itself "
-            "copies it",
-            hint="`seamline table hand-over` lets another writer continue.",
-        )
-    if state.current_snapshot_id is None:
-        raise SeamlineError(
-            ADOPTION_REFUSED,
-            f"table {state.display_name} has no snapshot yet",
-            hint="Adopt it once its writer has committed.",
-        )
-
-
-def _writer(wanted: Adoption, state: TableState) -> Writer:
-    """Who fills the table; what is said goes before what is found."""
-    named = {writer.name.lower(): writer for writer in BY_COLUMNS}
-    found = writer_of(state)
-    if wanted.provider is None:
-        return found
-    given = wanted.provider.lower()
-    if given in PROVIDERS:
-        return dataclasses.replace(found, provider=given)
-    if given in named:
-        return named[given]
-    known = (*PROVIDERS, *named)
-    raise SeamlineError(
-        INVALID_ARGUMENT,
-        f"the boundary provider {wanted.provider!r} is not known",
-        hint=did_you_mean(given, known) or f"It is one of: {', '.join(known)}.",
+def _configured(state: TableState) -> SeamlineError:
+    return SeamlineError(
+        STATEMENT_NOT_ALLOWED,
+        f"the configuration binds {state.display_name} to its topic",
+        hint="Take it out of `tables:` there.",
     )
+
+
+# --- What is to be recorded ----------------------------------------------------------------------
 
 
 def _binding(
@@ -505,86 +443,3 @@ def _notes(
                 f"{boundary.next.get(partition, 0)}: queries will fail with LOG_TRIMMED. If the "
                 f"table was meant to begin there, say --start {partition}:{start}"
             )
-
-
-def _compare(
-    table: IcebergTable,
-    binding: TopicBinding,
-    boundary: Boundary,
-    bounds: LogBounds,
-    log: HotLog,
-    deadline: Deadline,
-) -> list[Pair]:
-    """The last records below the boundary, as the log and as the snapshot have them."""
-    spec = DecoderSpec.of(binding, table.state.schema.columns)
-    decoder = Decoder(spec, schemas_of(log, deadline))
-    places = Places.of(binding.encoding, table.state.schema.columns)
-    ranges = [
-        OffsetRange(p, max(bounds.start.get(p, 0), end - SAMPLE_RECORDS), end)
-        for p, end in list(boundary.next.items())[:_PARTITIONS_MAX]
-        if p in bounds.end and bounds.start.get(p, 0) < end <= bounds.end[p]
-    ]
-    if places is None or not ranges:
-        return []
-    hot: dict[tuple[int, int], Mapping[str, Any]] = {}
-    with checked(log, LogRead.within(bounds, ranges), deadline):
-        for batch in log.read(binding.topic, ranges, binding.isolation, deadline):
-            rows, bad = decoder.decode_all(batch)
-            own = rows.select([column.name for column in spec.stored])
-            for index, row in enumerate(own.to_pylist()):
-                if index not in bad or binding.on_error == "null":
-                    hot[int(batch.partitions[index]), int(batch.offsets[index])] = row
-    cold = _cold_rows(table, places, ranges)
-    return [Pair(*place, cold.get(place), hot.get(place)) for place in sorted({*hot, *cold})]
-
-
-def _cold_rows(
-    table: IcebergTable, places: Places, ranges: Sequence[OffsetRange]
-) -> dict[tuple[int, int], Mapping[str, Any]]:
-    snapshot_id = table.state.current_snapshot_id
-    assert snapshot_id is not None
-    columns = table.state.schema.columns
-    p, o = expression(places.partition), expression(places.offset)
-    wanted = " OR ".join(
-        f"({p} = {r.partition} AND {o} >= {r.start} AND {o} < {r.end_exclusive})" for r in ranges
-    )
-    scan = cold_scan(table, snapshot_id, columns)
-    with open_scan(scan) as (connection, relation):
-        found = connection.sql(
-            f"SELECT {p} AS __p, {o} AS __o, * FROM ({relation}) WHERE {wanted}"
-        ).to_arrow_table()
-    found_at = zip(found.column(0).to_pylist(), found.column(1).to_pylist(), strict=True)
-    schema = pa.schema([types.arrow_field(column) for column in columns])
-    rows = [
-        row
-        for batch in found.drop_columns(["__p", "__o"]).to_batches()
-        for row in conform(batch, schema).to_pylist()
-    ]
-    return dict(zip(found_at, rows, strict=True))
-
-
-def _missing(pairs: Sequence[Pair]) -> Iterator[str]:
-    missing = [pair for pair in pairs if pair.cold is None]
-    if missing:
-        first = missing[0]
-        yield (
-            f"{len(missing)} of {len(pairs)} records of the log are not in the table, such as "
-            f"partition {first.partition}, offset {first.offset}: its writer leaves out records, "
-            "or does not commit them in order"
-        )
-
-
-def _differences(pairs: Sequence[Pair], columns: Container[str], *, not_in: bool) -> Iterator[str]:
-    """The first difference in columns that are, or are not, among some.
-
-    A column that only says what the log knows of a record may differ: it does not spoil the rows.
-    """
-    for pair in pairs:
-        for name in pair.differences:
-            if (name in columns) is not_in or pair.hot is None or pair.cold is None:
-                continue
-            yield (
-                f"partition {pair.partition}, offset {pair.offset}: column {name} is "
-                f"{pair.cold[name]!r} in the table, and the record gives {pair.hot[name]!r}"
-            )
-            return

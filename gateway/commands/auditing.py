@@ -3,6 +3,9 @@
 Rows are counted where they lie. Offsets without a row are looked up in the log, as far as it
 reaches back: transaction markers, aborted and compacted records leave no rows, nor do records that
 the table's policy leaves out; anything else that the log shows and the snapshot lacks is a hole.
+
+Of an upsert table each key must be there once. Records that later ones have replaced leave no rows
+either, so nothing is said of holes.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ class Kind(enum.Enum):
     HOLE = "hole"
     DOUBLE = "double"
     BEYOND = "beyond"
+    KEY = "key"
     UNKNOWN = "unknown"
 
 
@@ -45,6 +49,7 @@ MEANINGS: Mapping[Kind, str] = {
     Kind.HOLE: "records of the log that the snapshot lacks",
     Kind.DOUBLE: "records that the snapshot has more than once",
     Kind.BEYOND: "records at or past the boundary, which would be read from the log, too",
+    Kind.KEY: "rows too many of keys that an upsert table has more than once",
     Kind.UNKNOWN: "offsets without a row that the log can no longer explain",
 }
 
@@ -56,7 +61,7 @@ class Found:
     Attributes:
         kind: What it is.
         range: Where.
-        records: How many records it concerns; of doubles, the rows that are too many.
+        records: How many records it concerns; of doubles and keys, the rows that are too many.
     """
 
     kind: Kind
@@ -174,10 +179,18 @@ class _Auditor:
         found: list[Found] = []
         self._report("counting rows")
         with snapshot_records(
-            self._table, snapshot_id, self._binding.encoding, memory_bytes=MEMORY_BYTES
+            self._table,
+            snapshot_id,
+            self._binding.encoding,
+            self._binding.primary_key,
+            memory_bytes=MEMORY_BYTES,
         ) as records:
             partitions = records.partitions()
             others = records.others()
+            for partition, rows in records.keys_again():
+                span = next(p for p in partitions if p.partition == partition)
+                among = OffsetRange(partition, span.first, span.last + 1)
+                found.append(Found(Kind.KEY, among, rows))
             for partition in {*(p.partition for p in partitions), *self._boundary.next}:
                 here = next((p for p in partitions if p.partition == partition), None)
                 self._report(f"partition {partition}")
@@ -197,7 +210,7 @@ class _Auditor:
         end = self._boundary.next.get(partition, 0)
         began = self._began(partition, here)
         if here is None:
-            if began < end:
+            if began < end and not self._binding.is_upsert:
                 yield from self._without_rows([OffsetRange(partition, began, end)])
             return
         if here.rows > here.records:
@@ -206,6 +219,8 @@ class _Auditor:
         if here.last >= end:
             beyond = OffsetRange(partition, max(end, here.first), here.last + 1)
             yield Found(Kind.BEYOND, beyond, len(beyond))
+        if self._binding.is_upsert:
+            return
         holes = [OffsetRange(partition, began, here.first)] if here.first > began else []
         if here.last - here.first + 1 > here.records:
             holes += records.holes(partition)

@@ -16,14 +16,20 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.access.rules import Privilege
-from seamline.gateway.commands import adopting, alterations, sessions, tables, views, writes
-from seamline.gateway.commands.rows import Rows, done
+from seamline.gateway.commands import (
+    adopting,
+    alterations,
+    sessions,
+    tables,
+    views,
+    writes,
+)
+from seamline.gateway.commands.rows import Rows, done, noted
 from seamline.gateway.commands.shows import Shows
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.names import Session
 from seamline.gateway.query.statements import StatementRequest
-from seamline.sql import types
 from seamline.sql.binder.scope import Output
 from seamline.sql.places import placed_at
 from seamline.sql.statements import (
@@ -33,10 +39,12 @@ from seamline.sql.statements import (
     CreateView,
     DropTable,
     DropView,
+    KillStatement,
     SetProperties,
     SetSession,
     Show,
     Statement,
+    Transaction,
     Use,
 )
 
@@ -44,10 +52,18 @@ _NO_REQUEST = StatementRequest("")
 
 
 class Commands:
-    """Runs such statements."""
+    """Runs such statements.
 
-    def __init__(self, connections: Connections) -> None:
+    Args:
+        connections: What they read and change.
+        kill: Ends the statement of an id.
+    """
+
+    def __init__(
+        self, connections: Connections, kill: Callable[[str], None] = lambda _: None
+    ) -> None:
         self._connections = connections
+        self._kill = kill
         self._shows = Shows(connections)
 
     def run(
@@ -97,6 +113,11 @@ class Commands:
                 return self._shows.run(statement, session, deadline)
             case SetSession():
                 return sessions.set_property(statement, self._connections.rights)
+            case KillStatement():
+                self._kill(statement.statement_id)
+                return done()
+            case Transaction():
+                return sessions.transaction(statement, request)
             case Use():
                 return sessions.use(statement, session, self._connections)
             case DropView():
@@ -145,8 +166,7 @@ class Commands:
             if not existing or not tables.is_unified(self._connections, name):
                 raise
             return done()
-        notes = [(note,) for note in created.notes]
-        return Rows((Output("note", types.VARCHAR),), notes) if notes else done()
+        return noted(created.notes)
 
     def _adopt(
         self,
@@ -165,8 +185,7 @@ class Commands:
         rights.require_topic(wanted.cluster, wanted.topic)
         findings = adopting.examine(self._connections, wanted, deadline)
         adopting.adopt(self._connections, findings, force=wanted.force)
-        notes = [(note,) for note in findings.notes]
-        return Rows((Output("note", types.VARCHAR),), notes) if notes else done()
+        return noted(findings.notes)
 
     def _create_plain(self, statement: CreateTable, session: Session) -> Rows:
         """A plain Iceberg table without rows."""

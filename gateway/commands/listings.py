@@ -14,9 +14,16 @@ from typing import TypeVar
 from seamline.connectors.protocols import Deadline, View, views_of
 from seamline.connectors.supervision import named
 from seamline.errors import KAFKA_UNAVAILABLE, SCHEMA_NOT_FOUND, SeamlineError
+from seamline.gateway.commands import system_shapes
 from seamline.gateway.connections import Sources
 from seamline.gateway.query import names
-from seamline.gateway.query.names import CLUSTER_SCHEMA, INFORMATION_SCHEMA, TableName
+from seamline.gateway.query.names import (
+    CLUSTER_SCHEMA,
+    INFORMATION_SCHEMA,
+    SYSTEM_CATALOG,
+    SYSTEM_SCHEMAS,
+    TableName,
+)
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import boundary_of
 from seamline.seam.table import TableState
@@ -62,6 +69,10 @@ class Listed:
         return names.text_of(parts)
 
 
+Listing = Callable[[Sources, str, Deadline], Iterator[Listed]]
+"""What there is in a catalog or a cluster."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Waiting:
     """A unified table and what waits for it in its topic.
@@ -79,7 +90,7 @@ class Waiting:
 
 def catalogs(sources: Sources) -> list[str]:
     """Catalogs, and clusters, which are named like catalogs."""
-    known = [*sources.config.catalogs, *sources.config.clusters]
+    known = [*sources.config.catalogs, *sources.config.clusters, SYSTEM_CATALOG]
     return sorted(name for name in known if sources.rights.sees_catalog(name))
 
 
@@ -92,6 +103,8 @@ def schemas(sources: Sources, source: str) -> list[str]:
     sources.rights.check_catalog(source)
     if source in sources.config.clusters:
         own = [CLUSTER_SCHEMA]
+    elif source == SYSTEM_CATALOG:
+        own = list(SYSTEM_SCHEMAS)
     else:
         own = [names.schema_text(namespace) for namespace in sources.cold(source).namespaces()]
     seen = [schema for schema in own if sources.rights.sees_schema(source, schema)]
@@ -106,7 +119,10 @@ def tables(sources: Sources, source: str, schema: str, deadline: Deadline) -> li
     """
     if not sources.rights.sees_schema(source, schema):
         raise SeamlineError(SCHEMA_NOT_FOUND, f"schema {source}.{schema} does not exist")
-    if source in sources.config.clusters:
+    if source == SYSTEM_CATALOG:
+        known = system_shapes.SHAPES.get(schema.lower(), {})
+        found = [TableName(source, "", (schema.lower(), table), is_system=True) for table in known]
+    elif source in sources.config.clusters:
         topics = sources.log(source).topics(deadline)
         found = [TableName("", source, (topic,)) for topic in topics]
     else:
@@ -133,6 +149,40 @@ def all_tables(sources: Sources, source: str, deadline: Deadline) -> Iterator[Li
     Raises:
         SeamlineError: CATALOG_UNAVAILABLE when not even its schemas can be listed.
     """
+    for listed in all_names(sources, source, deadline):
+        if listed.name is None or listed.schema is None:
+            yield listed
+        else:
+            load = _listed_view if listed.is_view else _listed
+            yield load(sources, source, listed.schema, listed.name)
+
+
+def everything(sources: Sources, listing: Listing, deadline: Deadline) -> Iterator[Listed]:
+    """What there is in every catalog and cluster; an entry with an error for one that is away.
+
+    Args:
+        sources: Catalogs and clusters.
+        listing: `all_tables`, or `all_names`.
+        deadline: The statement's.
+    """
+    for source in catalogs(sources):
+        found, error = _tried(lambda s=source: list(listing(sources, s, deadline)))  # type: ignore[misc]
+        if error is not None:
+            yield Listed(source, error=error)
+        yield from found or ()
+
+
+def schemas_or_none(sources: Sources, source: str) -> list[str]:
+    """Schemas of a catalog or a cluster; none of one that is away."""
+    return _tried(lambda: schemas(sources, source))[0] or []
+
+
+def all_names(sources: Sources, source: str, deadline: Deadline) -> Iterator[Listed]:
+    """Every table and view of a catalog, or topic of a cluster, unread.
+
+    Raises:
+        SeamlineError: CATALOG_UNAVAILABLE when not even its schemas can be listed.
+    """
     for schema in schemas(sources, source):
         if schema == INFORMATION_SCHEMA:
             continue
@@ -140,12 +190,12 @@ def all_tables(sources: Sources, source: str, deadline: Deadline) -> Iterator[Li
         if error is not None:
             yield Listed(source, schema, error=error)
         for name in found or ():
-            yield _listed(sources, source, schema, name)
+            yield Listed(source, schema, name)
         seen, error = _tried(lambda s=schema: views(sources, source, s))  # type: ignore[misc]
         if error is not None and found is not None:
             yield Listed(source, schema, error=error)
         for name in seen or ():
-            yield _listed_view(sources, source, schema, name)
+            yield Listed(source, schema, name, is_view=True)
 
 
 def unified(sources: Sources, deadline: Deadline) -> Iterator[Waiting]:
@@ -165,6 +215,9 @@ def unified(sources: Sources, deadline: Deadline) -> Iterator[Waiting]:
 
 
 def _listed(sources: Sources, source: str, schema: str, name: TableName) -> Listed:
+    if name.is_system:
+        shape = system_shapes.SHAPES[schema][name.table]
+        return Listed(source, schema, name, tuple(Field(*column) for column in shape.items()))
     if name.cluster:
         binding = TopicBinding(name.cluster, name.path[-1])
         return Listed(source, schema, name, columns.TOPIC_FIELDS, binding)

@@ -35,6 +35,15 @@ def done(changes: Mapping[str, Any] | None = None) -> Rows:
     return Rows((Output("result", types.BOOLEAN),), [(True,)], changes or {})
 
 
+NOTES = (Output("note", types.VARCHAR),)
+"""The columns of an answer that says what people should know."""
+
+
+def noted(notes: Sequence[str]) -> Rows:
+    """The answer of what may have something to say."""
+    return Rows(NOTES, [(note,) for note in notes]) if notes else done()
+
+
 def table(shape: Mapping[str, Type], rows: Iterable[tuple[Any, ...]]) -> Rows:
     """Rows under named columns."""
     return Rows(tuple(Output(name, type_) for name, type_ in shape.items()), list(rows))

@@ -1,4 +1,4 @@
-"""SET SESSION, RESET SESSION, SHOW SESSION and USE: what a client's session is from now on.
+"""SET SESSION, RESET SESSION, SHOW SESSION, USE and transactions: the session from now on.
 
 The answer carries the change, and the client sends it along with its next statements; see
 `session_properties`.
@@ -6,17 +6,19 @@ The answer carries the change, and the client sends it along with its next state
 
 from __future__ import annotations
 
-from seamline.errors import SCHEMA_NOT_FOUND, SeamlineError
+import uuid
+
+from seamline.errors import SCHEMA_NOT_FOUND, STATEMENT_NOT_ALLOWED, SeamlineError
 from seamline.gateway.access.rights import Rights
 from seamline.gateway.commands import listings
 from seamline.gateway.commands.rows import Rows, done, matching, table
 from seamline.gateway.connections import Sources
 from seamline.gateway.query import names, session_properties
 from seamline.gateway.query.names import Session
-from seamline.gateway.query.statements import StatementRequest
+from seamline.gateway.query.statements import NO_TRANSACTION, StatementRequest
 from seamline.sql import types
 from seamline.sql.near import did_you_mean
-from seamline.sql.statements import SetSession, Show, Use
+from seamline.sql.statements import WRITES, SetSession, Show, Statement, Transaction, Use
 
 
 def set_property(statement: SetSession, rights: Rights) -> Rows:
@@ -53,3 +55,40 @@ def use(statement: Use, session: Session, sources: Sources) -> Rows:
             hint=did_you_mean(schema, listings.schemas(sources, catalog)),
         )
     return done({"catalog": catalog, "schema": schema})
+
+
+# --- Transactions --------------------------------------------------------------------------------
+
+_ALONE = "Every statement is a transaction of its own; a token repeats what one has read."
+
+
+def transaction(statement: Transaction, request: StatementRequest) -> Rows:
+    """START TRANSACTION, COMMIT and ROLLBACK, which only change what the session calls itself.
+
+    Raises:
+        SeamlineError: STATEMENT_NOT_ALLOWED where a session has no transactions, in one that is
+            not or is in one already.
+    """
+    if request.transaction is None:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED, f"{statement.what} is not allowed here", hint=_ALONE
+        )
+    begins, is_in = statement.what.startswith("START"), request.transaction != NO_TRANSACTION
+    if begins is is_in:
+        state = "in a transaction already" if is_in else "in no transaction"
+        raise SeamlineError(STATEMENT_NOT_ALLOWED, f"the session is {state}", hint=_ALONE)
+    return done({"transaction": str(uuid.uuid4()) if begins else None})
+
+
+def check_transaction(statement: Statement, request: StatementRequest) -> None:
+    """Nothing is written in a transaction: its end could neither commit nor undo that.
+
+    Raises:
+        SeamlineError: STATEMENT_NOT_ALLOWED.
+    """
+    if isinstance(statement, WRITES) and request.transaction not in {None, NO_TRANSACTION}:
+        raise SeamlineError(
+            STATEMENT_NOT_ALLOWED,
+            "nothing can be written in a transaction, which could not be rolled back",
+            hint="Write with autocommit on: every statement is a transaction of its own.",
+        )

@@ -58,8 +58,8 @@ class Shows:
 
     def _tables(self, statement: Show, session: Session, deadline: Deadline) -> Rows:
         source, schema = names.resolve_schema(statement.name, session, self._connections)
-        if schema.lower() == names.INFORMATION_SCHEMA:
-            found = list(system.INFORMATION_TABLES)
+        if schema.lower() == names.INFORMATION_SCHEMA or source == names.SYSTEM_CATALOG:
+            found = list(system.tables_of(schema.lower()))
         else:
             listed = listings.tables(self._connections, source, schema, deadline)
             seen = listings.views(self._connections, source, schema)
@@ -85,7 +85,7 @@ class Shows:
     ) -> tuple[Field, ...]:
         name = names.resolve(parts, session, self._connections)
         if name.is_system:
-            return tuple(Field(*column) for column in system.information_columns(name).items())
+            return tuple(Field(*column) for column in system.system_columns(name).items())
         if not name.cluster:
             try:
                 own = self._state(name).schema.columns

@@ -3,6 +3,7 @@
 They are relations like any other: bound, filtered and joined by the engine.
 
     catalog.information_schema.{schemata, tables, columns, views}
+    system.…      see `system_catalog`
     t$seam        the seam the statement itself reads t with, a row per partition
     t$snapshots   the snapshots that are kept
     t$files       the data files of the current snapshot
@@ -19,9 +20,10 @@ import pyarrow as pa
 
 from seamline.connectors.protocols import ColdTable, Deadline
 from seamline.errors import TABLE_NOT_FOUND, SeamlineError
-from seamline.gateway.commands import listings
+from seamline.gateway.commands import listings, system_catalog, system_shapes
+from seamline.gateway.commands.system_table import Asked
 from seamline.gateway.connections import Sources
-from seamline.gateway.query.names import TableName
+from seamline.gateway.query.names import INFORMATION_SCHEMA, TableName
 from seamline.gateway.tail.follower import Follower
 from seamline.gateway.tail.status import status
 from seamline.seam.boundary import decode
@@ -68,20 +70,40 @@ INFORMATION_TABLES = {
 }
 
 
-def information_columns(name: TableName) -> Mapping[str, Type]:
-    """The columns of a table of `information_schema`.
+def tables_of(schema: str) -> Mapping[str, Mapping[str, Type]]:
+    """The tables of `information_schema`, or of a schema of `system`, and their columns."""
+    if schema == INFORMATION_SCHEMA:
+        return INFORMATION_TABLES
+    return system_shapes.SHAPES[schema]
+
+
+def system_columns(name: TableName) -> Mapping[str, Type]:
+    """The columns of a table of `information_schema`, or of `system`.
 
     Raises:
         SeamlineError: TABLE_NOT_FOUND.
     """
-    shape = INFORMATION_TABLES.get(name.path[-1])
+    known = tables_of(name.schema)
+    shape = known.get(name.table)
     if shape is None:
         raise SeamlineError(
             TABLE_NOT_FOUND,
             f"table {name.display} does not exist",
-            hint=did_you_mean(name.path[-1], INFORMATION_TABLES),
+            hint=did_you_mean(name.table, known),
         )
     return shape
+
+
+def system_table(name: TableName, asked: Asked) -> tuple[Relation, pa.Table]:
+    """A table of `information_schema`, or of `system`.
+
+    Raises:
+        SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, KAFKA_UNAVAILABLE.
+    """
+    shape = system_columns(name)
+    if name.schema == INFORMATION_SCHEMA:
+        return information_schema(name, asked.sources, asked.deadline)
+    return _table(shape, system_catalog.rows(name.schema, name.table, asked))
 
 
 def information_schema(
@@ -92,7 +114,7 @@ def information_schema(
     Raises:
         SeamlineError: TABLE_NOT_FOUND, CATALOG_UNAVAILABLE, KAFKA_UNAVAILABLE.
     """
-    shape = information_columns(name)
+    shape = system_columns(name)
     source = name.full[0]
     if name.path[-1] == "schemata":
         return _table(shape, [(source, schema) for schema in listings.schemas(sources, source)])

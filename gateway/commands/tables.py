@@ -164,9 +164,8 @@ def create(connections: Connections, definition: TableDefinition, deadline: Dead
         SeamlineError: TABLE_EXISTS, TOPIC_NOT_FOUND, INVALID_TABLE_DEFINITION, INFERENCE_FAILED, …
     """
     _check_words(definition)
-    encoding = Encoding(
-        definition.format, definition.key_format, parse_sources(definition.columns_from)
-    )
+    sources = parse_sources(definition.columns_from)
+    encoding = Encoding(definition.format, definition.key_format, sources)
     require_free(connections, definition.name)
     log = connections.log(definition.cluster)
     bounds = _bounds(log, definition, deadline)
@@ -210,6 +209,7 @@ def create(connections: Connections, definition: TableDefinition, deadline: Dead
             start=start,
             next=start,
         ),
+        columns=all_columns,
     )
     return Created(table, inferred, notes)
 

@@ -7,7 +7,9 @@ handed back, so that the next read waits for them.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -36,6 +38,7 @@ from seamline.gateway.query.names import Session, TableName
 from seamline.gateway.query.tokens import Write
 from seamline.planners.rules.prune_tail_by_key import key_bytes
 from seamline.seam.binding import TopicBinding
+from seamline.seam.now import invisible
 from seamline.seam.offsets import Offsets
 from seamline.sql import coercion, columns, types
 from seamline.sql.binder.scope import Output
@@ -44,6 +47,9 @@ from seamline.sql.qualify import is_unnamed
 from seamline.sql.statements import CreateTable, Insert
 from seamline.sql.types import Field
 
+_READABLE_S = 5.0
+"""How long a transaction that was committed may take to become readable."""
+_PAUSE_S = 0.005
 _PROPERTIES = ("comment", "format", "format_version", "partitioning", "sorted_by")
 
 
@@ -236,6 +242,24 @@ def check_types(target: Target, output: Sequence[Output]) -> None:
                 f"column {field.name} is {field.type}, the query gives {column.type}",
                 hint=f"CAST(… AS {field.type})",
             )
+
+
+def wait_until_readable(
+    connections: Connections, target: Target, write: Write, deadline: Deadline
+) -> None:
+    """Waits a little until records that were written can be read.
+
+    They are written, whatever happens meanwhile; somebody else's open transaction may hide them for
+    longer.
+    """
+    assert target.binding is not None
+    topic, isolation = target.binding.topic, target.binding.isolation
+    log, until = connections.log(target.binding.cluster), time.monotonic() + _READABLE_S
+    with contextlib.suppress(SeamlineError):
+        while time.monotonic() < until:
+            if invisible(log.bounds([topic], isolation, deadline)[topic], write.end) is None:
+                return
+            deadline.pause(_PAUSE_S)
 
 
 def insert(

@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from seamline.connectors.config import CatalogConfig, ClusterConfig, Settings, Text, listed, refused
+from seamline.gateway.query.names import SYSTEM_CATALOG
 
 # --- Numbers -------------------------------------------------------------------------------------
 
@@ -43,6 +44,7 @@ def _in_units(**units: int) -> BeforeValidator:
 
 _LARGEST = 1 << 60
 Port = Annotated[NonNegativeInt, Field(le=65535)]
+Rate = Annotated[NonNegativeInt, Field(le=1_000_000)]
 Threads = Annotated[PositiveInt, Field(le=4096)]
 Bytes = Annotated[
     NonNegativeInt, Field(le=_LARGEST), _in_units(KiB=1 << 10, MiB=1 << 20, GiB=1 << 30)
@@ -88,6 +90,13 @@ class TlsConfig(Settings):
         return self
 
 
+def _address(url: str) -> str:
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        raise refused("must be http://… or https://…, without a query", value=url)
+    return url
+
+
 class HttpConfig(Settings):
     """Where the gateway listens."""
 
@@ -99,6 +108,9 @@ class HttpConfig(Settings):
     """Requests worked on at once, not counting those that wait for a statement or a client."""
     request_bytes_max: Bytes = 1 << 20
     """Largest request body."""
+    external_url: Annotated[Text, AfterValidator(_address)] | None = None
+    """How clients reach it, as `https://host:port/path`, where that is not what they ask for:
+    behind a proxy that changes the host or ends TLS. Answers of Trino's protocol name it."""
     drain_seconds_max: Seconds = 60
     """After SIGTERM, how long the statements that the gateway has accepted may still run and be
     fetched; new ones are refused meanwhile."""
@@ -205,10 +217,19 @@ class LimitsConfig(Settings):
     """Statements of one principal that run at once, where there are several."""
     principal_queued_max: NonNegativeInt = 64
     """Statements of one principal that may wait, where there are several."""
+    statements_per_minute_max: Rate = 0
+    """Statements that are accepted in any minute; 0 sets no limit."""
+    principal_statements_per_minute_max: Rate = 0
+    """Statements of one principal that are accepted in any minute; 0 sets no limit."""
     principal_results_max: PositiveInt = 256
     """Statements of one principal that are kept after they have ended; the oldest are released."""
+    principal_history_max: NonNegativeInt = 100
+    """Statements of one principal that are still listed after their results have been released."""
     results_bytes: Bytes = 32 << 30
     """Size of all results that are kept; the oldest are released."""
+    scan_bytes_max: Bytes = 0
+    """What one statement may read, of files and of tails that the gateway reads for it; 0 sets no
+    limit."""
     memory_bytes: Bytes = 512 << 20
     """Memory of one statement in DuckDB before it spills."""
     spill_bytes: Bytes = 10 << 30
@@ -346,6 +367,14 @@ class Config(Settings):
                 "principal_queued_max": self.limits.statements_queued_max,
             }
         )
+
+    @model_validator(mode="after")
+    def _names_are_free(self) -> Self:
+        for kind, known in (("catalogs", self.catalogs), ("clusters", self.clusters)):
+            for name in known:
+                if name.lower() == SYSTEM_CATALOG:
+                    raise refused("is the gateway's own catalog; give it another name", kind, name)
+        return self
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:

@@ -6,6 +6,7 @@ the Iceberg REST catalog's, whose errors have the form of its specification.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ from seamline.errors import (
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
     REQUEST_TOO_LARGE,
+    RETRY_AFTER,
     SHUTTING_DOWN,
     UNAUTHENTICATED,
     ErrorCode,
@@ -27,23 +29,27 @@ from seamline.errors import (
 )
 from seamline.gateway.access import authentication
 from seamline.gateway.access.audit import AuditLog, Origin
-from seamline.gateway.access.logins import RETRY_AFTER
 from seamline.gateway.config.model import Config
-from seamline.gateway.http import requests_audited, statements, tail
+from seamline.gateway.http import answers, openapi, query, requests_audited, statements, tail
 from seamline.gateway.http import seams as seam_routes
+from seamline.gateway.http.operations import COME_AGAIN, JSON, REFUSALS, Answer, json, operation
 from seamline.gateway.http.presented import presented
+from seamline.gateway.http.streams import Streams
 from seamline.gateway.http.turns import PROBES, Turns
 from seamline.gateway.iceberg_rest import routes as iceberg
 from seamline.gateway.iceberg_rest.catalog import IcebergRest
 from seamline.gateway.iceberg_rest.errors import error_response
 from seamline.gateway.query.seams import Seams
 from seamline.gateway.query.service import Service
+from seamline.gateway.trino import routes as trino
 from seamline.version import VERSION
 
 _LOG = logging.getLogger("seamline.http")
 _WAITS_MAX = 500
 """Requests that wait for statements at once; the other connections are for other requests."""
-_COME_AGAIN = frozenset({429, 503})
+_FINE = {200: json(answers.Status, "It is")}
+_METRICS = {200: Answer("Metrics", {"text/plain": None})}
+_WHO = REFUSALS - {INVALID_REQUEST, REQUEST_TOO_LARGE}
 _STATUS_CODES: dict[int, ErrorCode] = {
     404: NOT_FOUND,
     405: METHOD_NOT_ALLOWED,
@@ -84,13 +90,19 @@ def create_app(
     app = flask.Flask("seamline", static_folder=None)
     app.json = _Json(app)
     app.config["MAX_CONTENT_LENGTH"] = config.http.request_bytes_max
+    app.url_map.merge_slashes = False  # a name that begins with one is no place to redirect from
     _add_access(app, rest, audit or AuditLog())
     _add_errors(app)
-    _add_probes(app, service, metrics_text)
+    _add_probes(app, service)
+    _add_descriptions(app, metrics_text)
     turns = Turns(config.http.threads, _WAITS_MAX)
-    app.register_blueprint(statements.blueprint(service, turns))
+    streams = Streams(rest.authentication)
+    app.register_blueprint(statements.blueprint(service, turns, streams))
+    app.register_blueprint(query.blueprint(service, turns))
     app.register_blueprint(seam_routes.blueprint(seams))
-    app.register_blueprint(tail.blueprint(service, seams, turns, rest.authentication))
+    app.register_blueprint(tail.blueprint(service, seams, turns, streams))
+    external_url, is_open = config.http.external_url, rest.authentication.is_open
+    app.register_blueprint(trino.blueprint(service, turns, external_url, is_open=is_open))
     for root in (iceberg.FILES, iceberg.PLANNED):
         app.register_blueprint(iceberg.blueprint(rest, root))
     longest = config.http.request_bytes_max
@@ -151,12 +163,14 @@ def _add_errors(app: flask.Flask) -> None:
         return _error(SeamlineError(INTERNAL_ERROR, f"{type(error).__name__}"))
 
 
-def _add_probes(app: flask.Flask, service: Service, metrics_text: Callable[[], str]) -> None:
+def _add_probes(app: flask.Flask, service: Service) -> None:
     @app.get("/healthz")
+    @operation("Whether the process is alive", _FINE, refusals=())
     def health() -> flask.Response:
         return flask.jsonify({"status": "ok"})
 
     @app.get("/readyz")
+    @operation("Whether it takes statements", _FINE, {SHUTTING_DOWN}, refusals=())
     def ready() -> flask.Response:
         # Says nothing of Kafka and catalogs: when one is down, it is so for every gateway, and a
         # named error helps more than no gateway at all.
@@ -164,11 +178,22 @@ def _add_probes(app: flask.Flask, service: Service, metrics_text: Callable[[], s
             raise SeamlineError(SHUTTING_DOWN, "the gateway is stopping")
         return flask.jsonify({"status": "ok"})
 
+
+def _add_descriptions(app: flask.Flask, metrics_text: Callable[[], str]) -> None:
+    described = functools.cache(lambda: openapi.document(app))
+
     @app.get("/api/v1/info")
+    @operation("What answers, and its version", {200: json(answers.Info, "It")}, (), refusals=_WHO)
     def info() -> flask.Response:
         return flask.jsonify({"product": "seamline", "version": VERSION})
 
+    @app.get(openapi.PATH)
+    @operation("This description", {200: Answer("It", {JSON: None})}, (), refusals=_WHO)
+    def description() -> flask.Response:
+        return flask.jsonify(described())
+
     @app.get("/metrics")
+    @operation("Metrics, as Prometheus reads them", _METRICS, (), refusals=_WHO)
     def metrics() -> flask.Response:
         return flask.Response(metrics_text(), mimetype="text/plain")
 
@@ -180,7 +205,7 @@ def _error(error: SeamlineError) -> flask.Response:
     else:
         answer = flask.jsonify({"error": error.to_json()})
         answer.status_code = error.code.http_status
-    default_s = 1 if error.code.retriable and answer.status_code in _COME_AGAIN else None
+    default_s = 1 if error.code.retriable and answer.status_code in COME_AGAIN else None
     wait_s = error.details.get(RETRY_AFTER, default_s)
     if wait_s is not None:
         answer.headers["Retry-After"] = str(wait_s)

@@ -15,6 +15,7 @@ from seamline.gateway.access.audit import AuditLog
 from seamline.gateway.iceberg_rest import routes as iceberg
 from seamline.gateway.query import audited
 
+_QUERIES = "/v1/query/"
 _READING = ("/api/v1/seams", "/api/v1/tail/")
 
 
@@ -34,7 +35,10 @@ def answered(audit: AuditLog, status: int) -> None:
     """Writes down a request that reads tables without a statement, or ends somebody else's."""
     path, given = flask.request.path, flask.g
     reads = iceberg.serves(path) or path.startswith(_READING)
-    if not audit.is_on or "origin" not in given or not (reads or path.endswith("/cancel")):
+    ends = path.endswith("/cancel") or (
+        path.startswith(_QUERIES) and flask.request.method == "DELETE"
+    )
+    if not audit.is_on or "origin" not in given or not (reads or ends):
         return
     error = given.get("error")
     audit.write(

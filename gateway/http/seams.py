@@ -8,12 +8,24 @@ The answer names the snapshot, the offsets and how records are decoded; no row, 
 from __future__ import annotations
 
 import flask
+from pydantic import Field
 
-from seamline.errors import INVALID_REQUEST, SeamlineError
-from seamline.gateway.http.statements import body_of
+from seamline.gateway.http import answers
+from seamline.gateway.http.operations import ANY, Body, json, operation
 from seamline.gateway.query.seams import Seams
 
-_FIELDS = {"table": (str,), "token": (str,), "catalog": (str,), "schema": (str,)}
+
+class Pin(Body):
+    """The table whose seam is wanted."""
+
+    table: str
+    """The table, as SQL writes it."""
+    token: str | None = None
+    """The seam that a token remembers."""
+    catalog: str | None = None
+    """The catalog of a name that leaves it out."""
+    schema_: str | None = Field(None, alias="schema")
+    """The schema of a name that leaves it out."""
 
 
 def blueprint(seams: Seams) -> flask.Blueprint:
@@ -21,19 +33,16 @@ def blueprint(seams: Seams) -> flask.Blueprint:
     routes = flask.Blueprint("seams", __name__, url_prefix="/api/v1/seams")
 
     @routes.post("")
-    def pin() -> flask.Response:
-        body = body_of(_FIELDS)
-        if "table" not in body:
-            raise SeamlineError(INVALID_REQUEST, "the field table is missing")
-        flask.g.table = body["table"]
-        return flask.jsonify(
-            seams.pin(
-                body["table"],
-                flask.g.principal,
-                catalog=body.get("catalog"),
-                schema=body.get("schema"),
-                token=body.get("token"),
-            )
+    @operation("Pins a table", {200: json(answers.Seam, "Its seam")}, ANY)
+    def pin(body: Pin) -> flask.Response:
+        flask.g.table = body.table
+        found = seams.pin(
+            body.table,
+            flask.g.principal,
+            catalog=body.catalog,
+            schema=body.schema_,
+            token=body.token,
         )
+        return flask.jsonify(found)
 
     return routes

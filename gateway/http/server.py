@@ -44,6 +44,11 @@ _CLOSE_S = 5
 _YOUNG_MAX = 50_000
 _FAILURE_BYTES_MAX = 1 << 16
 _CONNECTIONS = 1000
+_HEADER_BYTES_MAX = 1 << 16
+"""Clients of Trino's protocol carry their prepared statements in headers."""
+_TURN_S = 0.001
+"""How long a thread that computes keeps the others waiting: what parses a text of 200,000 letters
+would cost a short statement several times Python's 5 ms."""
 _SILENT_S_MAX = 30
 """How long a client may neither send nor take a byte in the middle of a request or an answer."""
 GRACE_S = _ANSWERS_S + _CLOSE_S
@@ -125,6 +130,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
             "worker_connections": _CONNECTIONS,
             "keepalive": 75,
             "timeout": 0,
+            "limit_request_field_size": _HEADER_BYTES_MAX,
             "graceful_timeout": http.drain_seconds_max + GRACE_S,
             "post_worker_init": self._greet,
             "worker_exit": self._close,
@@ -161,6 +167,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
     def _load(self) -> flask.Flask:
         from seamline.gateway.wiring import Gateway
 
+        sys.setswitchinterval(_TURN_S)
         self._gateway = Gateway(self._config)
         app = self._gateway.app()
         settle_memory()

@@ -1,9 +1,10 @@
 """Our own REST API: statements and their chunks.
 
     POST   /api/v1/statements                     submit, wait a little, answer with the manifest
-    GET    /api/v1/statements                     the statements that the caller may see
+    GET    /api/v1/statements                     the last ones; ?limit=, ?state=
     GET    /api/v1/statements/{id}                the manifest; ?wait= seconds
     GET    /api/v1/statements/{id}/chunks/{n}     a chunk; ?format=ARROW_STREAM|JSON_ARRAY|CSV
+    GET    /api/v1/statements/{id}/events         its progress, as server-sent events
     POST   /api/v1/statements/{id}/cancel         ask it to end
     DELETE /api/v1/statements/{id}                release the result
 
@@ -15,101 +16,259 @@ submission with the error's HTTP status; when asked for later, its manifest is a
 from __future__ import annotations
 
 import base64
-import csv
-import io
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 import flask
+from pydantic import BeforeValidator, Field
 
-from seamline.errors import INVALID_REQUEST, SeamlineError
+from seamline.errors import STATEMENT_NOT_FOUND, TOO_MANY_STATEMENTS, SeamlineError
 from seamline.gateway.access.rules import Action
+from seamline.gateway.http import answers
+from seamline.gateway.http.operations import (
+    ANY,
+    JSON,
+    Answer,
+    Body,
+    Query,
+    empty,
+    json,
+    operation,
+)
+from seamline.gateway.http.streams import EVENT_STREAM, Streams, event
 from seamline.gateway.http.turns import Turns
-from seamline.gateway.http.values import json_rows
+from seamline.gateway.http.values import csv_text, json_rows
+from seamline.gateway.query import updates
 from seamline.gateway.query.service import Service
 from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.query.statements import FINAL, State, Statement, StatementRequest
+from seamline.planners.route import ENGINES
 from seamline.sql import parameters
 
 ARROW_STREAM = "ARROW_STREAM"
 JSON_ARRAY = "JSON_ARRAY"
 CSV = "CSV"
-FORMATS = (ARROW_STREAM, JSON_ARRAY, CSV)
 WAIT_S_DEFAULT = 10.0
 WAIT_S_MAX = 60.0
 INLINE_BYTES_MAX = 1 << 20
+_LOOK_S = 0.2
+HEARTBEAT_S = 10.0
 _ARROW_TYPE = "application/vnd.apache.arrow.stream"
+_CSV_TYPE = "text/csv"
 
-_FIELDS: Mapping[str, tuple[type, ...]] = {
-    "statement": (str,),
-    "parameters": (list, dict),
-    "catalog": (str,),
-    "schema": (str,),
-    "dialect": (str,),
-    "engine": (str,),
-    "token": (str,),
-    "after": (str, list),
-    "freshness": (str,),
-    "timeout": (int, float),
-    "wait_timeout": (int, float),
-    "on_wait_timeout": (str,),
-    "row_limit": (int,),
-    "format": (str,),
-    "properties": (dict,),
-    "prepared": (dict,),
+
+def _folded(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+Format = Annotated[Literal["ARROW_STREAM", "JSON_ARRAY", "CSV"], BeforeValidator(_folded)]
+StateName = Annotated[
+    Literal["PENDING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELED", "CLOSED"],
+    BeforeValidator(_folded),
+]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Submission(Body):
+    """A statement, and how it is to be run."""
+
+    statement: Annotated[str, Field(min_length=1, examples=["SELECT 1"])]
+    """The SQL text."""
+    parameters: list[Any] | dict[str, Any] | None = None
+    """Values of `?` in order, or of `:name` as an object."""
+    catalog: str | None = None
+    """The catalog of names that leave it out."""
+    schema_: str | None = Field(None, alias="schema")
+    """The schema of names that leave it out."""
+    dialect: str | None = None
+    """Another dialect it is written in."""
+    engine: str | None = Field(None, json_schema_extra={"enum": [*ENGINES, None]})
+    """What runs it."""
+    token: str | None = None
+    """The same rows as an earlier statement."""
+    after: str | list[str] | None = None
+    """Tokens that the result must not fall behind: `session` of earlier answers, write tokens."""
+    freshness: str | None = None
+    """`latest`, `bounded '500ms'` or `cached`."""
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Seconds it may take."""
+    wait_timeout: Seconds | None = None
+    """Seconds to wait for the result, at most a minute; ten without it."""
+    on_wait_timeout: Annotated[Literal["CONTINUE", "CANCEL"], BeforeValidator(_folded)] | None = (
+        None
+    )
+    """What becomes of it then."""
+    row_limit: Annotated[int, Field(ge=0)] | None = None
+    """Rows after which the result is cut off, and says so."""
+    format: Format | None = None
+    """Form of the rows in the answer itself, when they are few: JSON_ARRAY without it."""
+    properties: dict[str, str | None] | None = None
+    """Session properties by name."""
+    prepared: dict[str, str | None] | None = None
+    """Prepared statements: texts by name."""
+
+    def request(self) -> StatementRequest:
+        """What the service is asked for.
+
+        Raises:
+            SeamlineError: INVALID_PARAMETERS.
+        """
+        given = self.parameters if self.parameters is not None else []
+        values: Any = (
+            {name: parameters.from_json(value) for name, value in given.items()}
+            if isinstance(given, dict)
+            else [parameters.from_json(value) for value in given]
+        )
+        return StatementRequest(
+            statement=self.statement,
+            parameters=values,
+            catalog=self.catalog,
+            schema=self.schema_,
+            dialect=self.dialect,
+            engine=self.engine,
+            token=self.token,
+            after=(self.after,) if isinstance(self.after, str) else tuple(self.after or ()),
+            freshness=self.freshness,
+            timeout_s=self.timeout,
+            row_limit=self.row_limit,
+            properties=_said(self.properties),
+            prepared=_said(self.prepared),
+        )
+
+
+class ListingQuery(Query):
+    """Which statements are wanted."""
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    """How many, the newest first."""
+    state: StateName | None = None
+    """Those in that state."""
+
+
+class Waiting(Query):
+    """How long to wait for the end."""
+
+    wait: Seconds = 0.0
+    """Seconds, at most a minute."""
+
+
+class ChunkQuery(Query):
+    """How a chunk is to be given."""
+
+    format: Format = "ARROW_STREAM"
+    """Form of its rows."""
+    wait: Seconds = WAIT_S_DEFAULT
+    """Seconds to wait for it, at most a minute."""
+
+
+_MANIFEST = json(answers.Manifest, "The manifest")
+_LISTING = json(answers.Listing, "Statements, newest first")
+_CHUNKS = {
+    200: Answer("The rows", {_ARROW_TYPE: None, JSON: answers.Chunk, _CSV_TYPE: None}),
+    202: Answer("It is not there yet: ask again"),
 }
 
 
-def blueprint(service: Service, turns: Turns) -> flask.Blueprint:
+def blueprint(service: Service, turns: Turns, streams: Streams) -> flask.Blueprint:
     """The routes of a service; a request that waits for a statement gives up its turn."""
     routes = flask.Blueprint("statements", __name__, url_prefix="/api/v1/statements")
 
     @routes.post("")
-    def submit() -> flask.Response:
-        body = _body()
-        format_ = _format(body.get("format", JSON_ARRAY))
-        statement = service.submit(_request(body), flask.g.principal, flask.g.origin)
-        state = _await(statement, turns, _wait(body.get("wait_timeout", WAIT_S_DEFAULT)))
-        if state not in FINAL and _on_wait_timeout(body) == "CANCEL":
+    @operation(
+        "Submits a statement, and waits a little for its end",
+        {200: _MANIFEST},
+        ANY,
+        failed=answers.Manifest,
+    )
+    def submit(body: Submission) -> flask.Response:
+        statement = service.submit(body.request(), flask.g.principal, flask.g.origin)
+        wait_s = WAIT_S_DEFAULT if body.wait_timeout is None else body.wait_timeout
+        state = _await(statement, turns, wait_s)
+        if state not in FINAL and body.on_wait_timeout == "CANCEL":
             _cancel(statement, turns)
-        answer = flask.jsonify(manifest(statement, inline=format_))
+        answer = flask.jsonify(manifest(statement, inline=body.format or JSON_ARRAY))
         if statement.error is not None:
             answer.status_code = statement.error.code.http_status
         return answer
 
     @routes.get("")
-    def listing() -> flask.Response:
-        found = service.statements(flask.g.principal)
-        return flask.jsonify({"statements": [_summary(statement) for statement in found]})
+    @operation("The last statements that the caller may see", {200: _LISTING})
+    def listing(query: ListingQuery) -> flask.Response:
+        found = service.summaries(flask.g.principal)
+        wanted = [each for each in found if query.state in {None, each.state.value}]
+        return flask.jsonify({"statements": [each.to_json() for each in wanted[: query.limit]]})
 
     @routes.get("/<statement_id>")
-    def status(statement_id: str) -> flask.Response:
+    @operation("What has become of a statement", {200: _MANIFEST}, {STATEMENT_NOT_FOUND})
+    def status(statement_id: str, query: Waiting) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal, Action.VIEW)
-        _await(statement, turns, _wait(flask.request.args.get("wait", 0)))
+        _await(statement, turns, query.wait)
         return flask.jsonify(manifest(statement))
 
-    @routes.get("/<statement_id>/chunks/<int:index>")
-    def chunk(statement_id: str, index: int) -> flask.Response:
-        statement = service.statement(statement_id, flask.g.principal)
-        format_ = _format(flask.request.args.get("format", ARROW_STREAM))
-        wait_s = _wait(flask.request.args.get("wait", WAIT_S_DEFAULT))
-        data = _chunk(statement, index, turns, wait_s)
-        if data is None:
-            return flask.Response(status=202, headers={"Retry-After": "0"})
-        return _chunk_response(statement, index, data, format_)
-
     @routes.post("/<statement_id>/cancel")
+    @operation("Asks a statement to end", {200: _MANIFEST}, {STATEMENT_NOT_FOUND})
     def cancel(statement_id: str) -> flask.Response:
         statement = service.statement(statement_id, flask.g.principal, Action.KILL)
         _cancel(statement, turns)
         return flask.jsonify(manifest(statement))
 
+    _add_results(routes, service, turns)
+    _add_events(routes, service, streams)
+    return routes
+
+
+def _add_results(routes: flask.Blueprint, service: Service, turns: Turns) -> None:
+    @routes.get("/<statement_id>/chunks/<int:index>")
+    @operation("A chunk of a statement's rows", _CHUNKS, ANY)
+    def chunk(statement_id: str, index: int, query: ChunkQuery) -> flask.Response:
+        statement = service.statement(statement_id, flask.g.principal)
+        data = _chunk(statement, index, turns, query.wait)
+        if data is None:
+            return empty(202, {"Retry-After": "0"})
+        return _chunk_response(statement, index, data, query.format)
+
     @routes.delete("/<statement_id>")
+    @operation(
+        "Releases a statement's result", {204: Answer("It is released")}, {STATEMENT_NOT_FOUND}
+    )
     def close(statement_id: str) -> flask.Response:
         service.statement(statement_id, flask.g.principal).close()
-        return flask.Response(status=204)
+        return empty(204)
 
-    return routes
+
+def _add_events(routes: flask.Blueprint, service: Service, streams: Streams) -> None:
+    @routes.get("/<statement_id>/events")
+    @operation(
+        "A statement's progress, as it is made",
+        {200: Answer("Events", {EVENT_STREAM: None})},
+        {STATEMENT_NOT_FOUND, TOO_MANY_STATEMENTS},
+    )
+    def events(statement_id: str) -> flask.Response:
+        statement = service.statement(statement_id, flask.g.principal, Action.VIEW)
+        still_known = streams.still_known()
+        return streams.answer(lambda: _progress(statement, still_known))
+
+
+def _progress(statement: Statement, still_known: Callable[[], object]) -> Iterator[str]:
+    """A `progress` event with the manifest whenever that has changed, and `end` with the last."""
+    said, said_at = None, time.monotonic()
+    while True:
+        try:
+            still_known()
+        except SeamlineError as error:
+            yield event("error", {"error": error.to_json()})
+            return
+        has_ended = statement.state in FINAL
+        found = manifest(statement)
+        now = {name: value for name, value in found.items() if name != "elapsed_s"}
+        if has_ended:
+            yield event("end", found)
+            return
+        if now != said or time.monotonic() - said_at > HEARTBEAT_S:
+            yield event("progress", found)
+            said, said_at = now, time.monotonic()
+        statement.wait(_LOOK_S)
 
 
 def manifest(statement: Statement, inline: str | None = None) -> dict[str, Any]:
@@ -119,7 +278,7 @@ def manifest(statement: Statement, inline: str | None = None) -> dict[str, Any]:
         "statement_id": statement.statement_id,
         "state": statement.state.value,
         "elapsed_s": round(statement.elapsed_s, 6),
-        "progress": statement.progress,
+        "progress": dict(statement.progress),
     }
     if statement.error is not None:
         body["error"] = statement.error.to_json()
@@ -138,6 +297,9 @@ def manifest(statement: Statement, inline: str | None = None) -> dict[str, Any]:
     body["receipt"] = statement.receipt
     body["token"] = statement.receipt.get("token")
     body["session"] = statement.receipt.get("session")
+    if not updates.has_result(statement):
+        body["update_type"] = updates.update_type(statement)
+        body["update_count"] = updates.rows_written(statement)
     if statement.write_token is not None:
         body["write_token"] = statement.write_token
     if statement.changes:
@@ -159,22 +321,12 @@ def _inline(statement: Statement, format_: str) -> dict[str, Any] | None:
     if format_ == ARROW_STREAM:
         return {"arrow": base64.b64encode(data).decode()}
     if format_ == CSV:
-        return {"csv": _csv(statement, data, header=True)}
+        return {"csv": csv_text(read_chunk(data), statement.output, header=True)}
     return {"data": json_rows(read_chunk(data), [c.type for c in statement.output])}
 
 
-def _summary(statement: Statement) -> dict[str, Any]:
-    return {
-        "statement_id": statement.statement_id,
-        "statement": statement.request.statement,
-        "state": statement.state.value,
-        "submitted_at": statement.submitted_at,
-        "elapsed_s": round(statement.elapsed_s, 6),
-    }
-
-
 def _await(statement: Statement, turns: Turns, seconds: float) -> State:
-    with turns.waiting(seconds) as left_s:
+    with turns.waiting(min(WAIT_S_MAX, seconds)) as left_s:
         return statement.wait(left_s)
 
 
@@ -184,7 +336,7 @@ def _cancel(statement: Statement, turns: Turns) -> None:
 
 
 def _chunk(statement: Statement, index: int, turns: Turns, seconds: float) -> bytes | None:
-    with turns.waiting(seconds) as left_s:
+    with turns.waiting(min(WAIT_S_MAX, seconds)) as left_s:
         statement.wait_for_columns(left_s)
         if statement.error is not None:
             raise statement.error
@@ -202,7 +354,9 @@ def _chunk_response(statement: Statement, index: int, data: bytes, format_: str)
     if format_ == ARROW_STREAM:
         answer = flask.Response(data, mimetype=_ARROW_TYPE)
     elif format_ == CSV:
-        answer = flask.Response(_csv(statement, data, header=index == 0), mimetype="text/csv")
+        answer = flask.Response(
+            csv_text(read_chunk(data), statement.output, header=index == 0), mimetype=_CSV_TYPE
+        )
     else:
         rows = json_rows(read_chunk(data), [column.type for column in statement.output])
         answer = flask.jsonify({"chunk": index, "data": rows})
@@ -213,121 +367,5 @@ def _chunk_response(statement: Statement, index: int, data: bytes, format_: str)
     return answer
 
 
-def _csv(statement: Statement, data: bytes, *, header: bool) -> str:
-    sink = io.StringIO()
-    writer = csv.writer(sink)
-    if header:
-        writer.writerow([column.name for column in statement.output])
-    for row in json_rows(read_chunk(data), [column.type for column in statement.output]):
-        writer.writerow(["" if cell is None else cell for cell in row])
-    return sink.getvalue()
-
-
-# --- Requests ------------------------------------------------------------------------------------
-
-
-def _body() -> dict[str, Any]:
-    body = body_of(_FIELDS)
-    if not body.get("statement"):
-        raise SeamlineError(INVALID_REQUEST, "the field statement is missing")
-    return body
-
-
-def body_of(fields: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
-    """The request's body, nulls left out.
-
-    Args:
-        fields: The fields it may have, and the types of their values.
-
-    Raises:
-        SeamlineError: INVALID_REQUEST.
-    """
-    body = flask.request.get_json(silent=True)
-    if not isinstance(body, dict):
-        example = ", ".join(f'"{name}": …' for name in list(fields)[:1])
-        raise SeamlineError(
-            INVALID_REQUEST,
-            "the body is not a JSON object",
-            hint=f"Send {{{example}}} with Content-Type: application/json.",
-        )
-    for name, value in body.items():
-        wanted = fields.get(name)
-        if wanted is None:
-            raise SeamlineError(
-                INVALID_REQUEST,
-                f"{name!r} is not a field of this request",
-                hint=f"Fields are: {', '.join(fields)}.",
-            )
-        if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
-            raise SeamlineError(INVALID_REQUEST, f"{name} has a value of the wrong type")
-    return {name: value for name, value in body.items() if value is not None}
-
-
-def _request(body: Mapping[str, Any]) -> StatementRequest:
-    given = body.get("parameters", [])
-    values: Any = (
-        {name: parameters.from_json(value) for name, value in given.items()}
-        if isinstance(given, dict)
-        else [parameters.from_json(value) for value in given]
-    )
-    limit = body.get("row_limit")
-    if limit is not None and limit < 0:
-        raise SeamlineError(INVALID_REQUEST, "row_limit must not be negative")
-    return StatementRequest(
-        statement=body["statement"],
-        parameters=values,
-        catalog=body.get("catalog"),
-        schema=body.get("schema"),
-        dialect=body.get("dialect"),
-        engine=body.get("engine"),
-        token=body.get("token"),
-        after=_tokens(body.get("after")),
-        freshness=body.get("freshness"),
-        timeout_s=body.get("timeout"),
-        row_limit=limit,
-        properties=_texts(body, "properties"),
-        prepared=_texts(body, "prepared"),
-    )
-
-
-def _texts(body: Mapping[str, Any], field: str) -> dict[str, str]:
-    """An object of texts; nulls left out."""
-    found = {name: text for name, text in body.get(field, {}).items() if text is not None}
-    if not all(isinstance(text, str) for text in found.values()):
-        raise SeamlineError(INVALID_REQUEST, f"{field} must be an object of texts")
-    return found
-
-
-def _tokens(value: Any) -> tuple[str, ...]:
-    tokens = [value] if isinstance(value, str) else value or []
-    if not all(isinstance(token, str) for token in tokens):
-        raise SeamlineError(INVALID_REQUEST, "after must be a token or a list of tokens")
-    return tuple(tokens)
-
-
-def _format(value: Any) -> str:
-    folded = str(value).upper()
-    if folded not in FORMATS:
-        raise SeamlineError(
-            INVALID_REQUEST,
-            f"format {value!r} is not known",
-            hint=f"format is one of: {', '.join(FORMATS)}",
-        )
-    return folded
-
-
-def _wait(value: Any) -> float:
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError) as error:
-        raise SeamlineError(INVALID_REQUEST, f"{value!r} is not a number of seconds") from error
-    return min(WAIT_S_MAX, max(0.0, seconds))
-
-
-def _on_wait_timeout(body: Mapping[str, Any]) -> str:
-    value = str(body.get("on_wait_timeout", "CONTINUE")).upper()
-    if value not in {"CONTINUE", "CANCEL"}:
-        raise SeamlineError(
-            INVALID_REQUEST, f"on_wait_timeout {value!r} is not known", hint="CONTINUE or CANCEL"
-        )
-    return value
+def _said(texts: Mapping[str, str | None] | None) -> dict[str, str]:
+    return {name: text for name, text in (texts or {}).items() if text is not None}

@@ -14,18 +14,16 @@ ends with the credential that it began with.
 
 from __future__ import annotations
 
-import functools
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import flask
+from pydantic import Field
 
 from seamline.connectors import supervision
-from seamline.errors import TOO_MANY_STATEMENTS, SeamlineError
-from seamline.gateway.access.authentication import Authentication
+from seamline.gateway.http.operations import ANY, Answer, Headers, Query, operation
+from seamline.gateway.http.streams import EVENT_STREAM, Streams, event
 from seamline.gateway.http.turns import Turns
 from seamline.gateway.http.values import json_rows
 from seamline.gateway.query.feed import NOW, Feed, FeedBatch, FeedRequest
@@ -33,20 +31,35 @@ from seamline.gateway.query.seams import Seams
 from seamline.gateway.query.service import Service
 from seamline.gateway.query.statements import FINAL, Statement
 
-FEEDS_MAX = 100
 HEARTBEAT_S = 10.0
 _PAUSE_S_MIN = 0.1
 _PAUSE_S_MAX = 1.0
 _WAIT_S = 5.0
-_RETRY_MS = 1000
 
 
-def blueprint(
-    service: Service, seams: Seams, turns: Turns, authentication: Authentication
-) -> flask.Blueprint:
+class TailQuery(Query):
+    """Where to begin, and what to leave out."""
+
+    start: str | None = Field(None, alias="from")
+    """A token of any answer, `beginning` or `now`."""
+    where: str = ""
+    """A condition in SQL that the rows fulfil."""
+    catalog: str | None = None
+    """The catalog of a name that leaves it out."""
+    schema_: str | None = Field(None, alias="schema")
+    """The schema of a name that leaves it out."""
+
+
+class LastEvent(Headers):
+    """Where a client was."""
+
+    last_event_id: str | None = Field(None, alias="Last-Event-ID")
+    """The id of the last event that came; goes on there."""
+
+
+def blueprint(service: Service, seams: Seams, turns: Turns, streams: Streams) -> flask.Blueprint:
     """The route."""
     routes = flask.Blueprint("tail", __name__, url_prefix="/api/v1/tail")
-    feeds = threading.BoundedSemaphore(FEEDS_MAX)
 
     def wait(statement: Statement) -> None:
         while statement.state not in FINAL:
@@ -54,34 +67,19 @@ def blueprint(
                 statement.wait(max(_PAUSE_S_MIN, left_s))
 
     @routes.get("/<table>")
-    def tail(table: str) -> flask.Response:
-        given = flask.request.args
+    @operation("A table's rows as they arrive", {200: Answer("Events", {EVENT_STREAM: None})}, ANY)
+    def tail(table: str, query: TailQuery, last: LastEvent) -> flask.Response:
         flask.g.table = table
         request = FeedRequest(
             table,
-            flask.request.headers.get("Last-Event-ID") or given.get("from") or NOW,
-            given.get("where", ""),
-            given.get("catalog"),
-            given.get("schema"),
+            last.last_event_id or query.start or NOW,
+            query.where,
+            query.catalog,
+            query.schema_,
         )
         feed = Feed(service, seams, request, flask.g.principal, wait, flask.g.origin)
-        if not feeds.acquire(blocking=False):
-            raise SeamlineError(
-                TOO_MANY_STATEMENTS,
-                f"{FEEDS_MAX} clients follow tables already",
-                hint="Follow it from another gateway, or when one of them has gone.",
-            )
-        try:
-            first = feed.begin()
-        except BaseException:
-            feeds.release()
-            raise
-        still_known = functools.partial(authentication.again, flask.g.identity)
-        events = _events(feed, first, turns, still_known)
-        answer = flask.Response(events, mimetype="text/event-stream")
-        answer.headers["X-Accel-Buffering"] = "no"
-        answer.call_on_close(feeds.release)
-        return answer
+        still_known = streams.still_known()
+        return streams.answer(lambda: _events(feed, feed.begin(), turns, still_known))
 
     return routes
 
@@ -89,7 +87,6 @@ def blueprint(
 def _events(
     feed: Feed, first: FeedBatch, turns: Turns, still_known: Callable[[], object]
 ) -> Iterator[str]:
-    yield f"retry: {_RETRY_MS}\n\n"
     batch: FeedBatch | None = first
     columns: list[dict[str, str]] = []
     pause_s, said_at = _PAUSE_S_MIN, time.monotonic()
@@ -99,10 +96,10 @@ def _events(
             own = [{"name": column.name, "type": str(column.type)} for column in batch.output]
             if own != columns:
                 columns = own
-                yield _event("columns", {"columns": columns})
+                yield event("columns", {"columns": columns})
             with turns.working():
-                event = _rows_event(batch)
-            yield event
+                rows = _rows_event(batch)
+            yield rows
             pause_s, said_at = _PAUSE_S_MIN, time.monotonic()
         else:
             idle.wait(pause_s)
@@ -112,7 +109,7 @@ def _events(
             with turns.working():
                 batch = feed.next(is_due=time.monotonic() - said_at > HEARTBEAT_S)
         except Exception as error:  # noqa: BLE001 - a stream ends with a named error
-            yield _event("error", {"error": supervision.named(error).to_json()})
+            yield event("error", {"error": supervision.named(error).to_json()})
             return
 
 
@@ -120,9 +117,4 @@ def _rows_event(batch: FeedBatch) -> str:
     rows = json_rows(batch.rows, [column.type for column in batch.output])
     if not rows:
         return f": nothing new\nid: {batch.token}\n\n"
-    return _event("rows", {"data": rows}, batch.token)
-
-
-def _event(kind: str, body: dict[str, Any], token: str = "") -> str:
-    id_ = f"id: {token}\n" if token else ""
-    return f"event: {kind}\n{id_}data: {json.dumps(body, separators=(',', ':'))}\n\n"
+    return event("rows", {"data": rows}, batch.token)

@@ -1,4 +1,4 @@
-"""Rows as JSON: exact where JSON is not.
+"""Rows as JSON, exact where JSON is not, and as CSV.
 
 bigint is a number; decimal, date, timestamp and uuid are strings; varbinary is base64; NaN and
 infinities are strings; rows and maps are objects, arrays are arrays. A map whose keys are not text
@@ -17,7 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from seamline.dbapi.texts import separated_line
+from seamline.dbapi.values import arrow_converter
 from seamline.sql import types
+from seamline.sql.binder.scope import Output
 from seamline.sql.types import Array, Map, Row, Type
 
 
@@ -30,6 +33,16 @@ def json_rows(batches: Iterable[pa.RecordBatch], column_types: Sequence[Type]) -
         ]
         rows.extend(list(row) for row in zip(*columns, strict=True))
     return rows
+
+
+def csv_text(batches: Iterable[pa.RecordBatch], columns: Sequence[Output], *, header: bool) -> str:
+    """The rows of batches as CSV."""
+    lines = [separated_line(column.name for column in columns)] if header else []
+    converters = [arrow_converter(str(column.type)) for column in columns]
+    for batch in batches:
+        values = [f(column) for f, column in zip(converters, batch.columns, strict=True)]
+        lines.extend(map(separated_line, zip(*values, strict=True)))
+    return "".join(lines)
 
 
 def _column(array: pa.Array, type_: Type) -> list[Any]:

@@ -46,13 +46,13 @@ _STATUS: Mapping[ErrorCode, int] = {NOT_SUPPORTED: 406, SNAPSHOT_GONE: 404, COLD
 def error_response(error: SeamlineError) -> flask.Response:
     """The answer that carries the error."""
     answer = flask.jsonify(error_body(error))
-    answer.status_code = _status(error.code)
+    answer.status_code = status_of(error.code)
     return answer
 
 
 def error_body(error: SeamlineError) -> dict[str, Any]:
     """The error as JSON."""
-    status = _status(error.code)
+    status = status_of(error.code)
     return {
         "error": {
             "message": str(error).replace("\n", " "),
@@ -62,7 +62,7 @@ def error_body(error: SeamlineError) -> dict[str, Any]:
     }
 
 
-def _status(code: ErrorCode) -> int:
+def status_of(code: ErrorCode) -> int:
     """The HTTP status: one that clients retry only where retrying may help."""
     if code in _STATUS:
         return _STATUS[code]

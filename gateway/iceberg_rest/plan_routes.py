@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flask
-from pydantic import ValidationError
+from pydantic import Field
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -27,16 +27,17 @@ from seamline.connectors.iceberg.scan import FileTask
 from seamline.connectors.iceberg.virtual import Json
 from seamline.errors import (
     INTERNAL_ERROR,
-    INVALID_REQUEST,
     NOT_SUPPORTED,
     PLAN_NOT_FOUND,
     SNAPSHOT_GONE,
     TABLE_NOT_FOUND,
     SeamlineError,
 )
+from seamline.gateway.http.operations import ANY, Answer, empty, json, operation
+from seamline.gateway.iceberg_rest import answers
 from seamline.gateway.iceberg_rest.catalog import Caller, IcebergRest
 from seamline.gateway.iceberg_rest.errors import error_body
-from seamline.gateway.iceberg_rest.requests import body, missing, table_name
+from seamline.gateway.iceberg_rest.requests import SpecBody, missing, table_name
 from seamline.gateway.iceberg_rest.scan_plans import SubmittedPlan
 from seamline.gateway.iceberg_rest.scans import PlanRequest, ScanPlan, TableScan, plan_scan
 from seamline.gateway.iceberg_rest.table import ServedTable
@@ -44,15 +45,25 @@ from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.names import TableName
 
 _TABLE = "/<prefix>/namespaces/<namespace>/tables/<table>"
+_PLANNED = {200: json(answers.PlannedScan, "What has become of it")}
+_TASKS = {200: json(answers.Tasks, "The page")}
+
+
+class PageOfPlan(SpecBody):
+    """Which further page is wanted."""
+
+    plan_task: str = Field(alias="plan-task")
+    """One of the plan's `plan-tasks`."""
 
 
 def add_routes(routes: flask.Blueprint, rest: IcebergRest) -> None:
     """Adds the routes to those of the catalog."""
 
     @routes.post(f"{_TABLE}/plan")
-    def plan(prefix: str, namespace: str, table: str) -> flask.Response:
+    @operation("Plans a scan", _PLANNED, ANY)
+    def plan(prefix: str, namespace: str, table: str, body: PlanRequest) -> flask.Response:
         name = table_name(prefix, namespace, table)
-        asked, caller = _asked(), flask.g.caller
+        asked, caller = _supported(body), flask.g.caller
         with missing(TABLE_NOT_FOUND):
             made = rest.plans.submit(
                 caller.principal,
@@ -62,21 +73,24 @@ def add_routes(routes: flask.Blueprint, rest: IcebergRest) -> None:
         return flask.jsonify({**_result(made), "plan-id": made.plan_id})
 
     @routes.get(f"{_TABLE}/plan/<plan_id>")
+    @operation("What has become of a planned scan", _PLANNED, ANY)
     def fetch(prefix: str, namespace: str, table: str, plan_id: str) -> flask.Response:
         name = table_name(prefix, namespace, table)
         found = rest.plans.find(plan_id, flask.g.caller.principal, name.full)
         return flask.jsonify(_result(found))
 
     @routes.delete(f"{_TABLE}/plan/<plan_id>")
+    @operation("Cancels a planned scan, or drops it", {204: Answer("It is gone")}, ANY)
     def cancel(prefix: str, namespace: str, table: str, plan_id: str) -> flask.Response:
         name = table_name(prefix, namespace, table)
         rest.plans.cancel(rest.plans.find(plan_id, flask.g.caller.principal, name.full))
-        return flask.Response(status=204)
+        return empty(204)
 
     @routes.post(f"{_TABLE}/tasks")
-    def tasks(prefix: str, namespace: str, table: str) -> flask.Response:
+    @operation("A further page of a planned scan's files", _TASKS, ANY)
+    def tasks(prefix: str, namespace: str, table: str, body: PageOfPlan) -> flask.Response:
         name = table_name(prefix, namespace, table)
-        plan_id, _, number = str(body().get("plan-task", "")).rpartition(".")
+        plan_id, _, number = body.plan_task.rpartition(".")
         found = rest.plans.find(plan_id, flask.g.caller.principal, name.full)
         if found.canceled or not found.done or not (number.isascii() and number.isdecimal()):
             raise SeamlineError(PLAN_NOT_FOUND, f"there is no page {number} of plan {plan_id}")
@@ -86,24 +100,19 @@ def add_routes(routes: flask.Blueprint, rest: IcebergRest) -> None:
 # --- Requests ------------------------------------------------------------------------------------
 
 
-def _asked() -> PlanRequest:
+def _supported(asked: PlanRequest) -> PlanRequest:
     """What the request for a plan asks for.
 
     Raises:
-        SeamlineError: INVALID_REQUEST, NOT_SUPPORTED.
+        SeamlineError: NOT_SUPPORTED.
     """
-    given = {name: value for name, value in body().items() if value is not None}
-    if "start-snapshot-id" in given or "end-snapshot-id" in given:
+    if asked.start_snapshot_id is not None or asked.end_snapshot_id is not None:
         raise SeamlineError(
             NOT_SUPPORTED,
             "scans of what changed between snapshots are not planned here",
             hint="Read changes through the catalog that does not plan scans.",
         )
-    try:
-        return PlanRequest.model_validate(given, strict=True, by_alias=True, by_name=False)
-    except ValidationError as error:
-        name = ".".join(map(str, error.errors()[0]["loc"]))
-        raise SeamlineError(INVALID_REQUEST, f"{name} has a value of the wrong type") from error
+    return asked
 
 
 def _plan(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import flask
+from pydantic import Field
 
 from seamline.errors import (
-    INVALID_REQUEST,
     SCHEMA_NOT_FOUND,
     UNAUTHENTICATED,
     ErrorCode,
     SeamlineError,
 )
+from seamline.gateway.http.operations import Body, Query
 from seamline.gateway.query.names import TableName
 
 _SEPARATOR = "\x1f"
@@ -36,16 +37,30 @@ def table_name(prefix: str, namespace: str, table: str) -> TableName:
     return name
 
 
-def body() -> dict[str, Any]:
-    """The JSON object in the request's body.
+class SpecBody(Body, extra="ignore"):
+    """A body that the specification knows; it may have more than is read of it."""
 
-    Raises:
-        SeamlineError: INVALID_REQUEST.
-    """
-    found = flask.request.get_json(silent=True)
-    if not isinstance(found, dict):
-        raise SeamlineError(INVALID_REQUEST, "the body is not a JSON object")
-    return found
+
+class SpecQuery(Query, extra="ignore"):
+    """A query that the specification knows."""
+
+
+class PageQuery(SpecQuery):
+    """Which part of a list is wanted."""
+
+    page_token: str | None = Field(None, alias="pageToken")
+    """Empty at first, then what the last page gave; without it, all is wanted."""
+    page_size: int | None = Field(None, alias="pageSize", ge=1)
+    """How many a page has."""
+
+    def page(self, field: str, found: Sequence[Any]) -> dict[str, Any]:
+        """That part, as it is answered."""
+        size, token = self.page_size, self.page_token
+        if token is None or not size:
+            return {field: list(found)}
+        start = int(token) if token.isascii() and token.isdecimal() else 0
+        more = str(start + size) if start + size < len(found) else None
+        return {field: list(found[start : start + size]), "next-page-token": more}
 
 
 def namespace_path(text: str) -> tuple[str, ...]:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import flask
+import werkzeug.http
+from pydantic import Field
 
 from seamline.connectors.iceberg.catalog import IcebergCatalog
 from seamline.errors import (
     CATALOG_READ_ONLY,
     COLD_FILE_INVALID,
-    INVALID_REQUEST,
     NOT_FOUND,
     NOT_SUPPORTED,
     SCHEMA_NOT_FOUND,
@@ -29,11 +30,28 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.access.rights import Rights
+from seamline.gateway.http.operations import (
+    ANY,
+    Answer,
+    Headers,
+    empty,
+    operation,
+)
+from seamline.gateway.http.operations import (
+    json as json_of,
+)
 from seamline.gateway.http.presented import presented
+from seamline.gateway.iceberg_rest import answers, storage_access
 from seamline.gateway.iceberg_rest import plan_routes as iceberg_plans
-from seamline.gateway.iceberg_rest import storage_access
 from seamline.gateway.iceberg_rest.catalog import Caller, IcebergRest, LoadRequest, LoadResponse
-from seamline.gateway.iceberg_rest.requests import body, missing, namespace_path, table_name
+from seamline.gateway.iceberg_rest.requests import (
+    PageQuery,
+    SpecBody,
+    SpecQuery,
+    missing,
+    namespace_path,
+    table_name,
+)
 from seamline.gateway.query import names
 from seamline.gateway.query.names import TableName
 
@@ -69,6 +87,46 @@ PLAN_ENDPOINTS = (
 )
 
 
+class ConfigQuery(SpecQuery):
+    """Which catalog is meant."""
+
+    warehouse: str = ""
+    """Its name; the default one without it."""
+
+
+class NamespacesQuery(PageQuery):
+    """Which namespaces are wanted."""
+
+    parent: str = ""
+    """Those below this one."""
+
+
+class LoadQuery(SpecQuery):
+    """What of a table is wanted."""
+
+    snapshots: Literal["all", "refs"] | None = None
+    """All of its snapshots, or those with names only."""
+
+
+class LoadHeaders(Headers):
+    """What a client knows, and can do."""
+
+    if_none_match: str = Field("", alias="If-None-Match")
+    """The `ETag` of what it has."""
+    delegation: str = Field("", alias=storage_access.DELEGATION_HEADER)
+    """`vended-credentials`, of a client that wants keys for the files."""
+
+
+class Report(SpecBody):
+    """What a client has measured; nothing is read of it."""
+
+
+_LOADED = {
+    200: json_of(answers.LoadedTable, "It"),
+    304: Answer("It is as the client knows it"),
+}
+
+
 def serves(path: str) -> bool:
     """Whether a path is the catalog's, so that its errors have the catalog's form."""
     return any(path == root or path.startswith(f"{root}/") for root in (FILES, PLANNED))
@@ -98,9 +156,10 @@ def blueprint(rest: IcebergRest, root: str) -> flask.Blueprint:
     planned = root == PLANNED
 
     @routes.get("/config")
-    def config() -> flask.Response:
-        name = flask.request.args.get("warehouse") or rest.config.default_catalog
-        return _json(_config(rest, name, planned=planned))
+    @operation("What to know of a catalog", {200: json_of(answers.CatalogConfig, "It")}, ANY)
+    def config(query: ConfigQuery) -> flask.Response:
+        name = query.warehouse or rest.config.default_catalog
+        return flask.jsonify(_config(rest, name, planned=planned))
 
     _add_namespaces(routes, rest)
     _add_tables(routes, rest, planned=planned)
@@ -122,65 +181,74 @@ def blueprint(rest: IcebergRest, root: str) -> flask.Blueprint:
 
 def _add_namespaces(routes: flask.Blueprint, rest: IcebergRest) -> None:
     @routes.get("/<prefix>/namespaces")
-    def namespaces(prefix: str) -> flask.Response:
-        parent = namespace_path(flask.request.args.get("parent", ""))
+    @operation("Lists namespaces", {200: json_of(answers.Namespaces, "Namespaces")}, ANY)
+    def namespaces(prefix: str, query: NamespacesQuery) -> flask.Response:
+        parent = namespace_path(query.parent)
         found = catalog_of(rest, prefix).child_namespaces(parent)
         seen = [list(path) for path in found if _sees_below(prefix, path)]
-        return _json(_page("namespaces", seen))
+        return flask.jsonify(query.page("namespaces", seen))
 
     @routes.get("/<prefix>/namespaces/<namespace>")
+    @operation("A namespace", {200: json_of(answers.Namespace, "It")}, ANY, head=True)
     def namespace(prefix: str, namespace: str) -> flask.Response:
         path = _namespace(prefix, namespace)
         properties = catalog_of(rest, prefix).namespace_properties(path)
         if flask.request.method == "HEAD":
-            return flask.Response(status=204)
-        return _json({"namespace": list(path), "properties": properties})
+            return empty(204)
+        return flask.jsonify({"namespace": list(path), "properties": properties})
 
 
 def _add_tables(routes: flask.Blueprint, rest: IcebergRest, *, planned: bool) -> None:
     @routes.get("/<prefix>/namespaces/<namespace>/tables")
-    def tables(prefix: str, namespace: str) -> flask.Response:
+    @operation("Lists tables", {200: json_of(answers.Identifiers, "Tables")}, ANY)
+    def tables(prefix: str, namespace: str, query: PageQuery) -> flask.Response:
         found = catalog_of(rest, prefix).tables(_namespace(prefix, namespace))
-        return _json(_page("identifiers", [_identifier(name) for name in _seen(prefix, found)]))
+        return flask.jsonify(query.page("identifiers", _identifiers(prefix, found)))
 
     @routes.get("/<prefix>/namespaces/<namespace>/tables/<table>")
-    def load(prefix: str, namespace: str, table: str) -> flask.Response:
+    @operation("Loads a table", _LOADED, ANY, head=True)
+    def load(
+        prefix: str, namespace: str, table: str, query: LoadQuery, headers: LoadHeaders
+    ) -> flask.Response:
         name = table_name(prefix, namespace, table)
         with missing(TABLE_NOT_FOUND):
             if flask.request.method == "HEAD":
                 return _exists(rest, name)
-            return _load(rest, name, planned=planned)
+            return _load(rest, name, query, headers, planned=planned)
 
     @routes.get("/<prefix>/namespaces/<namespace>/tables/<table>/credentials")
+    @operation("Keys for a table's files", {200: json_of(answers.Credentials, "Keys")}, ANY)
     def credentials(prefix: str, namespace: str, table: str) -> flask.Response:
         name = table_name(prefix, namespace, table)
         with missing(TABLE_NOT_FOUND):
             found = rest.catalog.credentials(rest.catalog.tables.load(name))
-        return _json({"storage-credentials": found})
+        return flask.jsonify({"storage-credentials": found})
 
     @routes.post("/<prefix>/namespaces/<namespace>/tables/<table>/metrics")
-    def metrics(prefix: str, namespace: str, table: str) -> flask.Response:
+    @operation("Takes what a client has measured", {204: Answer("It was taken")}, ANY)
+    def metrics(prefix: str, namespace: str, table: str, _body: Report) -> flask.Response:
         with missing(TABLE_NOT_FOUND):
             path = table_name(prefix, namespace, table).path
             catalog_of(rest, prefix).load(path)
-        body()
-        return flask.Response(status=204)
+        return empty(204)
 
 
 def _add_views(routes: flask.Blueprint, rest: IcebergRest) -> None:
     @routes.get("/<prefix>/namespaces/<namespace>/views")
-    def views(prefix: str, namespace: str) -> flask.Response:
+    @operation("Lists views", {200: json_of(answers.Identifiers, "Views")}, ANY)
+    def views(prefix: str, namespace: str, query: PageQuery) -> flask.Response:
         found = _with_views(rest, prefix).views(_namespace(prefix, namespace))
-        return _json(_page("identifiers", [_identifier(name) for name in _seen(prefix, found)]))
+        return flask.jsonify(query.page("identifiers", _identifiers(prefix, found)))
 
     @routes.get("/<prefix>/namespaces/<namespace>/views/<view>")
+    @operation("Loads a view", {200: json_of(answers.LoadedView, "It")}, ANY, head=True)
     def view(prefix: str, namespace: str, view: str) -> flask.Response:
         with missing(VIEW_NOT_FOUND):
             path = (*namespace_path(namespace), view)
             flask.g.caller.rights.check_visible(TableName(prefix, "", path))
             text = _with_views(rest, prefix).view(path)
         if flask.request.method == "HEAD":
-            return flask.Response(status=204)
+            return empty(204)
         return flask.Response(text, mimetype="application/json")
 
 
@@ -211,14 +279,14 @@ def _exists(rest: IcebergRest, name: TableName) -> flask.Response:
     except SeamlineError as error:
         if error.code not in _UNREADABLE:
             raise
-    return flask.Response(status=204)
+    return empty(204)
 
 
-def _load(rest: IcebergRest, name: TableName, *, planned: bool) -> flask.Response:
-    mode = flask.request.args.get("snapshots")
-    if mode not in {None, "all", "refs"}:
-        raise SeamlineError(INVALID_REQUEST, f"snapshots is all or refs, not {mode}")
-    known = next(iter(flask.request.if_none_match.as_set()), None)
+def _load(
+    rest: IcebergRest, name: TableName, query: LoadQuery, headers: LoadHeaders, *, planned: bool
+) -> flask.Response:
+    mode = query.snapshots
+    known = next(iter(werkzeug.http.parse_etags(headers.if_none_match).as_set()), None)
     request = LoadRequest(
         name,
         flask.g.caller,
@@ -226,21 +294,16 @@ def _load(rest: IcebergRest, name: TableName, *, planned: bool) -> flask.Respons
         planned=planned,
         only_referenced=mode == "refs",
         known=known,
-        delegated=_asks_for_credentials(),
+        delegated=storage_access.asks_for_credentials(headers.delegation),
     )
     with rest.deadline() as deadline:
         loaded = rest.catalog.load(request, deadline)
     if loaded.etag == known:
-        answer = flask.Response(status=304)
+        answer = empty(304)
     else:
         answer = flask.Response(_load_result(loaded), mimetype="application/json")
     answer.set_etag(loaded.etag)
     return answer
-
-
-def _asks_for_credentials() -> bool:
-    header = flask.request.headers.get(storage_access.DELEGATION_HEADER)
-    return storage_access.asks_for_credentials(header)
 
 
 def _load_result(loaded: LoadResponse) -> bytes:
@@ -256,23 +319,14 @@ def _load_result(loaded: LoadResponse) -> bytes:
     )
 
 
-def _json(content: Any) -> flask.Response:
-    return flask.jsonify(content)
-
-
-def _page(field: str, found: Sequence[Any]) -> dict[str, Any]:
-    """A list, or the page of it that a client asked for by size and token."""
-    size = flask.request.args.get("pageSize", type=int)
-    token = flask.request.args.get("pageToken")
-    if token is None or not size or size < 1:
-        return {field: list(found)}
-    start = int(token) if token.isascii() and token.isdecimal() else 0
-    more = str(start + size) if start + size < len(found) else None
-    return {field: list(found[start : start + size]), "next-page-token": more}
-
-
-def _identifier(name: Sequence[str]) -> dict[str, Any]:
-    return {"namespace": list(name[:-1]), "name": name[-1]}
+def _identifiers(prefix: str, found: Sequence[tuple[str, ...]]) -> list[dict[str, Any]]:
+    """Those of some tables or views that the caller may see."""
+    rights: Rights = flask.g.caller.rights
+    return [
+        {"namespace": list(path[:-1]), "name": path[-1]}
+        for path in found
+        if rights.table(TableName(prefix, "", path)).sees
+    ]
 
 
 def catalog_of(rest: IcebergRest, name: str) -> IcebergCatalog:
@@ -300,11 +354,6 @@ def _namespace(prefix: str, text: str) -> tuple[str, ...]:
 def _sees_below(prefix: str, path: Sequence[str]) -> bool:
     rights: Rights = flask.g.caller.rights
     return rights.sees_schema(prefix, names.schema_text(path))
-
-
-def _seen(prefix: str, found: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    rights: Rights = flask.g.caller.rights
-    return [path for path in found if rights.table(TableName(prefix, "", path)).sees]
 
 
 def _with_views(rest: IcebergRest, prefix: str) -> IcebergCatalog:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.catalog.rest.scan_planning import PlanTableScanRequest
+from pydantic import Field
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
@@ -30,6 +30,7 @@ from seamline.connectors.iceberg.scan import FileTask
 from seamline.connectors.protocols import Deadline
 from seamline.errors import INVALID_REQUEST, SeamlineError
 from seamline.gateway.iceberg_rest import tail_store
+from seamline.gateway.iceberg_rest.requests import SpecBody
 from seamline.gateway.iceberg_rest.table import ServedTable, ServedTail
 from seamline.gateway.iceberg_rest.tables import ServedTables
 from seamline.sql import columns as names
@@ -37,10 +38,27 @@ from seamline.sql import columns as names
 _ROWS_BUFFERED_MAX = 500_000
 
 
-class PlanRequest(PlanTableScanRequest):
+class PlanRequest(SpecBody):
     """The body of a request for a plan; its filter stays JSON, which `rest_expressions` reads."""
 
+    snapshot_id: int | None = Field(None, alias="snapshot-id")
+    """The snapshot to read; the seam that the statement began with, where it is left out."""
+    select: list[str] | None = None
+    """The columns that are wanted; all without it."""
     filter: Any = None
+    """Which rows are wanted."""
+    case_sensitive: bool = Field(True, alias="case-sensitive")
+    """Whether case matters in names."""
+    use_snapshot_schema: bool = Field(False, alias="use-snapshot-schema")
+    """Whether names are those that the snapshot had."""
+    stats_fields: list[str] | None = Field(None, alias="stats-fields")
+    """Columns of which the bounds are wanted."""
+    min_rows_requested: int | None = Field(None, alias="min-rows-requested")
+    """Rows that are enough."""
+    start_snapshot_id: int | None = Field(None, alias="start-snapshot-id")
+    """Not supported."""
+    end_snapshot_id: int | None = Field(None, alias="end-snapshot-id")
+    """Not supported."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

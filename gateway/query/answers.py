@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
-from seamline.gateway.commands import writes
+from seamline.gateway.commands import sessions, writes
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.commands.rows import Rows
 from seamline.gateway.config.model import Config
@@ -89,6 +89,8 @@ class Answers:
         values: Values = request.parameters
         if isinstance(parsed, Execute):
             parsed, values = prepared.executed(parsed, request)
+        statement.parsed = parsed
+        sessions.check_transaction(parsed, request)
         match parsed:
             case Query():
                 self._run_query(statement, self._request(statement, parsed, session, values))
@@ -162,19 +164,19 @@ class Answers:
             read_token=lambda text: self._signer.read(text, statement.principal),
         )
 
-    def _run_query(self, statement: Statement, request: QueryRequest) -> Planned:
+    def _run_query(self, statement: Statement, request: QueryRequest) -> None:
         def planned(plan: Planned) -> None:
             _note(statement, plan)
             statement.progress = {
                 "engine": plan.plan.route.engine,
                 "rows_estimated": plan.plan.estimate.cold_rows + plan.plan.estimate.hot_rows,
+                "bytes_estimated": plan.plan.estimate.cold_bytes,
             }
 
         running = self._queries.start(request, statement.deadline, planned)
         with contextlib.closing(running.batches):
             self._write_receipt(statement, request, running)
             self._write_batches(statement, running)
-        return running.planned
 
     def _create_as(
         self, statement: Statement, parsed: CreateTableAs, session: names.Session, values: Values
@@ -214,6 +216,10 @@ class Answers:
                 self._connections, target, iter(running.batches), statement.deadline
             )
         if written.write is not None:
+            if not statement.request.carries_tokens:
+                writes.wait_until_readable(
+                    self._connections, target, written.write, statement.deadline
+                )
             statement.write_token = write_text(written.write)
             known = statement.receipt["session"]
             statement.receipt["session"] = session_text(known, [written.write], ())
@@ -265,17 +271,7 @@ class Answers:
 
     def _explain(self, statement: Statement, request: QueryRequest, asked: Explain) -> None:
         if asked.analyze:
-            lines = explain(self._run_query(statement, request).plan, verbose=asked.verbose)
-            spool, receipt = statement.spool, statement.receipt
-            assert spool is not None
-            lines += [
-                "",
-                f"Ran in {statement.elapsed_s:.3f} s: {spool.row_count:,} rows, "
-                f"{receipt['rows_hot']:,} records read of the log "
-                f"({receipt['bytes_hot']:,} bytes)",
-            ]
-            spool.close()
-            self._write_rows(statement, _lines(lines))
+            self._explain_analyze(statement, request, asked)
             return
         planned = self._queries.plan(request, statement.deadline)
         _note(statement, planned)
@@ -290,6 +286,23 @@ class Answers:
             self._write_rows(statement, _lines(explain_logical(plan)))
         else:
             self._write_rows(statement, _lines(explain(plan)))
+
+    def _explain_analyze(self, statement: Statement, request: QueryRequest, asked: Explain) -> None:
+        """Runs a query and says how that went; its rows are counted, and nobody gets them."""
+        rows = 0
+        with self._reading(statement, dataclasses.replace(request, row_limit=None)) as running:
+            for batch in running.batches:
+                statement.deadline.check()
+                rows += batch.num_rows
+        receipt = statement.receipt
+        lines = explain(running.planned.plan, verbose=asked.verbose)
+        lines += [
+            "",
+            f"Ran in {statement.elapsed_s:.3f} s: {rows:,} rows, "
+            f"{receipt['rows_hot']:,} records read of the log "
+            f"({receipt['bytes_hot']:,} bytes)",
+        ]
+        self._write_rows(statement, _lines(lines))
 
     def _write_rows(self, statement: Statement, rows: Rows) -> None:
         spool = self._open(statement, rows.output)

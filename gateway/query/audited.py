@@ -67,6 +67,12 @@ def tables_of(scans: Sequence[Scan]) -> tuple[dict[str, Any], ...]:
     return tuple({"table": table, "columns": list(columns)} for table, columns in found.items())
 
 
+def _said(request: StatementRequest) -> dict[str, Any]:
+    """What a program says of itself, where it does."""
+    said = {"source": request.source, "client_tags": list(request.client_tags)}
+    return {name: value for name, value in said.items() if value}
+
+
 def who(principal: Principal, origin: Origin) -> Mapping[str, Any]:
     """What every event says of whoever asks."""
     return {
@@ -90,4 +96,5 @@ def _asked(
         "is_cut": len(text) > _TEXT_MAX,
         "catalog": request.catalog,
         "schema": request.schema,
+        **_said(request),
     }

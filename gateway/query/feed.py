@@ -95,17 +95,17 @@ class Feed:
         return self._service.accepts_statements
 
     def begin(self) -> FeedBatch:
-        """The first batch, which has no rows when the feed begins now.
+        """The first batch: what has arrived since the feed began, if that is now.
 
         Raises:
             SeamlineError: as the statement would.
         """
-        if self._token != NOW:
+        if self._token == NOW:
+            condition = self._request.where or "TRUE"
+            sql = f"SELECT * FROM {self._request.table} WHERE FALSE AND ({condition}\n)"
+            self._read(StatementRequest(sql), continues=False)
             return self._read(self._changes())
-        condition = self._request.where or "TRUE"
-        return self._read(
-            StatementRequest(f"SELECT * FROM {self._request.table} WHERE FALSE AND ({condition}\n)")
-        )
+        return self._read(self._changes(), continues=False)
 
     def next(self, *, is_due: bool = False) -> FeedBatch | None:
         """What has arrived since the last batch; None when nothing has.
@@ -140,11 +140,11 @@ class Feed:
             parameters=[self._request.table, self._token, OFFSETS_MAX],
         )
 
-    def _read(self, request: StatementRequest) -> FeedBatch:
+    def _read(self, request: StatementRequest, *, continues: bool = True) -> FeedBatch:
         placed = dataclasses.replace(
             request, catalog=self._request.catalog, schema=self._request.schema
         )
-        statement = self._service.submit(placed, self._caller, self._origin)
+        statement = self._service.submit(placed, self._caller, self._origin, continues=continues)
         try:
             self._wait(statement)
             if statement.error is not None:

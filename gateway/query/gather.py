@@ -26,6 +26,7 @@ from seamline.errors import (
 )
 from seamline.gateway.access.rights import KEPT_WHEN_COLUMNS_ARE_HIDDEN
 from seamline.gateway.access.rules import Privilege
+from seamline.gateway.commands.system_table import Statements
 from seamline.gateway.connections import Sources
 from seamline.gateway.query import names
 from seamline.gateway.query.freshness import LATEST, Freshness
@@ -61,6 +62,7 @@ from seamline.seam.records import DecoderSpec
 from seamline.seam.seam import Seam
 from seamline.seam.table import TableState
 from seamline.sql.changes import BEGINNING, Changes
+from seamline.sql.changes import NAME as CHANGES_FUNCTION
 from seamline.sql.places import placed_at
 from seamline.sql.predicates import conjunction
 from seamline.sql.qualify import TableReference
@@ -95,6 +97,7 @@ class Gatherer:
         tails: Knows how far tables are followed.
         virtual: Knows the virtual snapshots that statements may ask for by their ids.
         loaded: Loads tables; when left out, a new one that remembers none.
+        statements: Gives the statements that whoever asks may see; when left out, there are none.
     """
 
     def __init__(
@@ -103,12 +106,13 @@ class Gatherer:
         tails: Tails | None = None,
         virtual: VirtualSeams = lambda _table, _snapshot: None,
         loaded: LoadedTables | None = None,
+        statements: Statements = tuple,
     ) -> None:
         self._connections = connections
         self._tails = tails
         self._virtual = virtual
         self._loaded = loaded or LoadedTables(connections)
-        self._pinner = TablePinner(connections, tails)
+        self._pinner = TablePinner(connections, tails, statements)
 
     def pin(
         self,
@@ -153,10 +157,13 @@ class Gatherer:
     def _target(
         self, reference: TableReference, session: names.Session, read_token: ReadToken
     ) -> Target:
+        rights, changes = self._connections.rights, reference.changes
         with placed_at(reference.location):
+            if changes is not None:  # before anything is told of the table
+                place = names.resolve(reference.name, session, self._connections, is_new=True)
+                rights.require_function(place.catalog or place.cluster, CHANGES_FUNCTION)
             name = names.resolve(reference.name, session, self._connections)
-            self._connections.rights.require(Privilege.SELECT, name)
-            changes = reference.changes
+            rights.require(Privilege.SELECT, name)
             asked = None if changes is None else _asked_changes(changes, read_token)
         if asked is None and name.variant == CHANGES:
             asked = EVERY_CHANGE

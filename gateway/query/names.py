@@ -7,7 +7,7 @@ list is what the listed name stands for:
     schema.table           in the session's catalog; only when that has no such schema, and a
                            cluster of this name is configured, a topic of the cluster
     catalog.schema.table   in that catalog; a cluster is a catalog with the one schema `default`,
-                           whose tables are its topics
+                           whose tables are its topics; `system` is the gateway's own
 
 A catalog, cluster or table that does not exist as it is spelt is looked for in lower case.
 A suffix after `$` selects a variant of a table: `$cold`, `$hot`, or a table about the table.
@@ -40,6 +40,10 @@ INFORMATION_SCHEMA = "information_schema"
 CLUSTER_SCHEMA = "default"
 """The one schema that a cluster has besides `information_schema`."""
 
+SYSTEM_CATALOG = "system"
+"""A catalog of what the gateway knows; no catalog of the configuration has its name."""
+SYSTEM_SCHEMAS = ("jdbc", "metadata", "runtime")
+
 _PART = r'(?:"((?:[^"]|"")*)"|([^".]*))'
 _VARIANT = re.compile(rf"(.*?)(\$+)({'|'.join(VARIANTS)})", re.IGNORECASE | re.DOTALL)
 
@@ -52,10 +56,10 @@ class TableName:
         catalog: Name of the catalog; empty for a cluster's.
         cluster: Name of the cluster; empty for a catalog's.
         path: (namespace…, table) in the catalog, (topic,) in the cluster, or
-            (`information_schema`, table) in either.
+            (`information_schema`, table) in either, and (schema, table) in `system`.
         variant: One of `VARIANTS`, or empty.
         is_system: Whether it is a table of `information_schema`, and not of a namespace that
-            happens to have that name.
+            happens to have that name, or one of `system`.
     """
 
     catalog: str
@@ -78,7 +82,7 @@ class TableName:
     def schema(self) -> str:
         """The schema as it is listed."""
         if self.is_system:
-            return INFORMATION_SCHEMA
+            return self.path[0]
         return CLUSTER_SCHEMA if self.cluster else schema_text(self.path[:-1])
 
     @property
@@ -161,8 +165,8 @@ def _resolved(parts: Sequence[str], session: Session, sources: Sources) -> Table
             hint='Write a schema of several levels as one part: catalog."level.level".table.',
         )
     catalog, schema = resolve_schema(front, session, sources)
-    if schema.lower() == INFORMATION_SCHEMA:
-        path = (INFORMATION_SCHEMA, last.lower())
+    if schema.lower() == INFORMATION_SCHEMA or catalog == SYSTEM_CATALOG:
+        path = (schema.lower(), last.lower())
         return _named(catalog, path, "", sources.config, is_system=True)
     if catalog in sources.config.clusters:
         return _named(catalog, (last,), "", sources.config)
@@ -175,11 +179,16 @@ def nearest(name: TableName, sources: Sources) -> str | None:
 
     A schema with the name of a cluster hides that cluster's topics from short names.
     """
-    catalog, rights = sources.cold(name.catalog), sources.rights
-    namespace, cluster = name.path[:-1], name.schema.lower()
-    if cluster in sources.config.clusters and rights.sees_catalog(cluster):
+    near, cluster = _near(name, sources), name.schema.lower()
+    if cluster in sources.config.clusters and sources.rights.sees_catalog(cluster):
         topic = text_of((cluster, CLUSTER_SCHEMA, name.path[-1]))
-        return f"The topic of that name would be {topic}."
+        return f"{f'{near} ' if near else ''}The topic of that name would be {topic}."
+    return near
+
+
+def _near(name: TableName, sources: Sources) -> str | None:
+    """The tables of its schema that are called alike, or else the schemas."""
+    catalog, rights, namespace = sources.cold(name.catalog), sources.rights, name.path[:-1]
     with contextlib.suppress(SeamlineError):  # the first error is the one to tell
         if catalog.has_namespace(namespace):
             there = (TableName(name.catalog, "", path) for path in catalog.tables(namespace))
@@ -209,13 +218,21 @@ def resolve_schema(parts: Sequence[str], session: Session, sources: Sources) -> 
         case _:
             catalog, schema = _source(parts[0], config, sources.rights), parts[1]
     sources.rights.check_catalog(catalog)
-    if catalog in config.clusters and not has_schema(sources, catalog, schema):
+    known = _fixed_schemas(catalog, sources)
+    if known and not has_schema(sources, catalog, schema):
         raise SeamlineError(
             SCHEMA_NOT_FOUND,
-            f"schema {schema} of cluster {catalog} does not exist",
-            hint=f"A cluster has the schemas {CLUSTER_SCHEMA} and {INFORMATION_SCHEMA}.",
+            f"schema {schema} of {catalog} does not exist",
+            hint=f"It has the schemas {', '.join(known)} and {INFORMATION_SCHEMA}.",
         )
     return catalog, schema
+
+
+def _fixed_schemas(source: str, sources: Sources) -> tuple[str, ...]:
+    """The schemas of a cluster and of `system`; none for a catalog, which has its own."""
+    if source in sources.config.clusters:
+        return (CLUSTER_SCHEMA,)
+    return SYSTEM_SCHEMAS if source == SYSTEM_CATALOG else ()
 
 
 def _named(
@@ -234,17 +251,18 @@ def has_schema(sources: Sources, source: str, schema: str) -> bool:
     """
     if schema.lower() == INFORMATION_SCHEMA:
         return True
-    if source in sources.config.clusters:
-        return schema.lower() == CLUSTER_SCHEMA
+    known = _fixed_schemas(source, sources)
+    if known:
+        return schema.lower() in known
     spellings = dict.fromkeys((namespace_of(schema), namespace_of(schema.lower())))
     return any(sources.cold(source).has_namespace(namespace) for namespace in spellings)
 
 
 def _source(name: str, config: Config, rights: Rights | None = None) -> str:
     """The catalog or cluster of a name."""
-    found = _spelt(name, config.catalogs) or _spelt(name, config.clusters)
+    known = (*config.catalogs, *config.clusters, SYSTEM_CATALOG)
+    found = _spelt(name, known)
     if found is None:
-        known = (*config.catalogs, *config.clusters)
         seen = filter(rights.sees_catalog, known) if rights is not None else ()
         raise SeamlineError(
             CATALOG_NOT_FOUND, f"catalog {name} does not exist", hint=did_you_mean(name, seen)

@@ -26,6 +26,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.commands import system
+from seamline.gateway.commands.system_table import Asked, Statements
 from seamline.gateway.connections import Sources
 from seamline.gateway.query import names
 from seamline.gateway.query.freshness import LATEST, Freshness
@@ -34,7 +35,7 @@ from seamline.gateway.query.names import TableName
 from seamline.gateway.query.tokens import NOTHING, After
 from seamline.gateway.tail.requests import CachedEnds
 from seamline.gateway.tail.tails import Tails
-from seamline.planners.logical import Kind, TableFacts
+from seamline.planners.logical import TableFacts
 from seamline.seam import now, past, repeat
 from seamline.seam.binding import TopicBinding
 from seamline.seam.boundary import ColdSide, check_columns, cold_side, kept_side
@@ -164,11 +165,13 @@ class TablePinner:
     Args:
         connections: Clusters and catalogs.
         tails: Knows how far tables are followed.
+        statements: Gives the statements that whoever asks may see.
     """
 
-    def __init__(self, connections: Sources, tails: Tails | None) -> None:
+    def __init__(self, connections: Sources, tails: Tails | None, statements: Statements) -> None:
         self._connections = connections
         self._tails = tails
+        self._statements = statements
 
     def pin(self, target: Target, known: Known) -> PinnedTable:
         """Pins one reference.
@@ -181,8 +184,8 @@ class TablePinner:
         if asks and (name.is_system or name.variant):
             raise _no_changes(name)
         if name.is_system:
-            deadline = known.wanted.deadline
-            relation, rows = system.information_schema(name, self._connections, deadline)
+            asked = Asked(self._connections, known.wanted.deadline, self._statements)
+            relation, rows = system.system_table(name, asked)
             return _system(name, relation, rows)
         if name.cluster:
             return self._pin_topic(target, known)
@@ -221,18 +224,18 @@ class TablePinner:
             return _system(name, relation, rows)
         if not seam.format:
             seam = seam.decoded_by(str(binding.encoding), binding.on_error)
+        end = seam.end
         if target.changes is not None:
             seam = self._changes(target, target.changes, state, binding, bounds, seam, known)
         _require_offsets(state, binding, seam)
         table.require_single_writer(seam.snapshot_id)
         schema = state.schemas[seam.schema_id]
         decoder = DecoderSpec.of(binding, schema.columns, seam.format, seam.on_error)
-        present = is_present(target, known.tables, known.wanted)
+        present = is_present(target, known.tables, known.wanted) and seam.end == end
         if binding.is_upsert and (not present or seam.is_logged):
             self._check_not_compacted(seam, target, known.wanted.deadline)
-        kind: Kind = "hot" if name.variant == "hot" else "unified"
         facts = TableFacts(
-            kind,
+            "hot" if name.variant == "hot" else "unified",
             seam,
             binding,
             decoder,

@@ -140,6 +140,8 @@ class Queries:
         snapshot_tags: Keeps what Spark reads from expiring; when left out, nothing does.
         views: Puts the queries of views in their places; when left out, there are no views.
         user: Who asks.
+        scan_bytes_max: What a query may read, of files and of tails that are read here; 0 sets no
+            limit.
     """
 
     def __init__(
@@ -152,7 +154,9 @@ class Queries:
         snapshot_tags: SnapshotTags | None = None,
         views: ViewExpander | None = None,
         user: str = "",
+        scan_bytes_max: int = 0,
     ) -> None:
+        self._scan_bytes_max = scan_bytes_max
         self._gatherer = gatherer
         self._executor = executor
         self._limits = limits
@@ -260,7 +264,11 @@ class Queries:
             held = tags.take(planned.plan, deadline) if tags else HeldSnapshots()
             opened.callback(held.release)
             execution = self._executor.start(
-                planned.plan, planned.tables, deadline, row_limit=request.row_limit
+                planned.plan,
+                planned.tables,
+                deadline,
+                row_limit=request.row_limit,
+                scan_bytes_max=self._scan_bytes_max,
             )
             opened.callback(execution.stream.close)
             stream = dataclasses.replace(execution.stream, close=opened.pop_all().close)

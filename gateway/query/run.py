@@ -21,6 +21,7 @@ from seamline.connectors.protocols import (
     SpilledTail,
     TailSource,
 )
+from seamline.errors import SCAN_TOO_LARGE, SeamlineError
 from seamline.gateway.connections import Sources
 from seamline.gateway.query.spool import ResultSpool
 from seamline.gateway.tail.followers import Followers
@@ -90,6 +91,7 @@ class Executor:
         deadline: Deadline,
         *,
         row_limit: int | None = None,
+        scan_bytes_max: int = 0,
     ) -> Execution:
         """Reads what must be read here, and starts the engine.
 
@@ -98,10 +100,13 @@ class Executor:
             tables: The tables of the scans that have a cold side, by scan id.
             deadline: The statement's.
             row_limit: Rows after which nobody reads on; None for all.
+            scan_bytes_max: What may be read, of files and of the tails that are read here; 0 sets
+                no limit.
 
         Raises:
             SeamlineError: named after the cause. No row has been given away yet.
         """
+        _check_size(plan.estimate.cold_bytes, 0, scan_bytes_max)
         left = {key for key, tail in plan.tails.items() if self._is_left_to_spark(plan, tail)}
         for key in left:
             self.tails.follow(plan.tails[key])  # so that a later statement finds it here
@@ -115,6 +120,8 @@ class Executor:
                 tail.release()
 
         try:
+            hot_bytes = sum(tail.size_bytes for tail in tails.values())
+            _check_size(plan.estimate.cold_bytes, hot_bytes, scan_bytes_max)
             query = _engine_query(plan, tables, tails)
             stream = self._engines[plan.route.engine].run(query, deadline)
         except BaseException:
@@ -175,6 +182,22 @@ class Executor:
                 if future.exception() is None:
                     future.result().release()
             raise
+
+
+def _check_size(cold_bytes: int, hot_bytes: int, bytes_max: int) -> None:
+    """A statement may read so much.
+
+    Raises:
+        SeamlineError: SCAN_TOO_LARGE.
+    """
+    size = cold_bytes + hot_bytes
+    if bytes_max and size > bytes_max:
+        raise SeamlineError(
+            SCAN_TOO_LARGE,
+            f"the statement would read {size:,} bytes ({cold_bytes:,} of files, {hot_bytes:,} of "
+            f"tails); limits.scan_bytes_max is {bytes_max:,}",
+            details={"limit": "limits.scan_bytes_max", "allowed": bytes_max, "bytes": size},
+        )
 
 
 def _engine_query(

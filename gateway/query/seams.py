@@ -68,12 +68,13 @@ class Seams:
         source = self._config.catalogs.get(pinned.facts.seam.table[0])
         if whole and source is not None and source.is_delta:
             raise read_only(f"table {pinned.facts.seam.display_name}")
-        is_upsert = pinned.facts.newest is not None or pinned.facts.seam.is_logged
-        if is_upsert and whole:
+        seam = pinned.facts.seam
+        is_part = pinned.facts.kind == "hot" or seam.is_logged
+        if whole and is_part and seam.table_uuid:  # a topic without a table is all there is
             raise SeamlineError(
                 NOT_SUPPORTED,
-                f"{pinned.facts.seam.display_name} is an upsert table, which is not read in parts",
-                hint="Read it by a statement, or its snapshot as an Iceberg table.",
+                f"{table} is a part of what its table and topic hold, which has no seam of its own",
+                hint="Pin the table itself; in Spark, its changes are the option changes.",
             )
         token = self._signer.sign([pinned.facts.seam], caller.name)
         return receipt.pinned(pinned, token, self._config)

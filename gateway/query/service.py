@@ -2,8 +2,9 @@
 
 Statements wait for one of a fixed number of runners, run under their deadline, and leave a result
 and a receipt. Of those that wait, the next to run is the oldest of the principal that has fewest
-running, so nobody waits for the many of somebody else. Whatever goes wrong becomes a named error of
-the statement. A result nobody asks for is released after a while, and a running statement nobody
+running, so nobody waits for the many of somebody else; and while this process is busy, a principal
+of whom many wait runs one at a time beside others. Whatever goes wrong becomes a named error of the
+statement. A result nobody asks for is released after a while, and a running statement nobody
 asks about is canceled.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import logging
+import math
 import sys
 import threading
 import time
@@ -20,6 +22,7 @@ from collections.abc import Callable
 from seamline.connectors import supervision
 from seamline.errors import (
     INVALID_REQUEST,
+    RETRY_AFTER,
     SHUTTING_DOWN,
     STATEMENT_NOT_FOUND,
     STATEMENT_TOO_LARGE,
@@ -31,7 +34,9 @@ from seamline.gateway.access.rights import Principal, Rights
 from seamline.gateway.access.rules import Action
 from seamline.gateway.config.model import LimitsConfig
 from seamline.gateway.query import audited, session_properties
+from seamline.gateway.query.history import History, Summary, summary_of
 from seamline.gateway.query.metrics import Metrics
+from seamline.gateway.query.rates import MinuteRate, ProcessLoad
 from seamline.gateway.query.statements import FINAL, State, Statement, StatementRequest
 from seamline.planners.route import ENGINES
 
@@ -52,6 +57,7 @@ class Service:
         metrics: Counts statements that ended.
         rights_of: What somebody may do; by default everything with their own statements.
         audit: Is told of every statement that has ended, or was refused.
+        load: How busy this process is.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class Service:
         metrics: Metrics,
         rights_of: Callable[[Principal], Rights] = Rights,
         audit: AuditLog | None = None,
+        load: ProcessLoad | None = None,
     ) -> None:
         sys.setrecursionlimit(max(sys.getrecursionlimit(), _CALLS_MAX))
         self._limits = limits
@@ -74,26 +81,44 @@ class Service:
         self._lock = threading.Lock()
         self._statements: dict[str, Statement] = {}
         self._waiting: list[Statement] = []
+        self._history = History(limits.principal_history_max)
+        self._rate = MinuteRate(limits.statements_per_minute_max)
+        self._own_rate = MinuteRate(limits.principal_statements_per_minute_max)
         self._running: collections.Counter[str] = collections.Counter()
+        self._load = load or ProcessLoad()
         self._refusing = threading.Event()
         self._stopping = threading.Event()
 
     def submit(
-        self, request: StatementRequest, caller: Principal, origin: Origin = NOWHERE
+        self,
+        request: StatementRequest,
+        caller: Principal,
+        origin: Origin = NOWHERE,
+        *,
+        continues: bool = False,
     ) -> Statement:
         """Accepts a statement; it runs as soon as a runner is free.
+
+        Args:
+            request: What is asked for.
+            caller: Who asks.
+            origin: Where the request comes from.
+            continues: Whether it goes on with what an earlier statement has begun, and is no other
+                one to how many may come in a minute.
 
         Raises:
             SeamlineError: INVALID_REQUEST, INVALID_SESSION_PROPERTY, TOO_MANY_STATEMENTS,
                 SHUTTING_DOWN.
         """
         try:
-            return self._accept(request, caller, origin)
+            return self._accept(request, caller, origin, continues=continues)
         except SeamlineError as error:
             audited.refused(self._audit, request, caller, origin, error)
             raise
 
-    def _accept(self, request: StatementRequest, caller: Principal, origin: Origin) -> Statement:
+    def _accept(
+        self, request: StatementRequest, caller: Principal, origin: Origin, *, continues: bool
+    ) -> Statement:
         request = session_properties.applied(request)
         if request.engine is not None and request.engine not in ENGINES:
             raise SeamlineError(
@@ -109,11 +134,39 @@ class Service:
             if self._refusing.is_set():
                 raise SeamlineError(SHUTTING_DOWN, "the gateway is stopping")
             self._check_waiting(caller)
-            statement = Statement(request, caller, timeout_s, origin, self._write_down)
+            if not continues:
+                self._count(caller)
+            at_end = self._write_down if continues else self._ended
+            statement = Statement(request, caller, timeout_s, origin, at_end)
             self._statements[statement.statement_id] = statement
             self._waiting.append(statement)
             self._runners.submit(supervision.attempt, "statement", self._run_next)
         return statement
+
+    def _count(self, caller: Principal) -> None:
+        """Another statement has come, unless as many as may have come within a minute.
+
+        Raises:
+            SeamlineError: TOO_MANY_STATEMENTS.
+        """
+        limits = self._limits
+        rates = (
+            (
+                self._own_rate,
+                caller.name,
+                f"{caller.name} has",
+                "principal_statements_per_minute_max",
+            ),
+            (self._rate, "", "clients have", "statements_per_minute_max"),
+        )
+        for rate, key, who, limit in rates:
+            wait_s = rate.wait_s(key)
+            if wait_s > 0:
+                allowed = getattr(limits, limit)
+                said = f"{who} submitted {allowed:,} statements within a minute"
+                raise _too_many(said, limit, allowed, wait_s)
+        for rate, key, *_ in rates:
+            rate.count(key)
 
     def _check_waiting(self, caller: Principal) -> None:
         """Another statement may wait; those for which a runner is free do not count as waiting.
@@ -126,15 +179,12 @@ class Service:
         own = sum(s.principal == caller.name for s in self._waiting)
         own -= limits.principal_running_max - self._running[caller.name]
         if own >= limits.principal_queued_max:
-            raise SeamlineError(
-                TOO_MANY_STATEMENTS,
-                f"{own} statements of {caller.name} are waiting",
-                hint="Wait for some of them; limits.principal_queued_max says how many may wait.",
-            )
+            said = f"{own:,} statements of {caller.name} are waiting"
+            raise _too_many(said, "principal_queued_max", limits.principal_queued_max)
         free = limits.statements_running_max - self._running.total()
         if len(self._waiting) - free >= limits.statements_queued_max:
-            waiting = f"{len(self._waiting)} statements are waiting"
-            raise SeamlineError(TOO_MANY_STATEMENTS, waiting)
+            said = f"{len(self._waiting):,} statements are waiting"
+            raise _too_many(said, "statements_queued_max", limits.statements_queued_max)
 
     def statement(
         self, statement_id: str, caller: Principal, action: Action | None = None
@@ -162,6 +212,20 @@ class Service:
         with self._lock:
             self._statements.pop(statement.statement_id, None)
         statement.close()
+
+    def summaries(self, caller: Principal) -> list[Summary]:
+        """The last statements that somebody may see, in short, newest first.
+
+        Also those of which nothing else is left.
+        """
+        found = {summary.statement_id: summary for summary in self._history.all()}
+        with self._lock:
+            known = list(self._statements.values())
+        for statement in known:
+            if statement.state is not State.CLOSED:
+                found[statement.statement_id] = summary_of(statement)
+        seen = [s for s in found.values() if self._may_act(caller, s.user, Action.VIEW)]
+        return sorted(seen, key=lambda s: s.submitted_at, reverse=True)
 
     def statements(self, caller: Principal) -> list[Statement]:
         """The statements that somebody may see, newest first."""
@@ -228,9 +292,16 @@ class Service:
         self._runners.shutdown(wait=True, cancel_futures=True)
 
     def _may(self, caller: Principal, statement: Statement, action: Action | None) -> bool:
-        if statement.principal == caller.name:
+        return self._may_act(caller, statement.principal, action)
+
+    def _may_act(self, caller: Principal, owner: str, action: Action | None) -> bool:
+        if owner == caller.name:
             return True
-        return action is not None and self._rights_of(caller).may(action, statement.principal)
+        return action is not None and self._rights_of(caller).may(action, owner)
+
+    def _ended(self, statement: Statement) -> None:
+        self._history.add(statement)
+        self._write_down(statement)
 
     def _write_down(self, statement: Statement) -> None:
         audited.ended(self._audit, statement)
@@ -250,18 +321,30 @@ class Service:
             if self._stopping.is_set():
                 return None
             while True:
-                may = [
-                    s
-                    for s in self._waiting
-                    if self._running[s.principal] < self._limits.principal_running_max
-                ]
+                may = self._may_run()
                 if not may:
                     return None
                 found = min(may, key=lambda s: self._running[s.principal])
                 self._waiting.remove(found)
                 if found.begin():
                     self._running[found.principal] += 1
+                    if self._waiting:  # those that had to wait for this one
+                        self._runners.submit(supervision.attempt, "statement", self._run_next)
                     return found
+
+    def _may_run(self) -> list[Statement]:
+        """Statements that wait, of principals who may have another one running."""
+        waiting = collections.Counter(s.principal for s in self._waiting)
+        running = {name for name, count in self._running.items() if count > 0}
+        shares = len(waiting.keys() | running) > 1 and self._load.is_high
+
+        def may(name: str) -> bool:
+            count = self._running[name]
+            if count >= self._limits.principal_running_max:
+                return False
+            return not (shares and count and waiting[name] > 1)
+
+        return [s for s in self._waiting if may(s.principal)]
 
     def _run(self, statement: Statement) -> None:
         try:
@@ -282,3 +365,12 @@ class Service:
             statement.error.code.name if statement.error else statement.state.value,
             statement.elapsed_s,
         )
+
+
+def _too_many(said: str, limit: str, allowed: int, wait_s: float = 1.0) -> SeamlineError:
+    """The error of a number of statements that is as high as a limit lets it be."""
+    return SeamlineError(
+        TOO_MANY_STATEMENTS,
+        f"{said}; limits.{limit} is {allowed:,}",
+        details={"limit": f"limits.{limit}", "allowed": allowed, RETRY_AFTER: math.ceil(wait_s)},
+    )

@@ -62,6 +62,16 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _token(text: str) -> str:
+    if not text:
+        raise ValueError("it is a token of an answer; RESET SESSION takes it back")
+    return text
+
+
+def _tokens(text: str) -> tuple[str, ...]:
+    return (_token(text),)
+
+
 def _rows(text: str) -> int:
     if not text.isdecimal():
         raise ValueError("it is a whole number of rows")
@@ -71,6 +81,9 @@ def _rows(text: str) -> int:
 PROPERTIES = {
     found.name: found
     for found in (
+        SessionProperty(
+            "after", "after", "varchar", "", "Tokens that results do not fall behind", _tokens
+        ),
         SessionProperty(
             "dialect", "dialect", "varchar", "trino", "Dialect queries are written in", _dialect
         ),
@@ -90,6 +103,9 @@ PROPERTIES = {
         ),
         SessionProperty(
             "timeout", "timeout_s", "double", "", "Seconds a statement may take", _seconds
+        ),
+        SessionProperty(
+            "token", "token", "varchar", "", "Token of an earlier answer: its rows again", _token
         ),
     )
 }
@@ -139,7 +155,7 @@ def applied(request: StatementRequest) -> StatementRequest:
     said: dict[str, Any] = {}
     for name, text in request.properties.items():
         field, value = property_of(name).field, value_of(name, text)
-        if getattr(request, field) is None:
+        if getattr(request, field) in (None, ()):
             said[field] = value
     return dataclasses.replace(request, **said) if said else request
 

@@ -1,8 +1,8 @@
 """Results: spooled in chunks, so that a statement never waits for its reader.
 
-A chunk is a complete Arrow IPC stream of some megabytes. The first chunks stay in memory, the rest
-go to one file on disk; a client may fetch them at its own pace, several times, and in any order,
-until the result is released.
+A chunk is a complete Arrow IPC stream of some megabytes. The first chunks stay in memory, as long
+as all results together do not hold too much there; the rest go to one file on disk. A client may
+fetch them at its own pace, several times, and in any order, until the result is released.
 """
 
 from __future__ import annotations
@@ -30,7 +30,36 @@ from seamline.errors import (
 CHUNK_BYTES = 4 << 20
 CHUNK_ROWS = 65_536
 MEMORY_BYTES = 16 << 20
+"""What one result holds in memory."""
+ALL_MEMORY_BYTES = 256 << 20
+"""What all of them do, besides the first bytes of each."""
+_FIRST_BYTES = 64 << 10
 _NO_SPACE = 28
+
+
+class SpoolMemory:
+    """How much memory results hold. Safe to share between threads.
+
+    Args:
+        bytes_max: What they may hold together.
+    """
+
+    def __init__(self, bytes_max: int = ALL_MEMORY_BYTES) -> None:
+        self._left = bytes_max
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> bool:
+        """Takes so many bytes, where there are as many left."""
+        with self._lock:
+            if size > self._left:
+                return False
+            self._left -= size
+            return True
+
+    def give_back(self, size: int) -> None:
+        """Gives back what was taken."""
+        with self._lock:
+            self._left += size
 
 
 class SpoolDirectory:
@@ -44,12 +73,13 @@ class SpoolDirectory:
     def __init__(self, directory: pathlib.Path, *, size_bytes_max: int) -> None:
         self._directory = directory
         self._size_bytes_max = size_bytes_max
+        self._memory = SpoolMemory()
         self.clear()
 
     def open(self, schema: pa.Schema, name: str) -> ResultSpool:
         """A result of that name."""
         path = self._directory / f"{name}.arrow"
-        return ResultSpool(schema, path, size_bytes_max=self._size_bytes_max)
+        return ResultSpool(schema, path, self._memory, size_bytes_max=self._size_bytes_max)
 
     def open_unnamed(self, schema: pa.Schema) -> ResultSpool:
         """A place for rows that are held back before they become a result."""
@@ -66,10 +96,13 @@ class ResultSpool:
     Args:
         schema: Schema of the result.
         path: File for what does not stay in memory; made when needed.
+        memory: What all results may hold there.
         size_bytes_max: Size of the whole result.
     """
 
-    def __init__(self, schema: pa.Schema, path: pathlib.Path, *, size_bytes_max: int) -> None:
+    def __init__(
+        self, schema: pa.Schema, path: pathlib.Path, memory: SpoolMemory, *, size_bytes_max: int
+    ) -> None:
         self.schema = schema
         self.row_count = 0
         self.size_bytes = 0
@@ -80,7 +113,8 @@ class ResultSpool:
         self._rows: list[int] = []
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
-        self._in_memory = 0
+        self._memory = memory
+        self._in_memory = self._taken = 0
         self._file: io.BufferedWriter | None = None
         self._complete = False
         self._closed = False
@@ -125,6 +159,14 @@ class ResultSpool:
             self._complete = True
             self._changed.notify_all()
 
+    def has_chunk(self, index: int, wait_s: float) -> bool:
+        """Whether there is such a chunk, once that is known or the time has run out."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or self._complete or index < len(self._chunks), wait_s
+            )
+            return index < len(self._chunks)
+
     def chunk(self, index: int, wait_s: float) -> bytes | None:
         """A chunk, waiting for it if it is still to come.
 
@@ -137,10 +179,8 @@ class ResultSpool:
         """
         if index < 0:
             raise SeamlineError(INVALID_ARGUMENT, "chunks count from 0")
+        self.has_chunk(index, wait_s)
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._closed or self._complete or index < len(self._chunks), wait_s
-            )
             if self._closed:
                 raise SeamlineError(STATEMENT_NOT_FOUND, "the result has been released")
             if index < len(self._chunks):
@@ -171,6 +211,8 @@ class ResultSpool:
             self._closed = True
             self._chunks = []
             self._pending = []
+            self._memory.give_back(self._taken)
+            self._taken = 0
             if self._file is not None:
                 with contextlib.suppress(OSError):  # what a full disk did not take is not needed
                     self._file.close()
@@ -199,8 +241,7 @@ class ResultSpool:
             self._changed.notify_all()
 
     def _keep(self, data: bytes) -> bytes | tuple[int, int]:
-        if self._in_memory + len(data) <= MEMORY_BYTES:
-            self._in_memory += len(data)
+        if self._stays_in_memory(len(data)):
             return data
         try:
             if self._file is None:
@@ -216,6 +257,17 @@ class ResultSpool:
                 ) from error
             raise
         return start, len(data)
+
+    def _stays_in_memory(self, size: int) -> bool:
+        total = self._in_memory + size
+        if total > MEMORY_BYTES:
+            return False
+        if total > _FIRST_BYTES:
+            if not self._memory.take(size):
+                return False
+            self._taken += size
+        self._in_memory = total
+        return True
 
     def _read(self, start: int, size: int) -> bytes:
         with self._path.open("rb") as file:

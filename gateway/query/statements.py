@@ -16,7 +16,10 @@ from seamline.gateway.access.audit import NOWHERE, Origin
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.query.deadline import StatementDeadline
 from seamline.gateway.query.spool import ResultSpool
+from seamline.sql import statements as sql
 from seamline.sql.binder.scope import Output
+
+NO_TRANSACTION = "NONE"
 
 
 class State(enum.Enum):
@@ -53,6 +56,12 @@ class StatementRequest:
         row_limit: Rows after which the result is cut off, and says so.
         properties: The session's properties, by name.
         prepared: The session's prepared statements: texts by name.
+        transaction: The transaction that the session is in, `NO_TRANSACTION` outside of any; None
+            where sessions have none.
+        source: The program it comes from, as that says.
+        client_tags: What else the program says of it.
+        carries_tokens: Whether its client sends along what earlier answers gave it; where it does
+            not, INSERT ends when its rows can be read.
     """
 
     statement: str
@@ -68,14 +77,20 @@ class StatementRequest:
     row_limit: int | None = None
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     prepared: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    transaction: str | None = None
+    source: str | None = None
+    client_tags: tuple[str, ...] = ()
+    carries_tokens: bool = True
 
 
 class Statement:
     """One statement and everything that is known about it. Safe to read from any thread.
 
     Attributes:
+        parsed: What its text says; of EXECUTE the statement that was prepared. None at first.
         changes: What its client's session is from now on: `catalog`, `schema`, `properties` and
-            `prepared` by name. What is None there is no longer set, and what is not there stays.
+            `prepared` by name, `transaction`. What is None there is no longer set, and what is not
+            there stays.
         tables: The tables it reads, with their columns, as far as it was planned.
         writes: The table it writes, None when it writes none.
 
@@ -99,6 +114,7 @@ class Statement:
         self.request = request
         self.caller = caller
         self.origin = origin
+        self.parsed: sql.Statement | None = None
         self.tables: Sequence[Mapping[str, Any]] = ()
         self.writes: str | None = None
         self._on_end = on_end

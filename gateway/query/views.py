@@ -140,7 +140,7 @@ class ViewExpander:
 
     def _knows(self, catalog: str) -> bool:
         config = self._sources.config
-        return catalog in config.catalogs or catalog in config.clusters
+        return catalog in {*config.catalogs, *config.clusters, names.SYSTEM_CATALOG}
 
 
 def find(sources: Sources, name: TableName) -> tuple[tuple[str, ...], View] | None:

@@ -11,6 +11,7 @@ import enum
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from seamline.connectors.protocols import Deadline, FollowableLog
@@ -83,7 +84,7 @@ class Follower:
         readers: int,
     ) -> None:
         self.table = table
-        self.identity = object()
+        self.identity = uuid.uuid4()
         self.last_used = time.monotonic()
         self.over = False
         self.error: SeamlineError | None = None
@@ -127,7 +128,7 @@ class Follower:
                     now = time.monotonic()
                     if reached > best or self._relieving:
                         best, since = reached, now
-                    is_stuck = self._full or self._troubles or now - since >= STALLED_S
+                    is_stuck = self._is_full() or self._troubles or now - since >= STALLED_S
                     if self.over or is_stuck:
                         return False
                     if not self._wait(min(STALLED_S, deadline.remaining_s())):
@@ -259,7 +260,7 @@ class Follower:
                 return State.STOPPED if self.error is None else State.FAILED
             if self._troubles:
                 return State.RETRYING
-            if self._full:
+            if self._is_full():
                 return State.FULL
             is_there = self._partitions.reached(self._watermark.ends) is None
             return State.FOLLOWING if is_there and self._looked_at else State.CATCHING_UP
@@ -424,6 +425,10 @@ class Follower:
         except SeamlineError as error:
             self.fail(error)
             return False
+
+    def _is_full(self) -> bool:
+        """Whether it was full and is: others give room up while its readers wait for it."""
+        return self._full and self._store.is_over_budget
 
     def _begin(self, partitions: Mapping[int, int]) -> None:
         """Begins with partitions that are new here."""

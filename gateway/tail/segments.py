@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import RawBatch
+from seamline.connectors.shared_memory import shared_memory
 from seamline.gateway.tail.source import RowSource
 from seamline.gateway.tail.statistics import Statistics
 from seamline.seam.offsets import OffsetRange
@@ -166,6 +167,7 @@ def build(source: RowSource, decoder: Decoder, batch: RawBatch, covers: OffsetRa
         covers: The offsets read to get them.
     """
     rows, bad = decoder.decode_all(batch)
+    rows = shared_memory().place(rows)
     policy = source.decoder.on_error
     at = sorted((int(batch.offsets[index]), reason) for index, reason in bad.items())
     return Segment(
@@ -186,7 +188,7 @@ def build(source: RowSource, decoder: Decoder, batch: RawBatch, covers: OffsetRa
 def merge(segments: Sequence[Segment]) -> Segment:
     """One segment for neighbours of one partition, copied into its own memory."""
     first, last = segments[0], segments[-1]
-    rows = pa.concat_batches([segment.load() for segment in segments])
+    rows = shared_memory().place(pa.concat_batches([segment.load() for segment in segments]))
     return Segment(
         source=first.source,
         range=OffsetRange(first.range.partition, first.range.start, last.range.end_exclusive),

@@ -57,7 +57,6 @@ def _bind_arithmetic(typer: Typer, node: exp.Binary, scope: Scope) -> Typed:
 
 
 def _bind_time_arithmetic(name: str, operands: Sequence[Typed]) -> Typed:
-    one, other = (type_ for _, type_ in operands)
     constant = moved(name, operands)
     if constant is not None:
         return constant
@@ -66,10 +65,9 @@ def _bind_time_arithmetic(name: str, operands: Sequence[Typed]) -> Typed:
     except SeamlineError as error:
         if error.code is not TYPE_MISMATCH:
             raise
-        verb = name.removeprefix("$")
         raise SeamlineError(
             TYPE_MISMATCH,
-            f"{one} and {other} have no {verb}",
+            error.message,
             hint="x + INTERVAL '1' DAY moves a time, date_diff('day', a, b) compares two.",
         ) from error
 

@@ -227,8 +227,24 @@ def unsupported(node: exp.Expr) -> SeamlineError:
     """The error for a node of an unknown kind."""
     if isinstance(node, exp.Placeholder):
         return SeamlineError(INVALID_PARAMETERS, "a placeholder has no value")
+    form, instead = _OTHERS.get(type(node), (node.sql("trino")[:80], None))
     return SeamlineError(
-        NOT_SUPPORTED,
-        f"{node.sql('trino')[:80]} ({type(node).__name__}) is not supported",
-        location=location_of(node),
+        NOT_SUPPORTED, f"{form} is not supported", hint=instead, location=location_of(node)
     )
+
+
+_OTHERS: Mapping[type[exp.Expr], tuple[str, str]] = {
+    exp.BitwiseAnd: ("the operator &", "bitwise_and(x, y) does that."),
+    exp.BitwiseLeftShift: ("the operator <<", "bitwise_left_shift(x, n) does that."),
+    exp.BitwiseNot: ("the operator ~", "bitwise_not(x) does that."),
+    exp.BitwiseOr: ("the operator |", "bitwise_or(x, y) does that."),
+    exp.BitwiseRightShift: ("the operator >>", "bitwise_right_shift(x, n) does that."),
+    exp.BitwiseXor: ("the operator ^", "bitwise_xor(x, y) does that."),
+    exp.Glob: ("GLOB", "LIKE and regexp_like(x, '…') find patterns."),
+    exp.ILike: ("ILIKE", "lower(x) LIKE '…' finds letters of either case."),
+    exp.JSONExtract: ("the operator ->", "json_extract(x, '$.field') does that."),
+    exp.JSONExtractScalar: ("the operator ->>", "json_extract_scalar(x, '$.field') does that."),
+    exp.RegexpLike: ("RLIKE", "regexp_like(x, '…') does that."),
+    exp.SimilarTo: ("SIMILAR TO", "regexp_like(x, '^…$') does that."),
+}
+"""Operators of other dialects, and what to write instead."""

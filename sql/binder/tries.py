@@ -21,7 +21,7 @@ from seamline.sql.binder.grouping import group_keys
 from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.calls import VOLATILE, BoundLambda, Call, CallSpec, call
 from seamline.sql.kernels.calls import duckdb_template, spark_template
-from seamline.sql.kernels.kernel import NO_VALUE, Kernel, tried
+from seamline.sql.kernels.kernel import NO_VALUE, Kernel, Tried
 from seamline.sql.templates import DUCKDB, Template
 from seamline.sql.types import Type
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from seamline.sql.binder.typer import Typer
 
 _NAME = "try"
+_TRIED = "TRY(struct_pack(v := {0})).v"
+"""In a struct, because what DuckDB's TRY holds is written into room for one row, beyond which
+COALESCE and CASE write; what a struct holds has room for all (duckdb/duckdb#25280)."""
 
 
 def bind_try(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
@@ -49,7 +52,7 @@ def bind_try(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
         raise SeamlineError(
             NOT_SUPPORTED, "try() of what differs each time is not supported", hint=""
         )
-    overload = constructor(_NAME, "TRY({0})", "{0}")
+    overload = constructor(_NAME, _TRIED, "{0}")
     return call(CallSpec(overload, (type_,), type_), [inner]), type_
 
 
@@ -85,7 +88,7 @@ def _kernel_of(node: exp.Expr) -> Call:
     sql = render.to_duckdb(expression)
     kernels = render.kernels(expression, DUCKDB)
     name = f"try_{hashlib.blake2b(sql.encode(), digest_size=6).hexdigest()}"
-    kernel = Kernel(name, tried(sql, kernels))
+    kernel = Kernel(name, Tried(sql, kernels))
     overload = constructor(f"{_NAME} {name}", "", "")
     overload = dataclasses.replace(
         overload, duckdb=duckdb_template(kernel), spark=spark_template(kernel), kernel=kernel

@@ -26,7 +26,7 @@ from seamline.sql.functions import (
     urls,
     windows,
 )
-from seamline.sql.functions.forms import FORMS
+from seamline.sql.functions.forms import FORMS, OPERATORS
 from seamline.sql.functions.patterns import is_comparable, is_ordered
 from seamline.sql.functions.registry import (
     COLLECT,
@@ -69,6 +69,7 @@ __all__ = [
     "FORMS",
     "FUNCTIONS",
     "GROUPING",
+    "OPERATORS",
     "REASONS",
     "SUBJECTS",
     "Argument",

@@ -1,11 +1,14 @@
-"""Functions that are no rows of the table: their arguments are words, types or written out.
+"""How people write calls whose rows in the table are called otherwise, or that are no rows at all.
 
-The binder knows each by itself; here they are listed for people.
+The arguments of the latter are words, types or written out: the binder knows each by itself, and
+here they are listed for people. Names that begin with `$` are the former: operators, and functions
+whose first argument chooses the row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 FORMS: Mapping[str, tuple[str, ...]] = {
     "at_timezone": ("at_timezone(timestamp with time zone, zone) → timestamp with time zone",),
@@ -38,3 +41,47 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "with_timezone": ("with_timezone(timestamp, zone) → timestamp with time zone",),
 }
 """Names, and how they are called."""
+
+OPERATORS: Mapping[str, str] = {
+    "$add": "{0} + {1}",
+    "$concat": "{0} || {1}",
+    "$divide": "{0} / {1}",
+    "$modulus": "{0} % {1}",
+    "$multiply": "{0} * {1}",
+    "$negate": "-{0}",
+    "$subscript": "{0}[{1}]",
+    "$subtract": "{0} - {1}",
+}
+"""Operators that are rows of the table, and how they are written."""
+
+_WRITTEN = {
+    **OPERATORS,
+    "$json_exists": "json_exists({0}, {1})",
+    "$json_query": "json_query({0}, {1})",
+    "$json_value": "json_value({0}, {1})",
+    "$ltrim": "trim(LEADING {1} FROM {0})",
+    "$position": "position({0} IN {1})",
+    "$rtrim": "trim(TRAILING {1} FROM {0})",
+    "$trim": "trim(BOTH {1} FROM {0})",
+}
+_OF_UNIT = re.compile(r"\$(date_add|date_diff|date_trunc)_(\w+)")
+_NORMALIZE = "$normalize_"
+
+
+def written(name: str, arguments: Sequence[str]) -> str:
+    """A call as people write it, whatever its row is called.
+
+    Args:
+        name: Of the row.
+        arguments: Of the call, or their types.
+    """
+    if name in _WRITTEN:
+        return _WRITTEN[name].format(*arguments)
+    shown = list(arguments)
+    if found := _OF_UNIT.fullmatch(name):
+        name, unit = found.groups()
+        shown = [f"'{unit}'", *shown]
+    elif name.startswith(_NORMALIZE):
+        name, form = "normalize", name.removeprefix(_NORMALIZE).upper()
+        shown = [*shown, form]
+    return f"{name.removeprefix('$')}({', '.join(shown)})"

@@ -19,7 +19,7 @@ from typing import Literal, Protocol, TypeAlias
 from seamline.errors import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TYPE_MISMATCH, SeamlineError
 from seamline.sql import coercion, types
 from seamline.sql.functions import patterns
-from seamline.sql.functions.forms import FORMS
+from seamline.sql.functions.forms import FORMS, written
 from seamline.sql.functions.patterns import Pattern
 from seamline.sql.kernels.calls import duckdb_template, spark_template
 from seamline.sql.kernels.kernel import Compute, Kernel, by_duckdb
@@ -60,9 +60,11 @@ class Overload:
     @property
     def signature(self) -> str:
         """The signature as people read it."""
-        parameters = ", ".join(self.parameters) + ("…" if self.variadic else "")
+        parameters = list(self.parameters)
+        if self.variadic:
+            parameters[-1] += "…"
         returns = self.returns if isinstance(self.returns, str) else "…"
-        return f"{self.name}({parameters}) → {returns}"
+        return f"{written(self.name, parameters)} → {returns}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -150,10 +152,13 @@ def resolve(name: str, arguments: Sequence[Argument]) -> Resolved:
         raise unknown(name)
     found = [r for o in overloads if (r := _match(o, arguments)) is not None]
     if not found:
-        given = ", ".join(str(a) if isinstance(a, Type) else "lambda" for a in arguments)
-        known = "; ".join(overload.signature for overload in overloads)
+        given = [str(a) if isinstance(a, Type) else "lambda" for a in arguments]
+        form = FORMS.get(name.removeprefix("$")) if name.startswith("$") else None
+        known = "; ".join(form or dict.fromkeys(overload.signature for overload in overloads))
         raise SeamlineError(
-            TYPE_MISMATCH, f"{name.lower()}({given}) is not defined", hint=f"It is: {known}"
+            TYPE_MISMATCH,
+            f"{written(name.lower(), given)} is not defined",
+            hint=f"It is: {known}",
         )
     return min(found, key=lambda r: _conversions(r, arguments))
 
@@ -265,7 +270,6 @@ REASONS = {
         ),
         "there are no types of geometry",
     ),
-    "version": "GET /api/v1/info says it",
     "json_table": "use UNNEST(CAST(json_extract(…) AS array(…)))",
     "objectid": "there is no type ObjectId",
     "exclude_columns": "name the columns",

@@ -107,6 +107,7 @@ scalar(
     "array_to_string(list_reverse(string_split({0}, '')), '')",
     "reverse({0})",
 )
+scalar("version", "-> varchar", "'seamline'")
 by_duckdb_everywhere("translate", "varchar, varchar, varchar -> varchar", "translate({args})")
 by_duckdb_everywhere(
     "split",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -97,15 +98,15 @@ def _text_of(value: Any, type_: Type) -> str:
 
 def from_json(*, safe: bool) -> Compute:
     """A kernel: JSON as values of another type; null for what does not fit, if it is safe."""
+    return functools.partial(_from_json, safe=safe)
 
-    def compute(use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
-        found = [
-            None if text is None else _converted(text, use.returns, safe=safe)
-            for text in arguments[0].to_pylist()
-        ]
-        return pa.array(found, types.to_arrow(use.returns))
 
-    return compute
+def _from_json(use: Use, arguments: Sequence[pa.Array], *, safe: bool) -> pa.Array:
+    found = [
+        None if text is None else _converted(text, use.returns, safe=safe)
+        for text in arguments[0].to_pylist()
+    ]
+    return pa.array(found, types.to_arrow(use.returns))
 
 
 def _converted(text: str, target: Type, *, safe: bool) -> Any:

@@ -116,20 +116,24 @@ def by_row(function: Callable[..., Any]) -> Compute:
 
     The function is called once for equal arguments that follow each other.
     """
+    return _ByRow(function)
 
-    def compute(use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ByRow:
+    function: Callable[..., Any]
+
+    def __call__(self, use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
         columns = [argument.to_pylist() for argument in arguments]
         found: list[Any] = []
         last: tuple[Any, ...] | None = None
         value: Any = None
         for row in zip(*columns, strict=True):
             if row != last:
-                value = None if None in row else function(*row)
+                value = None if None in row else self.function(*row)
                 last = row
             found.append(value)
         return pa.array(found, types.to_arrow(use.returns))
-
-    return compute
 
 
 def by_duckdb(template: Template) -> Compute:
@@ -150,19 +154,22 @@ def by_duckdb(template: Template) -> Compute:
     return compute
 
 
-def tried(sql: str, kernels: Mapping[str, Use]) -> Compute:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tried:
     """A kernel of an expression of DuckDB's with TRY around it.
 
-    Args:
+    Attributes:
         sql: The expression over `a0`, `a1`, ….
         kernels: What it calls, by name.
     """
 
-    def compute(use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
-        columns = {f"a{place}": argument for place, argument in enumerate(arguments)}
-        return evaluated(sql, columns, kernels).cast(types.to_arrow(use.returns))
+    sql: str
+    kernels: Mapping[str, Use]
 
-    return compute
+    def __call__(self, use: Use, arguments: Sequence[pa.Array]) -> pa.Array:
+        """Its value in each row."""
+        columns = {f"a{place}": argument for place, argument in enumerate(arguments)}
+        return evaluated(self.sql, columns, self.kernels).cast(types.to_arrow(use.returns))
 
 
 def evaluated(

@@ -6,10 +6,11 @@ import dataclasses
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
+from support.registry import Registry
 
 from chaos.brokers import direct_client
 from chaos.history import Acknowledged, Recorder, Sent, value_of
@@ -37,6 +38,7 @@ class Arena:
 
     Attributes:
         stack: The stack.
+        registry: The registry of schemas.
         recorder: The history.
         oracle: The independent consumer.
         producers: Producer processes.
@@ -48,6 +50,7 @@ class Arena:
     """
 
     stack: ChaosStack
+    registry: Registry
     recorder: Recorder
     oracle: LogFollower
     producers: list[Process]
@@ -102,17 +105,26 @@ class Arena:
         self.wait(lambda: has_come_further() or self.ended.is_set(), _PROGRESS_S)
         return AT_WORK if has_come_further() else RECOVERING
 
-    def produce(self, topic: str, count: int) -> int:
+    def produce(
+        self,
+        topic: str,
+        count: int,
+        value: Callable[[int, str], bytes] = value_of,
+        partitions: Sequence[int] = (-1,),
+    ) -> int:
         """Sends records past the proxy; gives how many were acknowledged."""
         producer = Producer(
             {**direct_client(self.stack.direct_servers), "enable.idempotence": True}
         )
         acknowledged: list[int] = []
-        for _ in range(count):
+        for _, partition in zip(range(count), itertools.cycle(partitions), strict=False):
             id_ = next(self.ids)
             self.recorder.record(Sent(id_, topic, time.monotonic()))
             producer.produce(
-                topic, value_of(id_, "n"), on_delivery=self._delivered(id_, acknowledged)
+                topic,
+                value(id_, "n"),
+                partition=partition,
+                on_delivery=self._delivered(id_, acknowledged),
             )
         producer.flush(10)
         return len(acknowledged)

@@ -16,8 +16,10 @@ import collections
 import dataclasses
 import heapq
 import itertools
+import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from chaos.history import (
     BAD_ID,
@@ -30,7 +32,9 @@ from chaos.history import (
     Lagged,
     Logged,
     Read,
+    RegistryDisturbed,
     Rows,
+    SchemaRegistered,
     Sent,
     TableClosed,
     TableOpened,
@@ -38,13 +42,16 @@ from chaos.history import (
     TransactionEnded,
     price_of,
     unpack,
+    unpack_cells,
 )
 from seamline.errors import ERRORS
 
-PASSING = frozenset(
-    {code.name for code in ERRORS.values() if code.retriable}
+OF_SCHEMAS = frozenset({"SCHEMA_NOT_EVOLVED"})
+OF_REGISTRY = frozenset({"SCHEMA_REGISTRY_UNAVAILABLE"})
+PASSING = (
+    frozenset(code.name for code in ERRORS.values() if code.retriable)
     | {"DEADLINE_EXCEEDED", "CANCELED", "STATEMENT_NOT_FOUND"}
-)
+) - (OF_SCHEMAS | OF_REGISTRY)
 """Errors that any read may end with while parts of the system are down: asked again, it answers."""
 
 SPARK_PASSING = frozenset({"SPARK_FAILED"})
@@ -61,6 +68,8 @@ TIMESTAMP_MS_MAX = 253_402_300_799_999
 """A record's time after this, or before 1970, is null."""
 
 _POLICIES = ("fail", "skip", "null")
+_EMPTIES_NULLS = frozenset({"pyiceberg"})
+"""Readers that give null lists and maps of rows as empty ones; see docs/readers.md."""
 TOKEN_PASSING = frozenset({"TOKEN_EXPIRED"})
 
 
@@ -123,9 +132,11 @@ class Life:
         until = self.closed.ended if self.closed else float("inf")
         return self.opened.invoked <= read.ended and read.invoked <= until
 
-    def spoiled_before(self, moment: float) -> TableSpoiled | None:
+    def spoiled_before(self, moment: float, read: Read) -> TableSpoiled | None:
         """What a read that knows what was so then must fail for."""
-        return next((s for s in self.spoilings if s.must_fail and s.ended < moment), None)
+        reads_tail = read.is_present and read.filter.is_empty
+        of_read = (s for s in self.spoilings if s.must_fail and (reads_tail or not s.is_in_tail))
+        return next((spoiled for spoiled in of_read if spoiled.ended < moment), None)
 
 
 class Log:
@@ -135,6 +146,7 @@ class Log:
         self._records: dict[int, dict[int, tuple[int, str]]] = {}
         self._times: dict[int, dict[int, int]] = collections.defaultdict(dict)
         self._headers: dict[int, dict[int, int]] = collections.defaultdict(dict)
+        self._bodies: dict[int, dict[int, Any]] = collections.defaultdict(dict)
         self._columns: dict[tuple[int, str], Column] = {}
         self._in_order: dict[int, list[tuple[int, tuple[int, str]]]] = {}
         self._replaced: dict[int, frozenset[int]] = {}
@@ -152,6 +164,7 @@ class Log:
         offsets = [offset for offset, _, _ in seen.records]
         self._times[seen.partition].update(zip(offsets, seen.timestamps_ms, strict=False))
         self._headers[seen.partition].update(zip(offsets, seen.headers, strict=False))
+        self._bodies[seen.partition].update(zip(offsets, seen.bodies, strict=False))
 
     @property
     def partitions(self) -> Iterable[int]:
@@ -199,6 +212,10 @@ class Log:
         """How many headers a record has."""
         return self._headers[partition].get(offset, 0)
 
+    def body_at(self, partition: int, offset: int) -> Any:
+        """What a record says, by its writer's names; None for one that is not there."""
+        return self._bodies[partition].get(offset)
+
     def time_at(self, partition: int, offset: int) -> int | None:
         """A record's time as the table shows it; None for one that it cannot show."""
         found = self._times[partition].get(offset, -1)
@@ -224,6 +241,60 @@ class Log:
         return self._replaced[partition]
 
 
+class Names:
+    """The names that fields have had; none of two fields."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+
+    def learn(self, schema: Any) -> None:
+        """Takes in a schema of Avro, or a part of one: aliases are in the order they were given."""
+        match schema:
+            case list():
+                for branch in schema:
+                    self.learn(branch)
+            case dict():
+                for member in schema.get("fields", ()):
+                    self._first[member["name"]] = (*member.get("aliases", ()), member["name"])[0]
+                    self.learn(member["type"])
+                for inside in ("type", "items", "values"):
+                    self.learn(schema.get(inside))
+
+    def by_first(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Fields by the first name that each had."""
+        return {self._first.get(name, name): value for name, value in row.items()}
+
+    def is_field(self, name: str) -> bool:
+        """Whether a name is a field's, and no key of a map."""
+        return name in self._first
+
+    def difference(self, got: Any, said: Any, *, whole: bool) -> str:
+        """Where a row is not what a record says; empty where it is.
+
+        Args:
+            got: What is in the table, by its names.
+            said: What the record says, by its writer's.
+            whole: Whether every field must have its column.
+        """
+        match got, said:
+            case dict(), dict():
+                mine, its = self.by_first(got), self.by_first(said)
+                lost = {
+                    name for name in its.keys() - mine.keys() if whole or not self.is_field(name)
+                }
+                if lost:
+                    return f"no column for {sorted(lost)}"
+                inside = ((name, mine[name], its.get(name)) for name in mine)
+            case list(), list() if len(got) == len(said):
+                inside = ((str(i), *pair) for i, pair in enumerate(zip(got, said, strict=True)))
+            case _:
+                return "" if got == said else f"{got!r} for {said!r}"
+        for name, one, other in inside:
+            if found := self.difference(one, other, whole=whole):
+                return f"{name}: {found}"
+        return ""
+
+
 class Facts:
     """Everything in a history that reads are judged by."""
 
@@ -238,6 +309,8 @@ class Facts:
         self.contradictions: list[str] = []
         self.visible: list[tuple[float, str, int, int]] = []
         self.lags: list[Lagged] = []
+        self.disturbed: list[RegistryDisturbed] = []
+        self.names = Names()
 
     def take(self, event: Event) -> None:
         """Takes an event in."""
@@ -256,6 +329,10 @@ class Facts:
                 self.outcomes[event.transaction] = event.outcome
             case Lagged():
                 self.lags.append(event)
+            case RegistryDisturbed():
+                self.disturbed.append(event)
+            case SchemaRegistered():
+                self.names.learn(json.loads(event.text))
             case ForeignRow():
                 self.foreign[event.table].add(event.id)
             case Logged():
@@ -273,6 +350,10 @@ class Facts:
         """Whether Kafka may drop records of a topic that later ones replace."""
         lives = itertools.chain.from_iterable(self.lives.values())
         return any(life.opened.compacted and life.opened.topic_id == topic_id for life in lives)
+
+    def is_disturbed(self, read: Read) -> bool:
+        """Whether the registry was, while a read ran."""
+        return any(d.invoked < read.ended and read.invoked < d.ended for d in self.disturbed)
 
     def known_from(self, read: Read) -> float:
         """The moment up to which a read must know everything: when it was sent, or a lag began."""
@@ -402,6 +483,8 @@ def check_error(read: Read, facts: Facts) -> Iterator[Violation]:
     lives = [life for life in facts.lives.get(read.table, []) if life.overlaps(read)]
     for life in lives:
         allowed |= set(life.opened.errors)
+        if life.opened.has_schemas:
+            allowed |= OF_SCHEMAS | (OF_REGISTRY if facts.is_disturbed(read) else set())
         if life.opened.changes_hands and (read.moment is not None or read.version is not None):
             allowed.add("BOUNDARY_MISSING")  # only its writer of then could tell
         for spoiled in life.spoilings:
@@ -426,7 +509,7 @@ def check_answer(read: Read, rows: Rows, facts: Facts) -> list[Violation]:
         if life.opened.topic_id != read.topic_id:
             problem = f"the receipt names topic {read.topic_id}, not {life.opened.topic_id}"
             found = found or [Violation("wrong topic", read.table, read.op, problem)]
-        elif spoiled := life.spoiled_before(facts.known_from(read)):
+        elif spoiled := life.spoiled_before(facts.known_from(read), read):
             problem = f"answered, and should be {spoiled.error}"
             found = [Violation("spoiled table read", read.table, read.op, problem)]
         else:
@@ -438,13 +521,15 @@ def check_answer(read: Read, rows: Rows, facts: Facts) -> list[Violation]:
 
 def _check_exact(read: Read, rows: Rows, life: Life, facts: Facts) -> Iterator[Violation]:
     log = facts.logs[read.topic_id]
-    if read.form == "rows":
+    if read.form in ("rows", "columns"):
         for partition in sorted({*rows, *log.partitions}):
             got = rows.get(partition, (array("q"), array("q")))
             if partition == NO_PARTITION:
                 yield from _check_foreign(read, got, facts)
             else:
                 yield from _check_partition(read, partition, got, life, facts)
+    if read.form == "columns":
+        yield from _check_cells(read, facts)
     elif read.form == "groups":
         yield from _check_groups(read, life, log)
     elif read.form == "meta":
@@ -512,6 +597,35 @@ def _check_partition(
                 f"{read.boundary.get(partition)}, end {read.end.get(partition)}"
             )
             yield Violation(kind, read.table, read.op, detail)
+
+
+def _check_cells(read: Read, facts: Facts) -> Iterator[Violation]:
+    """Each row is what its record says; what was tiered has a column for all of it.
+
+    A token's columns are those it was given with, wherever its rows are by now.
+    """
+    log = facts.logs[read.topic_id]
+    for partition, rows in unpack_cells(read.cells).items():
+        boundary = read.boundary.get(partition, 0) if read.token_of is None else 0
+        for offset, cells in rows:
+            got = dict(zip(read.names, cells, strict=True))
+            said = log.body_at(partition, offset)
+            if read.way in _EMPTIES_NULLS:
+                got, said = _without_empty(got), _without_empty(said)
+            problem = facts.names.difference(got, said, whole=offset < boundary)
+            if said is not None and problem:
+                detail = f"partition {partition} offset {offset}, boundary {boundary}: {problem}"
+                yield Violation("wrong value", read.table, read.op, detail)
+
+
+def _without_empty(value: Any) -> Any:
+    """A value in which what is empty is null."""
+    match value:
+        case dict():
+            return {name: _without_empty(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_without_empty(item) for item in value] or None
+    return value
 
 
 def _unexpected(read: Read, partition: int, offset: int, id_: int, facts: Facts) -> Violation:
@@ -695,6 +809,8 @@ def check_repeat(read: Read, first: Read, facts: Facts) -> Iterator[Violation]:
         return
     mine, theirs = unpack(read.rows), unpack(first.rows)
     if (mine, read.values) == (theirs, first.values):
+        if read.way != "source" and read.moment is None:  # those have columns of now
+            yield from _check_same_cells(read, first, kind)
         return
     shown = []
     for partition in sorted({*mine, *theirs}):
@@ -712,6 +828,21 @@ def check_repeat(read: Read, first: Read, facts: Facts) -> Iterator[Violation]:
     was, now = f"{first.way}, {first.engine}", f"{read.way}, {read.engine}"
     detail = f"#{first.op} by {was}, now by {now}: {'; '.join(shown)}"
     yield Violation(kind, read.table, read.op, detail)
+
+
+def _check_same_cells(read: Read, first: Read, kind: str) -> Iterator[Violation]:
+    if read.names != first.names:
+        yield Violation(kind, read.table, read.op, f"{read.names}, #{first.op} {first.names}")
+        return
+    now, was = unpack_cells(read.cells), unpack_cells(first.cells)
+    if not _EMPTIES_NULLS.isdisjoint({read.way, first.way}):
+        now, was = ({p: _without_empty(rows) for p, rows in of.items()} for of in (now, was))
+    if now != was:
+        place = next(place for place in now if now[place] != was[place])
+        pairs = zip(now[place], was[place], strict=True)
+        one, other = next((one, other) for one, other in pairs if one != other)
+        detail = f"#{first.op}: partition {place}: {one}, was {other}, of {read.names}"
+        yield Violation(kind, read.table, read.op, detail)
 
 
 def _came_late(read: Read, first: Read, log: Log) -> bool:

@@ -14,7 +14,6 @@ import json
 import pickle
 import random
 import re
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -22,8 +21,8 @@ import requests
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table as PyTable
 
-from chaos.history import Read, Rows, pack, sorted_rows
-from chaos.readers import Client, Past, Remembered, Worker, failed
+from chaos.history import Read
+from chaos.readers import Client, Past, Remembered, Worker, failed, with_rows
 from chaos.tables import BY_NAME, COMPACTED, FOREIGN, Table
 from seamline.connectors.iceberg.virtual import END_KEY
 from seamline.connectors.spark.sessions import connect
@@ -35,7 +34,6 @@ from seamline.seam.seam import Seam
 from seamline.spark import configuration
 
 _LIVE = "live"
-_COLUMNS = ("_kafka_partition", "_kafka_offset", "id")
 _BOUNDARY_KEY, _TOPIC_ID_KEY = "seamline.boundary", "seamline.topic-id"
 _SQL_SHARE, _SPARK_SHARE = 0.5, 0.35
 _AGAIN_SHARE, _BATCH_SHARE, _ANEW_SHARE = 0.3, 0.2, 0.1
@@ -74,18 +72,18 @@ class CatalogReader(Worker):
 
     def read(self, table: Table) -> Remembered | Read:
         """The table as PyIceberg sees it now; an answered one can be repeated by its snapshot."""
-        read = self.client.begin(table, engine="pyiceberg", way="pyiceberg")
+        read = self.client.begin(table, _form(table), engine="pyiceberg", way="pyiceberg")
         try:
             catalog = RestCatalog(_LIVE, uri=f"{self._url}{FILES}")
             loaded = catalog.load_table((SCHEMA, table.name))
             read = _given(read, loaded)
-            columns = (*table.places, "id")
+            names = (field.name for field in loaded.schema().fields)
+            columns = (*table.places, *_others(table, names))
             found = loaded.scan(selected_fields=columns).to_arrow()
         except Exception as error:  # noqa: BLE001 - what it was is judged
             return self.client.end(failed(read, *_named(error)))
         rows = zip(*(found.column(name).to_pylist() for name in columns), strict=True)
-        answer = dataclasses.replace(read, ended=time.monotonic(), rows=pack(sorted_rows(rows)))
-        return Remembered(self.client.end(answer), "")
+        return Remembered(self.client.end(with_rows(read, rows, columns)), "")
 
     def read_on_spark(self, table: Table, old: Remembered) -> None:
         """The rows of a virtual snapshot, by Spark through the catalog."""
@@ -93,6 +91,7 @@ class CatalogReader(Worker):
         self._read_on_spark(
             self.client.begin(
                 table,
+                first.form,
                 engine="spark",
                 way="catalog",
                 token_of=first.op,
@@ -114,19 +113,20 @@ class CatalogReader(Worker):
         return self._read_on_spark(read)
 
     def _read_on_spark(self, read: Read) -> Remembered | Read:
+        table = BY_NAME[read.table]
+        listed = "*" if read.form == "columns" else ", ".join((*table.places, "id"))
         statement = (
-            f"SELECT {', '.join((*BY_NAME[read.table].places, 'id'))} "
-            f"FROM {_LIVE}.{SCHEMA}.{read.table} "
-            f"VERSION AS OF {read.version}"
+            f"SELECT {listed} FROM {_LIVE}.{SCHEMA}.{read.table} VERSION AS OF {read.version}"
         )
         try:
-            rows = [tuple(row) for row in self._session().sql(statement).collect()]
+            found = self._session().sql(statement)
+            names = [*table.places, *_others(table, found.columns)]
+            every = [row.asDict(recursive=True) for row in found.collect()]
+            rows = [[row[name] for name in names] for row in every]
         except Exception as error:  # noqa: BLE001 - what it was is judged
             self._spark = None
             return self.client.end(failed(read, *_named(error)))
-        packed = pack(sorted_rows(rows))
-        answer = dataclasses.replace(read, ended=time.monotonic(), rows=packed)
-        return Remembered(self.client.end(answer), "")
+        return Remembered(self.client.end(with_rows(read, rows, names)), "")
 
     def _session(self) -> Any:
         if self._spark is None:
@@ -144,7 +144,7 @@ class CatalogReader(Worker):
         if isinstance(done, Read) or done.read.version is None:
             return
         if self._chance.random() < _SQL_SHARE:
-            self.client.read(table, repeat=done, past=Past.of(done.read))
+            self.client.read(table, done.read.form, repeat=done, past=Past.of(done.read))
         if self._chance.random() < _SPARK_SHARE:
             self.read_on_spark(table, done)
 
@@ -215,17 +215,16 @@ class SourceReader(Worker):
 
     def read_on(self, table: Table) -> None:
         """The next batch of the table's stream."""
-        read = self.client.begin(table, engine="source", way="source")
+        read = self.client.begin(table, _form(table), engine="source", way="source")
         try:
             stream: Any = self._source(table).streamReader(None)
             start = self._reached.get(table.name) or _kept(stream.initialOffset())
             end = _kept(stream.latestOffset())
             read = _between(read, start, end)
-            rows = _rows(stream, stream.partitions(start, end))
+            done = _filled(read, table, stream, stream.partitions(start, end))
         except Exception as error:  # noqa: BLE001 - what it was is judged
             self.client.end(failed(read, *_named(error)))
             return
-        done = dataclasses.replace(read, ended=time.monotonic(), rows=pack(rows))
         self.client.end(done)
         self._reached[table.name] = end
         if table not in (COMPACTED, FOREIGN):  # of which rows may go between two reads
@@ -233,29 +232,27 @@ class SourceReader(Worker):
 
     def read_again(self, table: Table, first: Read, start: Any, end: Any) -> None:
         """A batch of a stream, as after a restart from a checkpoint."""
-        read = self.client.begin(table, engine="source", way="source", token_of=first.op)
-        read = _between(read, start, end)
+        about = {"engine": "source", "way": "source", "token_of": first.op}
+        read = _between(self.client.begin(table, first.form, **about), start, end)
         try:
             stream: Any = self._source(table).streamReader(None)
-            rows = _rows(stream, stream.partitions(start, end))
+            done = _filled(read, table, stream, stream.partitions(start, end))
         except Exception as error:  # noqa: BLE001 - what it was is judged
-            self.client.end(failed(read, *_named(error)))
-            return
-        self.client.end(dataclasses.replace(read, ended=time.monotonic(), rows=pack(rows)))
+            done = failed(read, *_named(error))
+        self.client.end(done)
 
     def read_whole(self, table: Table) -> Remembered | Read:
         """The whole table, as a batch."""
-        read = self.client.begin(table, engine="batch", way="source")
+        read = self.client.begin(table, _form(table), engine="batch", way="source")
         try:
             batch: Any = self._source(table).reader(None)
             seam: Seam = batch._table.seam
             read = dataclasses.replace(
                 read, topic_id=seam.topic_id, end=dict(seam.end), boundary=dict(seam.boundary)
             )
-            rows = _rows(batch, batch.partitions())
+            done = _filled(read, table, batch, batch.partitions())
         except Exception as error:  # noqa: BLE001 - what it was is judged
             return self.client.end(failed(read, *_named(error)))
-        done = dataclasses.replace(read, ended=time.monotonic(), rows=pack(rows))
         return Remembered(self.client.end(done), "")
 
     def _source(self, table: Table) -> SeamlineDataSource:
@@ -289,15 +286,32 @@ def _between(read: Read, start: dict[str, Any], end: dict[str, Any]) -> Read:
     )
 
 
-def _rows(reader: Any, partitions: Iterable[Any]) -> Rows:
+def _filled(read: Read, table: Table, reader: Any, partitions: Iterable[Any]) -> Read:
+    """The read with the rows that executors read, all of which see the same columns."""
+    names: list[str] = []
+
     def found() -> Iterator[tuple[Any, ...]]:
         for partition in partitions:
             arrived = pickle.loads(pickle.dumps(partition))
             for batch in reader.read(arrived):
-                columns = (batch.column(name).to_pylist() for name in _COLUMNS)
-                yield from zip(*columns, strict=True)
+                columns = [*table.places, *_others(table, batch.schema.names)]
+                assert columns == (names or columns), f"{columns} beside {names}"
+                names[:] = columns
+                yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
 
-    return sorted_rows(found())
+    rows = list(found())
+    return with_rows(read, rows, names or [*table.places, "id"])
+
+
+def _form(table: Table) -> str:
+    return "columns" if table.has_schemas else "rows"
+
+
+def _others(table: Table, names: Iterable[str]) -> list[str]:
+    """What is read beside the places of rows."""
+    if not table.has_schemas:
+        return ["id"]
+    return [name for name in names if not name.startswith("_kafka_")]
 
 
 def _named(error: Exception) -> tuple[str, str]:

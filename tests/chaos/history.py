@@ -57,6 +57,7 @@ class TableOpened:
         has_transactions: Whether acknowledged records may still be unreadable.
         is_upsert: Whether it is the newest record of each key.
         changes_hands: Whether who fills it may tell nothing of its past.
+        has_schemas: Whether its records name schemas of the registry, which its columns follow.
     """
 
     table: str
@@ -71,17 +72,22 @@ class TableOpened:
     has_transactions: bool = False
     is_upsert: bool = False
     changes_hands: bool = False
+    has_schemas: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TableSpoiled:
-    """Something was done after which the table must, or may, answer one certain error only."""
+    """Something was done after which the table must, or may, answer one certain error only.
+
+    Where it is in the tail, only who reads the whole tail of now must meet it.
+    """
 
     table: str
     error: str
     must_fail: bool
     invoked: float
     ended: float
+    is_in_tail: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -134,6 +140,7 @@ class Logged:
         at: When they were seen.
         timestamps_ms: Of each record; empty when they do not matter.
         headers: How many each has; empty when they do not matter.
+        bodies: What each says, by the names that its writer had; empty when that is all known.
     """
 
     topic: str
@@ -143,6 +150,25 @@ class Logged:
     at: float
     timestamps_ms: list[int] = dataclasses.field(default_factory=list)
     headers: list[int] = dataclasses.field(default_factory=list)
+    bodies: list[Any] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SchemaRegistered:
+    """A registry has a schema of Avro, perhaps for long."""
+
+    subject: str
+    schema_id: int
+    text: str
+    at: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RegistryDisturbed:
+    """The registry may not have answered everybody, or only slowly."""
+
+    invoked: float
+    ended: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -242,8 +268,9 @@ class Read:
         client: Who asked.
         session: Reads of one session come one after another, each told of the last.
         table: The table.
-        form: `rows`, `groups` (aggregates by partition), `twice` (two counts of one table),
-            `meta` (aggregates over prices, headers and timestamps by partition).
+        form: `rows`, `columns` (all of each row), `groups` (aggregates by partition), `twice` (two
+            counts of one table), `meta` (aggregates over prices, headers and timestamps by
+            partition).
         filter: Its predicate.
         engine: Asked for.
         invoked: When it was sent.
@@ -253,7 +280,9 @@ class Read:
         topic_id: The log that the receipt names.
         end: Exclusive ends that the receipt names.
         boundary: First offsets not in the snapshot, as the receipt names them.
-        rows: Packed rows of the form `rows`.
+        rows: Packed rows of the forms `rows` and `columns`.
+        names: The columns of the form `columns`.
+        cells: Packed, with the offset of its row before them, what each row has in those.
         values: The answer of the other forms.
         token_of: Number of the read whose token this one was given.
         after: Per partition the offset of an acknowledged write it was told to see.
@@ -282,6 +311,8 @@ class Read:
     end: dict[int, int] = dataclasses.field(default_factory=dict)
     boundary: dict[int, int] = dataclasses.field(default_factory=dict)
     rows: dict[int, str] = dataclasses.field(default_factory=dict)
+    names: list[str] = dataclasses.field(default_factory=list)
+    cells: dict[int, str] = dataclasses.field(default_factory=dict)
     values: list[list[int]] = dataclasses.field(default_factory=list)
     token_of: int | None = None
     after: dict[int, int] = dataclasses.field(default_factory=dict)
@@ -331,6 +362,8 @@ Event = (
     | Acknowledged
     | TransactionEnded
     | Logged
+    | SchemaRegistered
+    | RegistryDisturbed
     | ForeignRow
     | Read
     | Lagged
@@ -347,13 +380,15 @@ _KINDS: dict[str, Any] = {
         Acknowledged,
         TransactionEnded,
         Logged,
+        SchemaRegistered,
+        RegistryDisturbed,
         ForeignRow,
         Read,
         Lagged,
         Injected,
     )
 }
-_OFFSETS = frozenset({"start", "end", "boundary", "rows", "after"})
+_OFFSETS = frozenset({"start", "end", "boundary", "rows", "cells", "after"})
 
 
 # --- Rows ----------------------------------------------------------------------------------------
@@ -388,12 +423,36 @@ def unpack(packed: Mapping[int, str]) -> Rows:
     return {partition: _unpacked(text) for partition, text in packed.items()}
 
 
+Cells = list[tuple[int, list[Any]]]
+"""Offsets, ascending, and what the rows there hold, in the words of JSON."""
+
+
+def pack_cells(cells: Mapping[int, Cells]) -> dict[int, str]:
+    """Cells of each partition as short texts."""
+    return {
+        partition: base64.b85encode(zlib.compress(json.dumps(rows).encode(), 1)).decode()
+        for partition, rows in cells.items()
+    }
+
+
+def unpack_cells(packed: Mapping[int, str]) -> dict[int, Cells]:
+    """The inverse of `pack_cells`."""
+    return {
+        partition: [(offset, cells) for offset, cells in json.loads(_decompressed(text))]
+        for partition, text in packed.items()
+    }
+
+
+def _decompressed(text: str) -> bytes:
+    return zlib.decompress(base64.b85decode(text))
+
+
 def _differences(values: array[int]) -> bytes:
     return array("q", map(operator.sub, values, itertools.chain((0,), values))).tobytes()
 
 
 def _unpacked(text: str) -> Column:
-    data = zlib.decompress(base64.b85decode(text))
+    data = _decompressed(text)
     half = len(data) // 2
     offsets, ids = array("q"), array("q")
     offsets.frombytes(data[:half])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import math
 import random
 import threading
 import time
@@ -28,6 +29,7 @@ from chaos.readers import Client
 from chaos.tables import (
     COMPACTED,
     DOOMED,
+    EVOLVING,
     FOREIGN,
     NULLING,
     PLAIN,
@@ -49,7 +51,7 @@ from seamline.errors import (
 PARTITIONS_MAX = 8
 _REQUEST_S = 10.0
 _UNTIL_TIERED_S = 12.0
-_TRIMMED_TABLES = ((PLAIN,), (TRANSACTIONAL,), (SKIPPING, NULLING), (STATES,), SINK)
+_TRIMMED_TABLES = ((PLAIN,), (TRANSACTIONAL,), (SKIPPING, NULLING), (STATES,), SINK, (EVOLVING,))
 _HELD_S = 6.0
 """For how long a read may take to ask for its first record."""
 _HEADERS: Sequence[tuple[bytes, bytes | None]] = (
@@ -236,7 +238,7 @@ def _produce_odd(arena: Arena, chance: random.Random, how: Callable[[], dict[str
 def recreate_topic(arena: Arena, chance: random.Random) -> str:
     """Another topic under the same name: shorter or longer than the table, or of other shape."""
     variant = chance.choice(["shorter", "longer", "other partitions"])
-    ensure(arena, DOOMED)
+    _begin_anew(arena)
     count = arena.produce(DOOMED.topic, chance.randint(20, 40))
     arena.wait(lambda: tables.is_tiered(arena.stack, DOOMED), 8.0)
     partitions = 2 if variant != "other partitions" else chance.choice([1, 3])
@@ -259,7 +261,7 @@ def recreate_under_reads(arena: Arena, chance: random.Random) -> str:
 
     Fetches of the topic are held back until it is another one.
     """
-    ensure(arena, DOOMED)
+    _begin_anew(arena)
     count = arena.produce(DOOMED.topic, chance.randint(20, 40))
     network, number = arena.stack.network, f"{chance.getrandbits(16)}"
     reads: list[threading.Thread] = []
@@ -311,9 +313,20 @@ def _reads_of(arena: Arena, table: Table, number: str) -> list[Callable[[], obje
     ]
 
 
+def _begin_anew(arena: Arena) -> None:
+    """The doomed table over its topic, whatever became of the last attempt to replace that."""
+    if not arena.oracle.follows(DOOMED.topic):
+        drop(arena, DOOMED)
+        follow(arena, DOOMED.topic)
+    ensure(arena, DOOMED)
+
+
 def _replace(arena: Arena, partitions: int, then: Callable[[], None]) -> None:
-    """Puts another topic in the place of the doomed one, and says that its table is spoiled."""
-    invoked, is_gone = time.monotonic(), False
+    """Puts another topic in the place of the doomed one, and says that its table is spoiled.
+
+    Until every broker knows the new one, some may still say that there is none.
+    """
+    invoked, is_gone, ended = time.monotonic(), False, math.inf
     arena.oracle.forget(DOOMED.topic)
     try:
         _delete_topic(arena)
@@ -321,9 +334,10 @@ def _replace(arena: Arena, partitions: int, then: Callable[[], None]) -> None:
         create_topic(arena, DOOMED.topic, partitions)
         then()
         follow(arena, DOOMED.topic)
+        ended = time.monotonic()
     finally:
         code = TOPIC_RECREATED.name
-        arena.recorder.record(TableSpoiled(DOOMED.name, code, is_gone, invoked, time.monotonic()))
+        arena.recorder.record(TableSpoiled(DOOMED.name, code, is_gone, invoked, ended))
 
 
 def wait_for_consumer(arena: Arena, table: Table) -> None:

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import threading
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import (
@@ -52,10 +53,14 @@ class LogFollower:
     Args:
         brokers: Followed past their proxies.
         recorder: Takes what it sees.
+        readers: By topic, what reads values that are no JSON.
     """
 
-    def __init__(self, brokers: Brokers, recorder: Recorder) -> None:
+    def __init__(
+        self, brokers: Brokers, recorder: Recorder, readers: Mapping[str, Callable[[bytes], Any]]
+    ) -> None:
         self._brokers = brokers
+        self._readers = readers
         self._servers = brokers.direct_servers
         self._recorder = recorder
         self._known_ids: set[str] = set()
@@ -106,6 +111,11 @@ class LogFollower:
         with self._lock:
             followed = self._topics.pop(topic)
         followed.consumer.close()
+
+    def follows(self, topic: str) -> bool:
+        """Whether a topic is followed."""
+        with self._lock:
+            return topic in self._topics
 
     def reached(self, topic: str) -> dict[int, int]:
         """Per partition the offset up to which everything was seen."""
@@ -195,18 +205,29 @@ class LogFollower:
                 if error.code() == KafkaError._PARTITION_EOF:
                     reached[message.partition()] = message.offset()
                 continue
-            partition, id_ = message.partition(), id_of(message.value())
+            partition = message.partition()
+            body = self._body(topic, message.value())
+            id_ = NO_ID if message.value() is None else id_of(body)
             logged = seen.setdefault(
                 partition, Logged(topic, followed.topic_id, partition, [], now)
             )
             logged.records.append((message.offset(), id_, (message.key() or b"").decode()))
             logged.timestamps_ms.append(message.timestamp()[1])
             logged.headers.append(headers_of(message))
+            if topic in self._readers:
+                logged.bodies.append(body)
             followed.newest.append(id_)
             reached[partition] = message.offset() + 1
         self._recorder.record(*seen.values())
         followed.reached.update(reached)
         followed.heard_at.update(dict.fromkeys(reached, now))
+
+    def _body(self, topic: str, value: bytes | None) -> Any:
+        """What a record says; None where it says nothing of ours."""
+        try:
+            return None if value is None else self._readers.get(topic, json.loads)(value)
+        except ValueError:
+            return None
 
 
 def headers_of(message: Message) -> int:
@@ -221,12 +242,9 @@ def headers_of(message: Message) -> int:
         return 1
 
 
-def id_of(value: bytes | None) -> int:
-    """The id of a record; `NO_ID` without a value, `BAD_ID` for one that is none of ours."""
-    if value is None:
-        return NO_ID
+def id_of(body: Any) -> int:
+    """The id that a record says; `BAD_ID` for one that is none of ours."""
     try:
-        body: Any = json.loads(value)
         return int(body["id"])
     except (ValueError, TypeError, KeyError):
         return BAD_ID

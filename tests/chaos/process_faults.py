@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from confluent_kafka import ElectionType
 
 from chaos.arena import AT_WORK, READY_S, Arena, NotInjectedError
-from chaos.brokers import CUT, NUMBERS
+from chaos.brokers import CUT, NUMBERS, Network
 from chaos.history import Lagged
 from chaos.processes import Process
-from chaos.proxy import Mode
+from chaos.proxy import Mode, Proxy
 from chaos.readers import SQL
-from chaos.tables import FOREIGN, PLAIN, QUIET, STATES, TRANSACTIONAL, Table
+from chaos.tables import EVOLVING, FOREIGN, PLAIN, QUIET, STATES, TRANSACTIONAL, Table
 
 Fault = Callable[[Arena, random.Random], str]
 _BYTES_S = 8.0
@@ -156,16 +156,21 @@ def move_leaders(arena: Arena, chance: random.Random) -> str:
     return f"{moved} partitions"
 
 
-def misbehave(mode: Mode) -> Fault:
-    """Lets the network misbehave for a moment."""
+def misbehave(
+    mode: Mode,
+    network: Callable[[Arena], Network | Proxy] = lambda arena: arena.stack.network,
+    longest_s: float = 1.8,
+) -> Fault:
+    """Lets a network misbehave for a moment."""
 
     def fault(arena: Arena, chance: random.Random) -> str:
-        arena.stack.network.behave(mode)
+        attacked = network(arena)
+        attacked.behave(mode)
         try:
-            arena.last(chance.uniform(0.6, 1.8))
-            arena.wait(lambda: bool(arena.stack.network.hits) or arena.ended.is_set(), _BYTES_S)
+            arena.last(chance.uniform(0.6, longest_s))
+            arena.wait(lambda: bool(attacked.hits) or arena.ended.is_set(), _BYTES_S)
         finally:
-            hits = arena.stack.network.heal()
+            hits = attacked.heal()
         if not hits:
             raise NotInjectedError("no byte passed while it lasted")
         return f"{hits} pieces"
@@ -225,7 +230,7 @@ def _client(arena: Arena, chance: random.Random) -> subprocess.Popen[bytes]:
 def _maintenance(
     arena: Arena,
     chance: random.Random,
-    of: Sequence[Table] = (PLAIN, TRANSACTIONAL, FOREIGN, STATES),
+    of: Sequence[Table] = (PLAIN, TRANSACTIONAL, FOREIGN, STATES, EVOLVING),
 ) -> subprocess.Popen[bytes]:
     table = chance.choice(of).name
     options = ("--expire-older-than", "3s", "--retain-last", "2")

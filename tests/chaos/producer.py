@@ -13,12 +13,13 @@ import json
 import random
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from chaos.history import Acknowledged, Event, Sent, TransactionEnded, to_line, value_of
+from chaos.schemas import Climber
 
 KEYS = 24
 _DELETES = 0.15
@@ -37,16 +38,23 @@ class Sender:
 
     Args:
         servers: The broker.
-        first_id: The first id.
+        ids: Gives ids.
         states: Topics in which a record without a value deletes its key.
+        value: Makes the value of an id, with a text in it.
         settings: Further settings of the client.
     """
 
     def __init__(
-        self, servers: str, ids: Iterator[int], states: Collection[str] = (), **settings: Any
+        self,
+        servers: str,
+        ids: Iterator[int],
+        states: Collection[str] = (),
+        value: Callable[[int, str], bytes] = value_of,
+        **settings: Any,
     ) -> None:
         self._ids = ids
         self._states = states
+        self._value = value
         self.client = Producer(
             {
                 "bootstrap.servers": servers,
@@ -70,7 +78,7 @@ class Sender:
                 self.client.produce(record.topic, None, key=f"k{chance.randrange(KEYS)}")
             self.client.produce(
                 record.topic,
-                value_of(record.id, f"r{record.id % 97}"),
+                self._value(record.id, f"r{record.id % 97}"),
                 key=f"k{chance.randrange(KEYS)}",
                 on_delivery=_delivered(record.id),
             )
@@ -89,8 +97,12 @@ def run_plain(spec: dict[str, Any], ids: Iterator[int], chance: random.Random) -
 
     A broker that lost its log, or a topic made again, leaves an idempotent client out of sequence.
     """
+    value = value_of
+    if spec["registry"]:
+        (topic,) = spec["topics"]
+        value = Climber(spec["registry"], topic, spec["ladder"], chance).value
     while True:
-        sender = Sender(spec["servers"], ids, spec["states"])
+        sender = Sender(spec["servers"], ids, spec["states"], value)
         try:
             _send(sender, spec, chance)
         except KafkaException as error:
@@ -111,7 +123,10 @@ def _send(sender: Sender, spec: dict[str, Any], chance: random.Random) -> None:
 def run_transactional(spec: dict[str, Any], ids: Iterator[int], chance: random.Random) -> None:
     """Transactions until it is ended; after an error that cannot be passed, a new client."""
     for number in itertools.count():
-        settings = {"transactional.id": spec["name"], "transaction.timeout.ms": 5_000}
+        settings: dict[str, Any] = {
+            "transactional.id": spec["name"],
+            "transaction.timeout.ms": 5_000,
+        }
         sender = Sender(spec["servers"], ids, spec["states"], **settings)
         with contextlib.suppress(KafkaException):
             sender.client.init_transactions(20)
@@ -153,7 +168,7 @@ def leave_hanging(
     spec: dict[str, Any], ids: Iterator[int], chance: random.Random, name: str
 ) -> None:
     """A transaction nobody ends: the broker aborts it when its time is over."""
-    settings = {"transactional.id": name, "transaction.timeout.ms": _HANG_MS}
+    settings: dict[str, Any] = {"transactional.id": name, "transaction.timeout.ms": _HANG_MS}
     sender = Sender(spec["servers"], ids, spec["states"], **settings)
     with contextlib.suppress(KafkaException):
         sender.client.init_transactions(10)

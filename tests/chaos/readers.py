@@ -29,16 +29,19 @@ from chaos.history import (
     Recorder,
     Sent,
     pack,
+    pack_cells,
     sorted_rows,
     value_of,
 )
 from chaos.producer import KEYS
+from chaos.schemas import shown
 from chaos.tables import BY_NAME, COMPACTED, PLAIN, Table
 
 DUCKDB_S = 20.0
 SPARK_S = 45.0
 _REMEMBERED_MAX = 12
 _FORMS = ("rows", "rows", "rows", "groups", "groups", "meta", "twice")
+_FORMS_OF_SCHEMAS = (*_FORMS, *["columns"] * 5)
 _PAUSE_S = 0.3
 _PAST_S_MAX = 60.0
 _PRICES = ("0", "0.00", "2", "4.5", "4.50", "4.505", "-1.25", "9.99", "9.990", "1095", "1e0")
@@ -46,6 +49,7 @@ _PRICES = ("0", "0.00", "2", "4.5", "4.50", "4.505", "-1.25", "9.99", "9.990", "
 
 SQL = {
     "rows": "SELECT _kafka_partition, _kafka_offset, id FROM {table}{where}",
+    "columns": "SELECT _kafka_partition, _kafka_offset, * FROM {table}{where}",
     "groups": (
         "SELECT _kafka_partition, count(*), sum(id), count(DISTINCT id), max(_kafka_offset) "
         "FROM {table}{where} GROUP BY _kafka_partition"
@@ -237,10 +241,13 @@ class Client:
             )
             rows = cursor.fetchall()
             receipt = cursor.receipt
-        return _answered(read, rows, receipt), receipt["token"]
+            names = [column[0] for column in cursor.description or ()]
+        return _answered(read, rows, names, receipt), receipt["token"]
 
 
-def _answered(read: Read, rows: Sequence[tuple[Any, ...]], receipt: dict[str, Any]) -> Read:
+def _answered(
+    read: Read, rows: Sequence[tuple[Any, ...]], names: list[str], receipt: dict[str, Any]
+) -> Read:
     (about,) = (table for table in receipt["tables"] if table["table"][-1] == read.table)
     found = dataclasses.replace(read, ended=time.monotonic())
     if about["topic_id"] is not None:  # a snapshot is read as it is, whatever the log
@@ -250,12 +257,32 @@ def _answered(read: Read, rows: Sequence[tuple[Any, ...]], receipt: dict[str, An
             end={int(p): offset for p, offset in about["end"].items()},
             boundary={int(p): offset for p, offset in about["boundary"].items()},
         )
-    if read.form == "rows":
-        return dataclasses.replace(found, rows=pack(sorted_rows(rows)))
+    if read.form in ("rows", "columns"):
+        return with_rows(found, rows, names)
     values = sorted([-1 if cell is None else int(cell) for cell in row] for row in rows)
     if read.form == "groups":  # the sum of no ids is null
         values = [[p, n, 0 if s == -1 and not d else s, d, o] for p, n, s, d, o in values]
     return dataclasses.replace(found, values=values)
+
+
+def with_rows(read: Read, rows: Iterable[Sequence[Any]], names: Sequence[str]) -> Read:
+    """The read, answered now by rows of these columns: partition and offset, then any others."""
+    _, _, *others = names
+    place = 2 + others.index("id")
+    found = list(rows)
+    by_place = sorted_rows((row[0], row[1], row[place]) for row in found)
+    answer = dataclasses.replace(read, ended=time.monotonic(), rows=pack(by_place))
+    if read.form != "columns":
+        return answer
+    cells: dict[int, list[tuple[int, list[Any]]]] = collections.defaultdict(list)
+    for partition, offset, *values in found:
+        cells[partition].append((offset, [shown(value) for value in values]))
+    packed = pack_cells({partition: sorted(rows, key=_offset) for partition, rows in cells.items()})
+    return dataclasses.replace(answer, names=others, cells=packed)
+
+
+def _offset(row: tuple[int, Any]) -> int:
+    return row[0]
 
 
 def failed(read: Read, error: str, message: str) -> Read:
@@ -362,7 +389,7 @@ class Reader(Worker):
             self._repeat(old, engine)
             return
         table = chance.choice(self._tables)
-        form = chance.choice(_FORMS)
+        form = chance.choice(_FORMS_OF_SCHEMAS if table.has_schemas else _FORMS)
         if table.provider and form == "meta":
             form = "groups"  # of what its writer does not copy
         past = self._past(table) if chance.random() < self._past_share else PRESENT

@@ -23,6 +23,7 @@ from chaos import (
     kafka_faults,
     process_faults,
     quiet_faults,
+    schema_faults,
     sink,
     tables,
     writer_faults,
@@ -36,22 +37,23 @@ from chaos.process_faults import Fault
 from chaos.processes import Process
 from chaos.readers import Client, Memory, Reader, Session, Worker, Writer
 from chaos.schedule import Decision, schedule
+from chaos.schemas import NotedRegistry, reader_of
 from chaos.stack import ChaosStack
 from chaos.tables import (
     ADOPTED,
     ALL,
     COMPACTED,
     COMPACTED_STATES,
-    DOOMED,
+    EVOLVING,
     FOREIGN,
     NULLING,
     PLAIN,
     QUIET,
+    SACRIFICED,
     SINK,
     SKIPPING,
     STATES,
     TRANSACTIONAL,
-    TRIMMED,
     Table,
 )
 from seamline.errors import SeamlineError
@@ -62,6 +64,7 @@ LANES: dict[str, dict[str, Fault]] = {
     **kafka_faults.LANES,
     **iceberg_faults.LANES,
     **quiet_faults.LANES,
+    **schema_faults.LANES,
     **writer_faults.LANES,
 }
 
@@ -74,7 +77,7 @@ WINDOWS: dict[str, tuple[float, float]] = {
 _ID_BLOCK = 10_000_000
 _CATCH_UP_S = 150.0
 _SHOW_S = 10.0
-_TABLES = tuple(table for table in ALL if table not in (DOOMED, TRIMMED))
+_TABLES = tuple(table for table in ALL if table not in SACRIFICED)
 _FILLED = tuple(table for table in _TABLES if table is not QUIET)
 _TIERED = tuple(table for table in _FILLED if not table.provider)
 _STREAMED = tuple(table for table in _TABLES if not table.provider and not table.is_upsert)
@@ -104,14 +107,18 @@ class Run:
         self._lanes = {name: faults for name, faults in LANES.items() if not only or name in only}
         self.history = directory / "history.jsonl"
         recorder = Recorder(self.history)
-        sacrificed = [table.name for table in ALL if table not in _TABLES]
-        stack = ChaosStack(directory / "stack", [table.name for table in _TIERED], sacrificed)
+        tiered, sacrificed = ([table.name for table in of] for of in (_TIERED, SACRIFICED))
+        registry = NotedRegistry(recorder)
+        stack = ChaosStack(directory / "stack", tiered, sacrificed, registry.port)
+        read_avro = reader_of(registry)
+        readers = {table.topic: read_avro for table in ALL if table.has_schemas}
         blocks = itertools.count(1)
         self._blocks: Callable[[], int] = lambda: next(blocks) * _ID_BLOCK
         self._arena = Arena(
             stack=stack,
+            registry=registry,
             recorder=recorder,
-            oracle=LogFollower(stack.brokers, recorder),
+            oracle=LogFollower(stack.brokers, recorder, readers),
             producers=[],
             sink=self._sink(stack),
             ops=itertools.count(1),
@@ -156,6 +163,7 @@ class Run:
             self._producer("plain", [STATES.topic, COMPACTED_STATES.topic, ADOPTED.topic], 0.25),
             self._producer("transactional", [TRANSACTIONAL.topic], 0.25),
             self._producer("transactional", [TRANSACTIONAL.topic, STATES.topic], 0.35),
+            *(self._producer("plain", [EVOLVING.topic], 0.6) for _ in range(2)),
         ]
         self._say("starting brokers, Spark and gateways (a minute, the first time) …")
         arena.stack.start(*arena.producers, arena.sink)
@@ -221,6 +229,8 @@ class Run:
                 "mode": mode,
                 "topics": topics,
                 "states": [table.topic for table in ALL if table.is_upsert],
+                "registry": self._arena.registry.url if EVOLVING.topic in topics else "",
+                "ladder": self._seed,
                 "name": f"chaos-{number}",
                 "first_id": first_id,
                 "seed": f"{self._seed}/{number}/{first_id}",
@@ -397,4 +407,5 @@ class Run:
         self._arena.sink.end()
         self._arena.oracle.close()
         self._arena.stack.close()
+        self._arena.registry.close()
         self._arena.recorder.close()

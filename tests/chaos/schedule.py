@@ -1,9 +1,10 @@
 """What the nemesis does and when: a pure function of the seed.
 
 Faults lie in lanes. Within a lane one follows another, since they attack the same thing; lanes run
-beside each other. Every kind of a lane has the same share in each round, in an order that the seed
-shuffles, so that each is used often enough. A lane may keep to a part of each round: what ends the
-processes that another lane needs leaves it the rest, long enough for these to be at work again.
+beside each other. In a round every kind of a lane is used equally often, in an order that the seed
+shuffles, and in all rounds together as often as is wanted, with some to spare. A lane may keep to a
+part of each round: what ends the processes that another lane needs leaves it the rest, long enough
+for these to be at work again.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
-USES_IN_TEN_MINUTES = 6
+USES_IN_TEN_MINUTES = 4
 """With three times as many, two cores are busy starting what was killed, and few reads succeed."""
 WHOLE = (0.0, 1.0)
 ROUND_S = 100.0
-_SPARE = 1.15
+_SPARE = 1.5
+"""How many more are tried: what a fault attacks is not always there."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,18 +75,20 @@ def _lane(
 ) -> list[Decision]:
     rounds = max(1, round(60 * minutes / ROUND_S))
     round_s = 60 * minutes / rounds
-    uses = math.ceil(wanted_uses(minutes) * _SPARE / rounds)
+    total = math.ceil(wanted_uses(minutes) * _SPARE)
     begin, end = window
-    gap_s = (end - begin) * round_s / (uses * len(faults))
-    return [
-        Decision(
-            (number + begin) * round_s + (place + chance.random()) * gap_s,
-            lane,
-            fault,
-            chance.getrandbits(32),
-        )
-        for number in range(rounds)
-        for place, fault in enumerate(
-            chance.sample(faults, uses * len(faults), counts=[uses] * len(faults))
-        )
-    ]
+    decisions = []
+    for number in range(rounds):
+        uses = total * (number + 1) // rounds - total * number // rounds
+        drawn = chance.sample(faults, uses * len(faults), counts=[uses] * len(faults))
+        gap_s = (end - begin) * round_s / max(1, len(drawn))
+        decisions += [
+            Decision(
+                (number + begin) * round_s + (place + chance.random()) * gap_s,
+                lane,
+                fault,
+                chance.getrandbits(32),
+            )
+            for place, fault in enumerate(drawn)
+        ]
+    return decisions

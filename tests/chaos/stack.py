@@ -29,7 +29,7 @@ import seamline
 from chaos import archives
 from chaos.brokers import PORTS, Brokers, direct_client
 from chaos.processes import Process, Watcher
-from chaos.proxy import HOST
+from chaos.proxy import HOST, Proxy
 from seamline.connectors.jvm import jars
 from seamline.connectors.jvm.java import find_java
 from seamline.connectors.spark.server import ConnectServer
@@ -45,6 +45,7 @@ from seamline.gateway.spark import settings as spark_settings
 
 READY_S = 300.0
 _GATEWAYS = ("gateway", "narrow gateway")
+_REGISTRY = f"clusters.{settings.CLUSTER}.schema_registry.url"
 _NARROW = {"SEAMLINE_LIMITS__DUCKDB_TAIL_ROWS_MAX": "0", "SEAMLINE_TAIL__FOLLOW": "false"}
 """A gateway that reads no tail itself: every one is read by Spark's executors."""
 
@@ -56,16 +57,21 @@ class ChaosStack:
         directory: Holds all of it; must be empty.
         tables: What the pipeline tiers.
         sacrificed: What a second pipeline tiers: tables that come and go, which none survives.
+        registry_port: Of the registry of schemas, which the product knows through a proxy.
     """
 
     def __init__(
-        self, directory: pathlib.Path, tables: Sequence[str], sacrificed: Sequence[str]
+        self,
+        directory: pathlib.Path,
+        tables: Sequence[str],
+        sacrificed: Sequence[str],
+        registry_port: int,
     ) -> None:
         self.directory = directory
-        names = ("spark", "other spark", *_GATEWAYS)
+        names = ("spark", "other spark", *_GATEWAYS, "registry")
         ports = free_ports(len(names) + PORTS)
         self._ports = dict(zip(names, ports, strict=False))
-        self.url, self.narrow_url = (f"http://{HOST}:{self._ports[name]}" for name in _GATEWAYS)
+        self.url, self.narrow_url = (_address(self._ports[name]) for name in _GATEWAYS)
         self.config_file = directory / FILE_NAME
         (directory / "warehouse").mkdir(parents=True)
         (directory / "kafka").mkdir()
@@ -76,6 +82,8 @@ class ChaosStack:
         self.direct_servers = self.brokers.direct_servers
         self.proxied_servers = self.brokers.proxied_servers
         self.network = self.brokers.network
+        self.registry = Proxy(self._ports["registry"], registry_port)
+        self._registry_port = registry_port
         self._prepare_catalog()
         self._spark_servers = {name: self._spark_server(name) for name in ("spark", "other spark")}
         self.spark_url = self._spark_servers["spark"]._address
@@ -135,6 +143,7 @@ class ChaosStack:
         for process in reversed(self.all_processes):
             process.end()
         self.brokers.close()
+        self.registry.close()
         self.connections.close()
 
     def command(self, *arguments: str) -> list[str]:
@@ -149,6 +158,7 @@ class ChaosStack:
             **SHORT_LIVED_JAVA,
             "SEAMLINE_CONFIG": str(self.config_file),
             "SEAMLINE_SPARK__REMOTE": self.spark_url,
+            f"SEAMLINE_{_REGISTRY.upper().replace('.', '__')}": _address(self._ports["registry"]),
         }
 
     # --- Set-up --------------------------------------------------------------------------------
@@ -165,6 +175,7 @@ class ChaosStack:
         flags = {
             f"{cluster}.bootstrap_servers": bootstrap_servers,
             f"{cluster}.properties.log_level": "0",
+            _REGISTRY: _address(self._registry_port),
             "spark.remote": self.spark_url,
         }
         return load(self.config_file, environment={}, flags=flags).config
@@ -243,6 +254,10 @@ class ChaosStack:
 
     def _tier_command(self, tables: Sequence[str]) -> list[str]:
         return self.command("tier", *tables, "--interval", "2s", "--max-records", "2000")
+
+
+def _address(port: int) -> str:
+    return f"http://{HOST}:{port}"
 
 
 def _answers(url: str) -> bool:

@@ -1,10 +1,11 @@
 """The tables under attack: what each stands on, and what may be done to it.
 
-Most must stay exact through everything. Two are sacrificed: `doomed`, whose topic is deleted and
+Most must stay exact through everything. Some are sacrificed: `doomed`, whose topic is deleted and
 created again, and `trimmed`, whose log loses records that were never tiered, and into which others
 copy records, too. `quiet` has a tail that is never tiered, and no new records at all. `states` and
 `compacted_states` are upsert tables. `adopted` and `handed` are filled by another writer,
-`chaos.sink`: the one was made for it, the other began as a table of ours.
+`chaos.sink`: the one was made for it, the other began as a table of ours. The columns of `evolving`
+follow the schemas of its records; into `unfit` come some that no columns of it can follow.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Table:
         is_upsert: Whether it is the newest record of each key.
         provider: Says how far another writer has filled it; empty where Seamline fills it.
         places: Its columns for partition and offset.
+        format: How its values are written; the columns of any but `json` follow their schemas.
     """
 
     name: str
@@ -56,6 +58,12 @@ class Table:
     is_upsert: bool = False
     provider: str = ""
     places: tuple[str, str] = ("_kafka_partition", "_kafka_offset")
+    format: str = "json"
+
+    @property
+    def has_schemas(self) -> bool:
+        """Whether its values name schemas."""
+        return self.format != "json"
 
 
 PLAIN = Table("plain", "plain")
@@ -80,10 +88,14 @@ COMPACTED_STATES = Table("compacted_states", "compacted_states", is_upsert=True)
 ADOPTED = Table("adopted", "copied", provider="columns", places=("k_partition", "k_offset"))
 HANDED = Table("handed", "copied", provider="fluss")
 SINK = (ADOPTED, HANDED)
+EVOLVING = Table("evolving", "evolving", format="avro")
+UNFIT = Table("unfit", "unfit", errors=("HISTORY_CHANGED", "LOG_TRIMMED"), format="avro")
+SACRIFICED = (DOOMED, TRIMMED, UNFIT)
+"""Tables that come and go."""
 
 ALL = (
     *(PLAIN, TRANSACTIONAL, SKIPPING, NULLING, COMPACTED, FOREIGN, DOOMED, TRIMMED, QUIET),
-    *(STATES, COMPACTED_STATES, *SINK),
+    *(STATES, COMPACTED_STATES, *SINK, EVOLVING, UNFIT),
 )
 ODD_TIMES = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"}
 """Of a topic: it takes records of any time, and forgets none for it."""
@@ -121,6 +133,8 @@ def create(stack: ChaosStack, table: Table, topic_id: str, recorder: Recorder) -
         columns=tables.parse_fields(COLUMNS),
         on_error=table.policy,
         properties=dict(table.properties),
+        format=table.format,
+        evolution="auto" if table.has_schemas else None,
     )
     if table.is_upsert:
         definition = dataclasses.replace(
@@ -177,6 +191,7 @@ def opened(
             has_transactions=table.has_transactions,
             is_upsert=table.is_upsert,
             changes_hands=table is HANDED,
+            has_schemas=table.has_schemas,
         )
     )
 

@@ -15,7 +15,7 @@ from fuzz.answers import Answer, answer_of
 from fuzz.oracle import arrow_rows
 from fuzz.queries import Query
 from fuzz.schema import Table
-from seamline.connectors.duckdb.engine import DuckDBEngine
+from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.errors import SeamlineError
 from seamline.gateway.commands import tables as commands
 from seamline.gateway.query import names
@@ -49,7 +49,7 @@ class Offline:
         self,
         tables: Sequence[Table],
         folder: pathlib.Path,
-        engine: DuckDBEngine,
+        engine: DuckDBWorkers,
         restrictions: Mapping[str, Restriction] | None = None,
     ) -> None:
         storage = Storage(folder)
@@ -73,9 +73,9 @@ class Offline:
         return answer_of(query, found)
 
 
-def duckdb_engine(folder: pathlib.Path) -> DuckDBEngine:
+def duckdb_engine(folder: pathlib.Path) -> DuckDBWorkers:
     """An engine that spills into a folder."""
-    return DuckDBEngine(
+    return DuckDBWorkers(
         memory_bytes=1 << 29, threads=1, spill_directory=str(folder / "spill"), spill_bytes=1 << 28
     )
 

@@ -28,6 +28,7 @@ from support.stack import Stack
 from support.waiting import wait_until
 
 from seamline.errors import SeamlineError
+from seamline.gateway.tail.follower import State
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 MANY = 50
@@ -110,6 +111,7 @@ def test_changes_are_the_difference_of_two_reads(stack: Stack, gateway: Gateway,
     assert gateway.rows(f"SELECT * FROM {changes(name, last)}") == []
 
 
+@pytest.mark.prove
 def test_changes_compose_and_their_token_is_where_the_next_ones_begin(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
@@ -128,12 +130,17 @@ def test_changes_compose_and_their_token_is_where_the_next_ones_begin(
     seen: Counter[Any] = Counter()
     sql = f"SELECT id FROM TABLE(changes('{name}', '{{}}', offsets_max => 9))"
     at = "beginning"
+    gateway.rows(f"SELECT count(*) FROM {name}")
+    followers = gateway.parts.followers
+    assert followers is not None
+    (follower,) = (each for each in followers.all() if each.table.name[-1] == name)
     for _ in range(20):
         piece = gateway.statement(sql.format(at))
         assert piece.error is None, piece.error
         seen.update(gateway.rows(sql.format(at), token=piece.receipt["token"]))
         at = piece.receipt["token"]
     assert seen == Counter((i,) for i in (*range(50), *range(40, 80)))
+    assert follower.state is State.FOLLOWING, "a piece ends where it was told to, not the log"
     both = (
         f"SELECT (SELECT count(*) FROM {name}), "
         f"(SELECT count(*) FROM TABLE(changes('{name}', 'beginning')))"

@@ -15,14 +15,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
+from click.testing import CliRunner
 from support.delta import Writer, binding, configured
 from support.gateway import Gateway, statement_rows
 from support.object_storage import ObjectStorage, object_storage
 from support.stack import Stack
 
+from seamline.cli import root
 from seamline.connectors.delta.versions import storage_options
 from seamline.errors import SeamlineError
 from seamline.gateway.commands import auditing
+from seamline.gateway.config.load import load
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.deadline import no_deadline
@@ -107,6 +111,42 @@ class Filled:
             running = Gateway(self.config, connections=connections)
             with contextlib.closing(running):
                 yield running
+
+
+def test_the_command_prints_what_binds_a_table(filled: Filled, tmp_path: pathlib.Path) -> None:
+    filled.send(20)
+    filled.copy({0: 6, 1: 4})
+    config = filled.config
+    servers = config.clusters[config.default_cluster].bootstrap_servers
+    bronze = {"type": "delta", "warehouse": config.catalogs["bronze"].warehouse}
+    said: dict[str, Any] = {
+        "clusters": {config.default_cluster: {"bootstrap_servers": servers}},
+        "catalogs": {"bronze": bronze},
+        "state_directory": str(tmp_path / "state"),
+    }
+    file = tmp_path / "seamline.yaml"
+    file.write_text(yaml.safe_dump(said), encoding="utf-8")
+    command = ["table", "adopt", filled.name, "--topic", filled.topic, "--config", str(file)]
+    columns = ["--columns", "partition=k_partition,offset=k_offset"]
+    done = CliRunner().invoke(root, [*command, *columns])
+    assert done.exit_code == 0, done.output
+    for line in ("filled by  kafka-delta-ingest", "(exact)", "10 of 10 records are the same"):
+        assert line in done.stderr
+    file.write_text(yaml.safe_dump({**said, **yaml.safe_load(done.stdout)}), encoding="utf-8")
+    filled.config = load(file, environment={}).config
+    with filled.gateway() as gateway:
+        assert filled.check(gateway)["rows_cold"] == 10
+        for statement in (
+            f"ALTER TABLE {filled.name} SET PROPERTIES adopt = true, topic = '{filled.topic}'",
+            f"CREATE TABLE {filled.name} WITH (adopt = true, topic = '{filled.topic}')",
+        ):
+            with pytest.raises(SeamlineError) as caught:
+                gateway.rows(statement)
+            assert caught.value.code.name == "STATEMENT_NOT_ALLOWED"
+            assert "boundary_provider" in caught.value.hint
+    let_go = CliRunner().invoke(root, ["table", "unadopt", filled.name, "--config", str(file)])
+    assert isinstance(let_go.exception, SystemExit | SeamlineError)
+    assert "the configuration binds" in f"{let_go.output} {let_go.exception}"
 
 
 @pytest.fixture

@@ -87,14 +87,15 @@ def command_environment() -> dict[str, str]:
 
 
 def printed(done: subprocess.CompletedProcess[str]) -> Failure:
-    """The failure a command printed: two lines, no traceback, no rows."""
-    assert done.returncode == 1, done
+    """The failure a command printed: what, the place if there is one, the hint; no rows."""
+    assert done.returncode in {1, 3}, done
     assert done.stdout == ""
-    first, second, *more = done.stderr.splitlines()
-    assert more == []
+    first, *place, second = done.stderr.splitlines()
+    assert place == [] or (place[0].startswith("line ") and place[1:] == [place[1].rstrip()])
     assert first.startswith("error: ")
     assert second.startswith("hint: ")
     code, _, message = first.removeprefix("error: ").partition(": ")
+    assert (done.returncode == 3) == (code == "GATEWAY_UNAVAILABLE")
     return Failure(code, message, second.removeprefix("hint: "))
 
 

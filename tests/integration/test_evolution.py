@@ -162,6 +162,28 @@ def test_columns_follow_the_schemas_of_a_topic(registered: Registered, name: str
             assert then == before[:1]
 
 
+@pytest.mark.parametrize("columns", ["", " (id bigint)", " (id bigint, remark varchar)"])
+def test_records_of_an_older_schema_come_after_those_of_a_newer_one(
+    registered: Registered, name: str, columns: str
+) -> None:
+    """The column is made after the newer one, by CREATE TABLE or by tiering, or by its owner."""
+    stack, gateway, registry = registered.stack, registered.gateway, registered.registry
+    stack.create_topic(name, 1)
+    old = record([ID, nullable("note", "string")])
+    new = record([ID, nullable("remark", "string", aliases=["note"])])
+    send(stack, registry, name, new, {"id": 1, "remark": "a"})
+    properties = f"topic = '{name}', format = 'avro', evolution = 'auto'"
+    gateway.rows(f"CREATE TABLE {name}{columns} WITH ({properties})")
+    send(stack, registry, name, new, {"id": 2, "remark": "b"})
+    outcomes(stack, name)
+    send(stack, registry, name, old, {"id": 3, "note": "c"})
+    send(stack, registry, name, new, {"id": 4, "remark": "d"})
+    expected = [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    for tiered in (["rows"], ["idle"]):
+        assert both(gateway, f"SELECT * FROM {name} ORDER BY id") == expected
+        assert outcomes(stack, name) == tiered
+
+
 def protobuf(registry: Registry, topic: str, text: str, body: dict[str, Any]) -> bytes:
     file = protobuf_schema.compiled(Schema("PROTOBUF", f'syntax = "proto3"; {text}'))
     make = message_factory.GetMessageClass(file.message_types_by_name["Order"])

@@ -194,25 +194,43 @@ def string(registry: Registry, topic: str, body: Any, part: str) -> bytes:
     return json.dumps(body).encode() if part == MessageField.VALUE else str(body["id"]).encode()
 
 
+def json_(registry: Registry, topic: str, body: Any, part: str) -> bytes:
+    return json.dumps(body).encode()
+
+
 BAD = {
     "avro": "it ends too early",
     "csv": "not CSV",
+    "json": "not JSON",
     "json_schema": "not JSON",
     "protobuf": "not Protobuf",
     "string": "row(n bigint, s varchar) is expected",
 }
+BAD_KEY = {**BAD, "string": "bigint is expected"}
 WHOLE_KEYS = {"csv", "string"}
 
 
-@pytest.mark.parametrize("write", [avro, json_schema, protobuf, csv, string])
-def test_keys_and_values_of_every_format(registered: Registered, name: str, write: Write) -> None:
+@pytest.mark.parametrize("bad", ["value", pytest.param("key", marks=pytest.mark.prove)])
+@pytest.mark.parametrize(
+    "write",
+    [
+        avro,
+        *(
+            pytest.param(w, marks=pytest.mark.prove)
+            for w in (json_schema, json_, protobuf, csv, string)
+        ),
+    ],
+)
+def test_keys_and_values_of_every_format(
+    registered: Registered, name: str, write: Write, bad: str
+) -> None:
     stack, gateway, registry = registered.stack, registered.gateway, registered.registry
-    format_ = write.__name__
+    format_ = write.__name__.rstrip("_")
     stack.create_topic(name, 1)
     source = "key" if format_ in WHOLE_KEYS else "key.id"
-    columns, wanted = "id bigint, n bigint, s varchar", "id, n, s"
+    columns, wanted = "id bigint, n bigint, s varchar", ["id", "n", "s"]
     if write is string:
-        columns, wanted = "id bigint, body row(n bigint, s varchar)", "id, body.n, body.s"
+        columns, wanted = "id bigint, body row(n bigint, s varchar)", ["id", "body.n", "body.s"]
     for policy in ("fail", "null", "skip"):
         stack.create_table(
             f"{name}_{policy}",
@@ -227,17 +245,55 @@ def test_keys_and_values_of_every_format(registered: Registered, name: str, writ
     for number in range(3):
         key = write(registry, name, {"id": number}, MessageField.KEY)
         value = write(registry, name, {"n": number * 10, "s": "é"}, MessageField.VALUE)
-        producer.produce(name, value[:-1] if number == 1 else value, key)
+        if number == 1 and bad == "value":
+            value = value[:-1]
+        elif number == 1:
+            key = b"?" if write is string else key[:-1]
+        producer.produce(name, value, key)
     assert producer.flush(30) == 0
     with gateway.connect() as connection:
         error = refused(connection, f"SELECT * FROM {name}_fail")
     assert error.code.name == "BAD_RECORD"
     assert "partition 0, offset 1" in str(error)
-    assert BAD[format_] in str(error)
-    first, last = (0, 0, "é"), (2, 20, "é")
-    assert gateway.rows(f"SELECT {wanted} FROM {name}_skip ORDER BY 1") == [first, last]
-    found = read_everywhere(stack, gateway, f"{name}_null", wanted)
-    assert found == [first, (1, None, None), last]
+    assert (BAD if bad == "value" else BAD_KEY)[format_] in str(error)
+    found: list[tuple[Any, ...]] = [(0, 0, "é"), (1, None, None), (2, 20, "é")]
+    if bad == "key":  # what is good of a record stays
+        wanted = [wanted[1], wanted[0], wanted[2]]
+        found = [(0, 0, "é"), (10, None, "é"), (20, 2, "é")]
+    columns = ", ".join(wanted)
+    assert read_everywhere(stack, gateway, f"{name}_null", columns) == found
+    assert read_everywhere(stack, gateway, f"{name}_skip", columns) == [found[0], found[2]]
+
+
+@pytest.mark.parametrize(
+    ("format_", "type_", "good", "bad", "wanted"),
+    [
+        ("int32", "integer", [b"\0\0\0\1", b"\xff\xff\xff\xff"], b"\0\0\1", [-1, 1]),
+        ("int64", "bigint", [b"\0" * 7 + b"\2"], b"\0", [2]),
+        ("raw", "varbinary", [b"\xff\0", b""], None, [b"", b"\xff\0"]),
+        ("string", "varchar", ["é".encode()], b"\xff", ["é"]),
+    ],
+)
+@pytest.mark.prove
+def test_values_that_are_one_column(
+    stack: Stack,
+    gateway: Gateway,
+    name: str,
+    format_: str,
+    type_: str,
+    good: list[bytes],
+    bad: bytes | None,
+    wanted: list[Any],
+) -> None:
+    stack.create_topic(name, 1)
+    stack.create_table(
+        name, f"v {type_}", format=format_, on_error="skip", columns_from=("v = value",)
+    )
+    producer = stack.producer()
+    for value in [*good, *([] if bad is None else [bad])]:
+        producer.produce(name, value)
+    assert producer.flush(30) == 0
+    assert read_everywhere(stack, gateway, name, "v") == [(value,) for value in wanted]
 
 
 @pytest.mark.parametrize("write", [avro, protobuf])

@@ -166,6 +166,7 @@ def test_up_gives_what_a_gateway_needs(local: LocalStack, folder: pathlib.Path) 
     database.close()
 
 
+@pytest.mark.soak
 def test_broker_listens_on_loopback_only(local: LocalStack) -> None:
     process = psutil.Process(local.up(silent).pid)
     listening = {
@@ -210,6 +211,7 @@ def test_two_at_once_start_one_broker(local: LocalStack, folder: pathlib.Path) -
     assert len(processes_of(folder)) == 1
 
 
+@pytest.mark.soak
 def test_up_in_another_folder_is_another_stack(local: LocalStack, tmp_path: pathlib.Path) -> None:
     other = LocalStack(tmp_path / "state-2")
     try:
@@ -225,6 +227,7 @@ def test_down_and_status_where_nothing_runs(folder: pathlib.Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.soak
 def test_commands_tell_how_to_connect(folder: pathlib.Path) -> None:
     code, output, errors = run(folder, "up")
     assert code == 0, errors
@@ -262,6 +265,7 @@ def test_broker_whose_starter_was_killed_is_found(local: LocalStack, folder: pat
     assert local.up(silent).pid == pid
 
 
+@pytest.mark.soak
 def test_stranger_with_the_recorded_id_is_left_alone(
     local: LocalStack, folder: pathlib.Path
 ) -> None:
@@ -293,6 +297,7 @@ def test_broker_that_is_not_on_record_keeps_others_off_its_data(
     assert local.status().ready
 
 
+@pytest.mark.soak
 def test_broker_that_hangs_is_told_and_can_be_stopped(local: LocalStack) -> None:
     pid = local.up(silent).pid
     assert pid is not None
@@ -331,6 +336,7 @@ def test_interrupted_up_leaves_no_process(folder: pathlib.Path, number: int, mom
     assert not LocalStack(folder).status().running
 
 
+@pytest.mark.soak
 def test_foreground_ends_with_down(local: LocalStack, folder: pathlib.Path) -> None:
     with command(folder, "up", "--foreground") as process:
         wait_until(lambda: local.status().ready, what="the stack is up")
@@ -338,6 +344,7 @@ def test_foreground_ends_with_down(local: LocalStack, folder: pathlib.Path) -> N
         assert process.wait(60) == 0
 
 
+@pytest.mark.soak
 def test_foreground_tells_when_the_broker_dies(local: LocalStack, folder: pathlib.Path) -> None:
     with command(folder, "up", "--foreground") as process:
         assert process.stdout is not None
@@ -362,6 +369,7 @@ def test_taken_port_is_named(local: LocalStack, folder: pathlib.Path) -> None:
     assert local.up(silent, kafka_port=port).bootstrap_servers == f"127.0.0.1:{port}"
 
 
+@pytest.mark.soak
 def test_port_that_somebody_took_meanwhile_is_replaced(
     local: LocalStack, folder: pathlib.Path
 ) -> None:
@@ -383,6 +391,7 @@ def test_port_that_somebody_took_meanwhile_is_replaced(
     assert consume(str(second), 3) == ["0", "1", "2"]
 
 
+@pytest.mark.soak
 def test_port_lost_between_choosing_and_binding_is_named(folder: pathlib.Path) -> None:
     folder.mkdir()
     java, jars = find_java(os.environ), kafka_jars(silent)
@@ -399,6 +408,7 @@ def test_port_lost_between_choosing_and_binding_is_named(folder: pathlib.Path) -
     broker.stop(process)
 
 
+@pytest.mark.soak
 def test_other_port_than_the_running_one_is_refused(local: LocalStack) -> None:
     first = local.up(silent)
     with pytest.raises(SeamlineError, match="already runs on port") as caught:
@@ -472,6 +482,7 @@ def test_wrong_java_is_named(
     assert remedy in second
 
 
+@pytest.mark.soak
 def test_second_time_needs_no_network(
     local: LocalStack, folder: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -27,7 +27,7 @@ from support.sources import ROOT, python_files
 from support.stack import Stack
 from support.tierers import At, Interrupted
 
-from seamline.connectors.duckdb.engine import DuckDBEngine
+from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.connectors.protocols import NoDeadline
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.connectors.spark.source import _BatchReader, _StreamReader
@@ -37,7 +37,7 @@ from seamline.gateway.query import names
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.queries import Queries, QueryRequest
 from seamline.gateway.query.run import Executor
-from seamline.gateway.query.spool import ResultSpool
+from seamline.gateway.query.spool import ResultSpool, SpoolMemory
 from seamline.gateway.query.tokens import NOTHING
 from seamline.gateway.tail.followers import Budget, Followers
 from seamline.gateway.tail.tails import Tails
@@ -76,7 +76,7 @@ def _statement(bench: Bench, name: str, event: Event, engine: str, **settings: A
     spark = SparkEngine(
         lambda: bench.stack.spark_url, lambda: None, bench.stack.config.clusters, tail_partitions=2
     )
-    duckdb = DuckDBEngine(
+    duckdb = DuckDBWorkers(
         memory_bytes=1 << 30,
         threads=2,
         spill_directory=str(bench.directory / "spill"),
@@ -88,7 +88,7 @@ def _statement(bench: Bench, name: str, event: Event, engine: str, **settings: A
             {DUCKDB: duckdb, SPARK: MeddledEngine(spark, event)},
             tail_bytes_max=LARGE,
             spool=lambda schema: ResultSpool(
-                schema, bench.directory / "held.arrow", size_bytes_max=LARGE
+                schema, bench.directory / "held.arrow", SpoolMemory(), size_bytes_max=LARGE
             ),
             **settings,
         )

@@ -232,8 +232,10 @@ def test_the_past_of_a_compacted_topic_is_not_guessed(
 def test_who_would_read_it_wrongly_is_refused(stack: Stack, gateway: Gateway, name: str) -> None:
     table = Upserts(stack, gateway, name)
     table.happen(random.Random(1), 10)
-    answer = gateway.app.test_client().post("/api/v1/seams", json={"table": name})
-    assert (answer.json or {})["error"]["code"] == NOT_SUPPORTED.name
+    for part in ("hot", "changes"):
+        body = {"table": f'"{name}${part}"'}
+        answer = gateway.app.test_client().post("/api/v1/seams", json=body)
+        assert (answer.json or {})["error"]["code"] == NOT_SUPPORTED.name
 
 
 # --- Virtual snapshots ---------------------------------------------------------------------------

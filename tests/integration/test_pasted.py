@@ -8,6 +8,7 @@ documents go on from there. Only addresses are changed, for machines on which ot
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -25,6 +26,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from support.waiting import wait_until
 
 import seamline
+from seamline.commands import profiles
 from seamline.gateway.access import rules
 from seamline.gateway.config.load import load
 from seamline.gateway.dev.local.ports import free_port
@@ -75,8 +77,9 @@ SHOWN = {
         "guessed  topic bids on kafka",
     ],
     ("docs/tables.md", "seamline table create orders"): ["trace  varchar"],
-    ("docs/http.md", "sh"): ['"state":"SUCCEEDED"'],
-    ("docs/python.md", "sh"): ["auction,price,channel"],
+    ("docs/http.md", "curl -s localhost:8474/api/v1/statements"): ['"state":"SUCCEEDED"'],
+    ("docs/http.md", "curl -s localhost:8474/api/v1/query"): ['"bids": 3}'],
+    ("docs/command-line.md", "seamline query"): ["auction,price,channel", "│ Table"],
 }
 """What a reader is shown of what comes out, by the file and the language or first words."""
 ELSEWHERE = {
@@ -84,6 +87,7 @@ ELSEWHERE = {
     "seamline tail bids --where": "the same",
     "make demo     #": "make's own verbs, which start from a clone",
     "CREATE TABLE orders WITH (adopt = true": "over a table of another writer, as in test_adopting",
+    "seamline table adopt bronze.shop.orders": "over a Delta table, as in test_delta",
     ".venv/bin/python -m pytest tests/simulation": "the tests themselves",
     "INSTALL iceberg; LOAD iceberg;": "run by test_readers, with the extension from a wheel",
     "SET allow_database_iceberg = 1;": "run by test_readers, over object storage",
@@ -111,7 +115,7 @@ class Shell:
 
     def __init__(self, folder: pathlib.Path, environment: dict[str, str]) -> None:
         self._output = folder / "shell.log"
-        with self._output.open("w") as sink:
+        with self._output.open("a") as sink:
             self.process = subprocess.Popen(
                 ["bash", "--noprofile", "--norc", "-e"],
                 cwd=folder,
@@ -140,6 +144,13 @@ class Shell:
         )
         assert end in output(), output()
         return output()
+
+    def close(self) -> None:
+        """Lets it end, after the last of its commands."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended by itself
+            self.process.stdin.close()
+        self.process.wait(60)
 
 
 def together(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,16 +181,20 @@ class World:
             "SEAMLINE_HTTP__PORT": self.address.rpartition(":")[2],
             "SEAMLINE_URL": f"http://{self.address}",
         }
-        self.shell = Shell(folder, self.environment)
+        self._shell = Shell(folder, self.environment)
+
+    @property
+    def shell(self) -> Shell:
+        """The shell that blocks are pasted into: another one after a block that failed."""
+        if self._shell.process.poll() is not None:
+            self._shell.close()
+            self._shell = Shell(self.folder, self.environment)
+        return self._shell
 
     def close(self) -> None:
-        """Ends all of it as README says, in another shell if a block has ended this one."""
-        if self.shell.process.poll() is not None:
-            self.shell = Shell(self.folder, self.environment)
+        """Ends all of it as README says."""
         self.shell.paste("kill %1 2>/dev/null || true\nseamline serve --stop\nseamline local down")
-        assert self.shell.process.stdin is not None
-        self.shell.process.stdin.close()
-        self.shell.process.wait(60)
+        self._shell.close()
         left = [p for p in psutil.process_iter(["cmdline"]) if self._is_ours(p)]
         psutil.wait_procs(left, 60)
         left = [p for p in left if p.is_running()]
@@ -215,6 +230,7 @@ class World:
     def addressed(self, text: str) -> str:
         """A text with the addresses of this world."""
         text = re.sub(r"(127\.0\.0\.1|localhost|gateway):8474", self.address, text)
+        text = text.replace("port=8474", f"port={self.address.rpartition(':')[2]}")
         if "127.0.0.1:9092" in text:
             text = text.replace("127.0.0.1:9092", self.bootstrap_servers)
         return text
@@ -236,6 +252,12 @@ class World:
                 file.write_text(yaml.safe_dump(together(self._settings, given)), encoding="utf-8")
                 secrets = re.findall(r"\$\{env:(\w+)\}", block.text)
                 return str(load(file, environment=dict.fromkeys(secrets, "a secret")).config)
+            case "toml":
+                folder = self.folder / "config" / "seamline"
+                folder.mkdir(parents=True)
+                (folder / "config.toml").write_text(block.text, encoding="utf-8")
+                places = {"XDG_CONFIG_HOME": str(folder.parent)}
+                return "".join(str(profiles.load(n, places)) for n in profiles.names(places))
             case "sql":
                 return self._sql(block)
         raise AssertionError(f"nobody knows how to paste {block.language}: {block.first}")
@@ -261,7 +283,8 @@ class World:
             statements = re.split(r"\n(?=SELECT)", block.text.strip())
             return "\n".join(str(parse.parse(statement)) for statement in statements)
         with self.connect() as connection:
-            return str(connection.execute(block.text).fetchall())
+            cursor = connection.execute(block.text)
+            return str(cursor.fetchall()) if cursor.description else ""
 
     def connect(self) -> seamline.Connection:
         return seamline.connect(f"http://{self.address}")
@@ -338,5 +361,5 @@ def test_fault_23_lines_are_produced_from_files_and_from_standard_input(world: W
 
 def test_every_block_has_a_way() -> None:
     assert len(PASTED) + len(ELSEWHERE) == len(ALL)
-    assert {block.language for block in ALL} <= {"sh", "python", "sql", "yaml"}
+    assert {block.language for block in ALL} <= {"sh", "python", "sql", "toml", "yaml"}
     assert [b.file for b in PASTED].count(README) == 3

@@ -33,15 +33,14 @@ import json, sys
 from pyspark.sql import SparkSession
 import seamline.spark
 
-url, table, mode, where = sys.argv[1:]
+url, table, mode, where, given, wanted, condition = sys.argv[1:]
 spark = (
     SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     .config("spark.sql.session.timeZone", "UTC").config("spark.sql.shuffle.partitions", "2")
     .getOrCreate()
 )
 seamline.spark.register(spark)
-wanted = "id, price, tag, at, item, _kafka_partition, _kafka_offset"
-options = {"url": url, "table": table}
+options = {"url": url, "table": table, **json.loads(given)}
 if mode == "batch":
     rows = spark.read.format("seamline").options(**options).load()
 else:
@@ -52,18 +51,30 @@ else:
     )
     query.awaitTermination()
     rows = spark.read.parquet(where + "/rows")
-for row in rows.selectExpr(*wanted.split(", ")).toJSON().collect():
+for row in rows.where(condition).selectExpr(*wanted.split(", ")).toJSON().collect():
     print("ROW " + row)
 """
 
 
-def read(gateway: Gateway, name: str, mode: str, where: pathlib.Path) -> list[dict[str, Any]]:
+WANTED = "id, price, tag, at, item, _kafka_partition, _kafka_offset"
+
+
+def read(
+    gateway: Gateway,
+    name: str,
+    mode: str,
+    where: pathlib.Path,
+    wanted: str = WANTED,
+    condition: str = "TRUE",
+    **options: str,
+) -> list[dict[str, Any]]:
     script = where / "reader.py"
     script.write_text(READER, encoding="utf-8")
     environment = {n: v for n, v in os.environ.items() if not n.startswith("SPARK_")}
     environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    arguments = [gateway.url, name, mode, str(where), json.dumps(options), wanted, condition]
     done = subprocess.run(
-        [sys.executable, str(script), gateway.url, name, mode, str(where)],
+        [sys.executable, str(script), *arguments],
         env=environment,
         capture_output=True,
         text=True,
@@ -117,6 +128,44 @@ def test_batch_and_stream(
     assert [r["id"] for r in read(gateway, name, "stream", tmp_path)] == list(range(210))
 
 
+def test_upserts_are_read_as_rows_and_followed_as_changes(
+    stack: Stack, gateway: Gateway, name: str, tmp_path: pathlib.Path
+) -> None:
+    stack.create_topic(name, 1)
+    stack.create_table(
+        name, "id bigint, text varchar", mode="upsert", primary_key=("id",), key="id"
+    )
+    happened = [(1, "old"), (2, "old"), (3, "old"), (2, None), (1, "new"), (2, "again"), (3, None)]
+
+    def happen(changes: list[tuple[int, str | None]]) -> None:
+        values = [text and {"id": id_, "text": text} for id_, text in changes]
+        stack.produce(name, values, keys=[str(id_) for id_, _ in changes])
+
+    happen(happened[:3])
+    stack.tier(name)
+    happen(happened[3:])
+    rows = [{"id": 1, "text": "new"}, {"id": 2, "text": "again"}]
+    assert read(gateway, name, "batch", tmp_path, "id, text") == rows
+    # only what has been replaced fulfils it
+    assert not read(gateway, name, "batch", tmp_path, "id, text", "text = 'old'")
+
+    def followed() -> list[tuple[int, str | None, bool]]:
+        wanted = "id, text, _kafka_deleted, _kafka_offset"
+        found = read(gateway, name, "stream", tmp_path, wanted, changes="true")
+        in_order = sorted(found, key=lambda row: row["_kafka_offset"])
+        return [(row["id"], row.get("text"), row["_kafka_deleted"]) for row in in_order]
+
+    assert followed() == [(id_, text, text is None) for id_, text in happened]
+    stack.tier(name)
+    for future in stack.admin.delete_records([TopicPartition(name, 0, 5)]).values():
+        future.result(30)
+    happened.append((3, "anew"))
+    happen(happened[-1:])
+    assert followed() == [(id_, text, text is None) for id_, text in happened]
+    with pytest.raises(AssertionError, match=r"(?s)NOT_SUPPORTED.*option\(\\?\"changes"):
+        read(gateway, name, "stream", tmp_path, "id, text")
+
+
 def test_what_cannot_be_read_says_why(gateway: Gateway, name: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(AssertionError, match="TABLE_NOT_FOUND"):
         read(gateway, name, "batch", tmp_path)
@@ -124,6 +173,19 @@ def test_what_cannot_be_read_says_why(gateway: Gateway, name: str, tmp_path: pat
 
 def test_a_topic_without_a_table_says_so(stack: Stack, gateway: Gateway, name: str) -> None:
     stack.create_topic(name, 1)
+    assert code_of(gateway, f"default.default.{name}") == "NOT_A_UNIFIED_TABLE"
+
+
+@pytest.mark.parametrize("part", ["hot", "changes"])
+def test_a_part_of_a_table_says_so(stack: Stack, gateway: Gateway, name: str, part: str) -> None:
+    stack.create_topic(name, 1)
+    mode = "upsert" if part == "changes" else "append"
+    keys = ("id",) if part == "changes" else ()
+    stack.create_table(name, "id bigint", mode=mode, primary_key=keys, key="id")
+    assert code_of(gateway, f'"{name}${part}"') == "NOT_SUPPORTED"
+
+
+def code_of(gateway: Gateway, table: str) -> str:
     with pytest.raises(SeamlineError) as caught:
-        Table.place(Options.of({"url": gateway.url, "table": f"default.default.{name}"}))
-    assert caught.value.code.name == "NOT_A_UNIFIED_TABLE"
+        Table.place(Options.of({"url": gateway.url, "table": table}))
+    return caught.value.code.name

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from support.clients import rows
 from support.gateway import Gateway
 from support.stack import Stack
 
@@ -57,10 +58,6 @@ def connection(gateway: Gateway) -> Iterator[seamline.Connection]:
         yield made
 
 
-def rows(connection: seamline.Connection, sql: str, **options: str) -> list[tuple[object, ...]]:
-    return connection.execute(sql, **options).fetchall()
-
-
 def refused(connection: seamline.Connection, sql: str) -> seamline.Error:
     with pytest.raises(seamline.Error) as caught:
         connection.execute(sql)
@@ -95,7 +92,7 @@ def test_every_type_is_inserted_and_read_again(
     stack.create_topic(name, 2)
     stack.create_table(name, COLUMNS)
     cursor = connection.execute(f"INSERT INTO {name} VALUES {VALUES}")
-    assert cursor.fetchall() == [(1,)]
+    assert cursor.rowcount == 1
     assert cursor.write_token is not None
     nothing = (2, *[None] * 12)
     assert rows(connection, f"INSERT INTO {name} (id) VALUES (2)") == [(1,)]

@@ -110,6 +110,7 @@ STARTS: Mapping[str, Sequence[tuple[int, int]]] = {
 """What a table over a log of [2, 6) and [0, 3) with a record a second holds, by its start."""
 
 
+@pytest.mark.prove
 def test_start(stack: Stack, gateway: Gateway, name: str) -> None:
     stack.create_topic(name, 2)
     first = int(datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC).timestamp())
@@ -142,6 +143,7 @@ def trim(stack: Stack, topic: str, partition: int, before: int) -> None:
         future.result(30)
 
 
+@pytest.mark.prove
 def test_batches_are_no_larger_than_asked(stack: Stack, gateway: Gateway, name: str) -> None:
     """Each partition gives its share, so none falls behind; every batch has an id of its own."""
     stack.create_topic(name, 2)
@@ -330,7 +332,7 @@ def reorder(update: Any) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [rename, drop, *(pytest.param(c, marks=pytest.mark.prove) for c in (add, promote, reorder))],
+    [rename, *(pytest.param(c, marks=pytest.mark.prove) for c in (add, drop, promote, reorder))],
 )
 def test_evolved_schema(
     stack: Stack, gateway: Gateway, name: str, change: Callable[[Any], None]
@@ -403,6 +405,7 @@ def test_foreign_deletes(stack: Stack, gateway: Gateway, name: str, kind: str) -
     assert (deletes > 0) == (kind != "copy")
 
 
+@pytest.mark.prove
 def test_deletes_from_files_with_columns_of_odd_names(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
@@ -553,6 +556,7 @@ def test_a_tierer_with_nothing_to_do_keeps_the_boundary_in_reach(
     assert gateway.rows(f'SELECT count(*) FROM "{name}$cold"') == [(18,)]
 
 
+@pytest.mark.prove
 def test_a_boundary_lost_by_other_means_is_no_guess(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:

@@ -55,7 +55,7 @@ def failure(gateway: Gateway, sql: str, **options: Any) -> SeamlineError:
     return caught.value
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+@pytest.mark.parametrize("engine", [pytest.param("duckdb", marks=pytest.mark.prove), "spark"])
 def test_a_later_snapshot_serves_a_token(
     stack: Stack, gateway: Gateway, name: str, engine: str
 ) -> None:

@@ -50,6 +50,7 @@ CHOSEN = {
     "auth.tokens.0.expires": "2027-01-01 00:00:00+02:00",
     "audit.literals": "redact",
     "http.tls.client_name": "(.*)@people",
+    "http.external_url": "https://lake.example/sql",
     "catalogs.lake.type": "glue",
     "catalogs.lake.uri": "sqlite:///d",
     "catalogs.lake.warehouse": "file:///d",
@@ -62,6 +63,7 @@ WRONG = {
     "auth.tokens.0.expires": "2027-01-01 00:00:00",
     "audit.literals": "some",
     "http.tls.client_name": "(",
+    "http.external_url": "lake.example",
     "default_catalog": "none",
     "default_cluster": "none",
 }

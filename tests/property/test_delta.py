@@ -167,7 +167,9 @@ happenings = st.one_of(
 )
 
 
-@pytest.mark.parametrize("partition_by", [(), ("k_partition", "item")])
+@pytest.mark.parametrize(
+    "partition_by", [(), pytest.param(("k_partition", "item"), marks=pytest.mark.prove)]
+)
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 @given(history=st.lists(happenings, min_size=4, max_size=10), seen=st.booleans())
 def test_reads_are_what_the_history_says(

@@ -29,12 +29,19 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from support.schema_histories import History, decimals
 
-from seamline.connectors.iceberg.schema_changes import apply_changes
+from seamline.connectors.iceberg.schema_changes import (
+    apply_changes,
+    named_mapping,
+    text_of,
+    with_former_names,
+)
 from seamline.connectors.iceberg.types import table_schema, to_schema
 from seamline.connectors.kafka.formats import protobuf_schema, trees
 from seamline.connectors.kafka.formats.avro_schema import parsed
 from seamline.connectors.kafka.formats.avro_values import avro_values
+from seamline.connectors.kafka.formats.infer_schema import Found
 from seamline.connectors.kafka.formats.protobuf_values import ProtobufValues
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.kafka.formats.watching import SchemaWatch
@@ -43,159 +50,6 @@ from seamline.gateway.commands.tables import parse_fields
 from seamline.seam.evolution import Watch, WidenColumn, changes
 from seamline.seam.records import DecoderSpec
 from seamline.sql.types import Array, Field, Map, Row, Type
-
-# --- A schema with its history -------------------------------------------------------------------
-
-
-@dataclasses.dataclass
-class Leaf:
-    """A type without others in it."""
-
-    kind: Any
-
-    def avro(self, everything: bool) -> Any:
-        return self.kind
-
-    def value(self, chance: random.Random) -> Any:
-        match self.kind:
-            case "int" | "long":
-                bits = 31 if self.kind == "int" else 63
-                return chance.randint(-(2**bits), 2**bits - 1)
-            case "float":
-                return float(chance.randint(-100, 100)) / 4
-            case "double":
-                return chance.random()
-            case "string":
-                return chance.choice(["", "a", "é"])
-        digits = 10 ** self.kind["precision"] - 1
-        return decimal.Decimal(chance.randint(-digits, digits)).scaleb(-2)
-
-    @property
-    def wider(self) -> Any:
-        match self.kind:
-            case "int":
-                return "long"
-            case "float":
-                return "double"
-            case {"precision": int(digits)} if digits < 36:
-                return decimals(digits + 2)
-        return None
-
-
-def decimals(precision: int) -> dict[str, Any]:
-    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 2}
-
-
-@dataclasses.dataclass
-class Nested:
-    """An array or a map."""
-
-    kind: str
-    inner: Any
-
-    def avro(self, everything: bool) -> Any:
-        word = "items" if self.kind == "array" else "values"
-        return {"type": self.kind, word: self.inner.avro(everything)}
-
-    def value(self, chance: random.Random) -> Any:
-        values = [self.inner.value(chance) for _ in range(chance.randint(0, 2))]
-        return values if self.kind == "array" else {f"k{i}": v for i, v in enumerate(values)}
-
-
-@dataclasses.dataclass
-class Member:
-    """A field, with the names it had; its present one is the last."""
-
-    names: list[str]
-    type: Any
-    is_there: bool = True
-
-
-@dataclasses.dataclass
-class Record:
-    """A record, with every field it ever had."""
-
-    name: str
-    members: list[Member]
-
-    def avro(self, everything: bool) -> Any:
-        fields = [
-            {
-                "name": member.names[-1],
-                "type": ["null", member.type.avro(everything)],
-                "default": None,
-                "aliases": member.names[:-1],
-            }
-            for member in self.members
-            if member.is_there or everything
-        ]
-        return {"type": "record", "name": self.name, "fields": fields}
-
-    def value(self, chance: random.Random) -> Any:
-        return {
-            m.names[-1]: m.type.value(chance) if chance.random() < 0.8 else None
-            for m in self.members
-            if m.is_there
-        }
-
-
-def records_in(type_: Any) -> Iterator[Record]:
-    if isinstance(type_, Nested):
-        yield from records_in(type_.inner)
-    elif isinstance(type_, Record):
-        yield type_
-        for member in type_.members:
-            if member.is_there:
-                yield from records_in(member.type)
-
-
-class History:
-    """Makes schemas and changes them."""
-
-    def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)
-        self._numbers = itertools.count()
-        self.root = self._record(0)
-
-    def step(self) -> None:
-        record = self.chance.choice(list(records_in(self.root)))
-        there = [member for member in record.members if member.is_there]
-        member = self.chance.choice(there)
-        match self.chance.choice(["add", "widen", "rename", "drop"]):
-            case "widen" if (wider := _leaf_of(member.type)) is not None and wider.wider:
-                wider.kind = wider.wider
-            case "rename":
-                member.names.append(self._name())
-            case "drop" if len(there) > 1:
-                member.is_there = False
-            case _:
-                place = self.chance.randint(0, len(record.members))
-                record.members.insert(place, Member([self._name()], self._type(1)))
-
-    def _name(self) -> str:
-        return f"f{next(self._numbers)}"
-
-    def _record(self, depth: int) -> Record:
-        members = [
-            Member([self._name()], self._type(depth)) for _ in range(self.chance.randint(1, 4))
-        ]
-        return Record(f"R{next(self._numbers)}", members)
-
-    def _type(self, depth: int) -> Any:
-        kind = self.chance.choice(["leaf", "leaf", "record", "array", "map"])
-        if kind == "leaf" or depth > 2:
-            leaves = ["int", "long", "float", "double", "string", decimals(6)]
-            return Leaf(self.chance.choice(leaves))
-        if kind == "record":
-            return self._record(depth + 1)
-        return Nested(kind, self._type(depth + 1))
-
-
-def _leaf_of(type_: Any) -> Leaf | None:
-    while isinstance(type_, Nested):
-        type_ = type_.inner
-    return type_ if isinstance(type_, Leaf) else None
-
 
 # --- A table that follows ------------------------------------------------------------------------
 
@@ -211,7 +65,7 @@ class Table:
             sort_order=UNSORTED_SORT_ORDER,
             location="file:///nowhere",
         )
-        mapping = metadata.schema().name_mapping.model_dump_json()
+        mapping = text_of(named_mapping(metadata.schema(), columns))
         named = {TableProperties.DEFAULT_NAME_MAPPING: mapping}
         metadata = metadata.model_copy(update={"properties": named})
         table = IcebergTable(("t",), metadata, "", load_file_io(), NoopCatalog("none"))
@@ -226,8 +80,14 @@ class Table:
         return changes(self.columns, trees.record_of(tree_of(schema, earlier)))
 
     def follow(self, schema: Schema, earlier: Earlier = tuple) -> None:
+        needed = self.needs(schema, earlier)
         with self._transaction.update_schema() as update:
-            apply_changes(update, self.needs(schema, earlier))
+            apply_changes(update, needed)
+        metadata = self._transaction.table_metadata
+        mapping = metadata.name_mapping()
+        assert mapping is not None
+        mapping = with_former_names(mapping, metadata.schema(), needed)
+        self._transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: text_of(mapping)})
 
 
 def tree_of(schema: Schema, earlier: Earlier) -> trees.Node:
@@ -294,8 +154,7 @@ def written(schema: Any, body: Any) -> bytes:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_columns_follow_any_history(seed: int) -> None:
     history = History(seed)
-    columns = trees.columns_of(parsed(as_schema(history.root.avro(everything=False))))
-    table = Table(columns)
+    table = Table(inferred(as_schema(history.root.avro(everything=False))))
     log: list[tuple[Any, bytes]] = []
     for number in range(8):
         if number:
@@ -316,6 +175,37 @@ def test_columns_follow_any_history(seed: int) -> None:
         writer = fastavro.parse_schema(avro)
         expected = fastavro.schemaless_reader(io.BytesIO(value), writer, reader)
         assert decoded(as_schema(avro), table.columns, value) == expected
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_schemas_may_be_met_in_any_order(seed: int) -> None:
+    """As where producers are of several versions: a newer one may be the first that is met."""
+    history = History(seed)
+    log: list[tuple[Any, bytes]] = []
+    for number in range(8):
+        if number:
+            history.step()
+        avro = history.root.avro(everything=False)
+        log += [(avro, written(avro, history.root.value(history.chance))) for _ in range(2)]
+    met = [avro for avro, _ in log]
+    history.chance.shuffle(met)
+    table = Table(inferred(as_schema(met[0])))
+    for avro in met:
+        schema = as_schema(avro)
+        table.follow(schema)
+        assert table.needs(schema) == ()
+    for avro, _ in log:
+        assert table.needs(as_schema(avro)) == (), "all of them are met"
+    reader = fastavro.parse_schema(history.root.avro(everything=True))
+    for avro, value in log:
+        writer = fastavro.parse_schema(avro)
+        expected = fastavro.schemaless_reader(io.BytesIO(value), writer, reader)
+        assert decoded(as_schema(avro), table.columns, value) == expected
+
+
+def inferred(schema: Schema, earlier: Earlier = tuple) -> tuple[Field, ...]:
+    """The columns of a table that is made after a schema."""
+    return Found(tree_of(schema, earlier), "the schema").columns
 
 
 def check_reads_before(
@@ -479,7 +369,7 @@ def class_of(schema: Schema) -> Any:
 def test_columns_follow_the_numbers_of_fields(seed: int) -> None:
     history = MessageHistory(seed)
     versions = [history.schema()]
-    table = Table(trees.columns_of(tree_of(versions[0], tuple)))
+    table = Table(inferred(versions[0]))
     log: list[tuple[Schema, Earlier, bytes]] = []
     for number in range(7):
         if number:
@@ -503,6 +393,33 @@ def test_columns_follow_the_numbers_of_fields(seed: int) -> None:
         assert emptied(found) == emptied(history.root.said(reader.FromString(value)))
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_versions_of_messages_may_be_met_in_any_order(seed: int) -> None:
+    history = MessageHistory(seed)
+    versions: list[Schema] = []
+    log: list[tuple[int, bytes]] = []
+    for number in range(7):
+        if number:
+            history.step()
+        versions.append(history.schema())
+        body = history.root.value(history.chance)
+        message = json_format.ParseDict(body, class_of(versions[-1])())
+        log.append((number, message.SerializeToString()))
+    met = list(range(len(versions)))
+    history.chance.shuffle(met)
+    before = [_known(versions[:number][::-1]) for number in met]
+    table = Table(inferred(versions[met[0]], before[0]))
+    for number, earlier in zip(met, before, strict=True):
+        table.follow(versions[number], earlier)
+    for number, earlier in zip(met, before, strict=True):
+        assert table.needs(versions[number], earlier) == (), "all of them are met"
+    reader = class_of(history.schema(everything=True))
+    for number, value in log:
+        earlier = _known(versions[:number][::-1])
+        found = decoded(versions[number], table.columns, value, earlier=earlier)
+        assert emptied(found) == emptied(history.root.said(reader.FromString(value)))
+
+
 def _known(versions: Sequence[Schema]) -> Earlier:
     return lambda: versions
 
@@ -512,7 +429,7 @@ def test_a_name_that_another_field_has_by_now_is_no_former_one() -> None:
     first, second = (
         Schema("PROTOBUF", f'syntax = "proto3"; message M {{ {text} }}') for text in texts
     )
-    table = Table(trees.columns_of(tree_of(first, tuple)))
+    table = Table(inferred(first))
     assert [str(change) for change in table.needs(second, lambda: (first,))] == ["b integer is new"]
 
 

@@ -247,7 +247,7 @@ ANSWERED = {"fast": 0, "exact": 0}
 
 
 @settings(
-    max_examples=1500,
+    max_examples=500,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -286,7 +286,7 @@ def test_fast_equals_exact(case: tuple[tuple[Field, ...], list[bytes | None]]) -
 def test_both_paths_were_taken() -> None:
     if not sum(ANSWERED.values()):
         test_fast_equals_exact()
-    assert min(ANSWERED.values()) > 200, ANSWERED
+    assert min(ANSWERED.values()) > 60, ANSWERED
 
 
 def same(left: pa.Array, right_: pa.Array) -> bool:

@@ -79,7 +79,10 @@ def test_a_table_that_is_not_there_is_still_told_apart(tables: Tables) -> None:
     assert caught.value.code.name == "TABLE_NOT_FOUND"
 
 
-@pytest.mark.parametrize("options", [["--yes"], ["--yes", "--purge"], []])
+@pytest.mark.parametrize(
+    "options",
+    [["--yes", "--purge"], *(pytest.param(o, marks=pytest.mark.prove) for o in (["--yes"], []))],
+)
 def test_fault_28_the_command_does_not_drop_a_plain_table(
     tables: Tables, options: list[str]
 ) -> None:

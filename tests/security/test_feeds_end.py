@@ -9,27 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
-from typing import Any
 
 import bcrypt
 import urllib3
-from fakes.memory import MemoryLog
 from support import offline
 from support.gateway import Gateway
-
-from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections
-
-
-class _Connections(Connections):
-    """Connections whose cluster is in memory."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self.memory = MemoryLog()
-
-    def log(self, name: str) -> Any:
-        return self.memory
 
 
 def test_a_feed_ends_with_what_let_it_in(tmp_path: pathlib.Path) -> None:
@@ -38,7 +22,7 @@ def test_a_feed_ends_with_what_let_it_in(tmp_path: pathlib.Path) -> None:
     passwords.write_text(f"ann:{hashed}\nbob:{hashed}\n", encoding="utf-8")
     lines = f"tail: {{follow: false}}\nauth: {{passwords: {passwords}}}\n"
     config = offline.load_config(tmp_path, lines)
-    connections = _Connections(config)
+    connections = offline.MemoryConnections(config)
     connections.memory.create_topic("bids", 1)
     with contextlib.closing(Gateway(config, connections=connections)) as gateway:
         gateway.rows("CREATE TABLE bids (id bigint) WITH (topic = 'bids')")

@@ -147,7 +147,7 @@ def test_what_a_client_writes_follows_the_users_own_umask(tmp_path: pathlib.Path
 # --- Kept by everything together -----------------------------------------------------------------
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
 def test_fault_28_what_is_kept_is_its_owners_alone(tmp_path: pathlib.Path) -> None:

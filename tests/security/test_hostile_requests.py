@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -27,7 +28,7 @@ from seamline.errors import BOUNDARY_INVALID, ERRORS, SeamlineError
 from seamline.seam.boundary import SUMMARY_KEY, decode
 from seamline.seam.table import Snapshot
 
-FEW, MANY = 150, 10_000
+FEW, SOME, MANY = 150, 2_000, 10_000
 TOLD = re.compile(r'Traceback|File "|\.py\b|object at 0x|127\.0\.0\.1:\d|/tmp/|site-packages')
 """What a message must not hold."""
 
@@ -60,7 +61,8 @@ def repeated(count: int) -> Callable[[Callable[..., None]], Callable[..., None]]
 
 COUNTS = [
     pytest.param(FEW, id="few"),
-    pytest.param(MANY, id="many", marks=pytest.mark.prove),
+    pytest.param(SOME, id="some", marks=pytest.mark.prove),
+    pytest.param(MANY, id="many", marks=pytest.mark.soak),
 ]
 
 
@@ -79,7 +81,8 @@ def check(answer: Any) -> None:
 
 
 def named(error: Mapping[str, Any]) -> None:
-    name = error.get("code") if error.get("code") in ERRORS else error.get("type")
+    named = (error.get("code"), error.get("errorName"))
+    name = next((text for text in named if text in ERRORS), error.get("type"))
     message = str(error.get("message"))
     assert name is not None, error
     assert name != "INTERNAL_ERROR", error
@@ -135,7 +138,13 @@ STATEMENTS = st.one_of(SOUP, changed_statement(), st.text(max_size=200))
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(FEW, id="few"),
+        pytest.param(MANY, id="many", marks=pytest.mark.prove),
+    ],
+)
 def test_statements(gateway: Gateway, count: int) -> None:
     client = gateway.app.test_client()
 
@@ -210,6 +219,11 @@ HEADERS = {
     "Content-Type": ["application/json", "application/json; charset=x", "text/plain", ""],
     "Content-Encoding": ["gzip", "x"],
     "Last-Event-ID": ["0", "x", "²".encode().decode("latin-1")],
+    "X-Trino-Session": ["engine=duckdb", "engine", "=", "a=%ff", ",,", "engine=%00", "\xff=1"],
+    "X-Trino-Prepared-Statement": ["s=SELECT+1", "s=%ff", "x", "s=" + "%28" * 100],
+    "X-Trino-Transaction-Id": ["NONE", "x", "\xff"],
+    "X-Trino-Catalog": ["lake", "nobody", "\xe2\x82\xac", "\xff"],
+    "X-Trino-Client-Tags": ["a,b", ",", ""],
     "Sec-Fetch-Site": ["cross-site", "same-origin", "x"],
 }
 
@@ -231,8 +245,17 @@ def requests(draw: st.DrawFn, routes: list[tuple[str, str]]) -> dict[str, Any]:
         "headers": {"Content-Type": "application/json", **headers},
     }
     if method in {"POST", "PUT", "PATCH"}:
-        asked["data"] = draw(bodies(next((BODIES[k] for k in BODIES if rule.endswith(k)), {})))
+        is_text = rule.endswith("/v1/statement")
+        asked["data"] = draw(
+            STATEMENTS.map(_encoded)
+            if is_text
+            else bodies(next((BODIES[k] for k in BODIES if rule.endswith(k)), {}))
+        )
     return asked
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 @st.composite
@@ -351,3 +374,29 @@ def test_boundaries(count: int) -> None:
             assert error.code is BOUNDARY_INVALID
 
     ask()
+
+
+NAMELESS = (" ", "\t", "a. ", "a..b", ".", " .a")
+
+
+@pytest.mark.parametrize("name", NAMELESS)
+def test_there_is_no_schema_without_a_name(offline_gateway: Gateway, name: str) -> None:
+    for sql in (
+        f'SELECT * FROM lake."{name}".t',
+        f'CREATE TABLE lake."{name}".t (a bigint)',
+        f'DROP TABLE lake."{name}".t',
+        f'CREATE VIEW lake."{name}".v AS SELECT 1 AS a',
+        f'SHOW TABLES FROM lake."{name}"',
+        f'SHOW CREATE TABLE lake."{name}".t',
+        f'INSERT INTO lake."{name}".t VALUES (1)',
+    ):
+        error = offline_gateway.statement(sql).error
+        assert error is not None, sql
+        assert error.code.name in {"SCHEMA_NOT_FOUND", "TABLE_NOT_FOUND"}, (sql, str(error))
+    client = offline_gateway.app.test_client()
+    path = urllib.parse.quote("\x1f".join(name.split(".")), safe="")
+    for rest in ("", "/tables", "/tables/t", "/views", "/views/v"):
+        answer = client.get(f"/iceberg/v1/lake/namespaces/{path}{rest}")
+        assert answer.status_code in {404, 406}, (rest, answer.status_code, answer.text)
+    answer = client.get(f"/iceberg/v1/lake/namespaces?parent={path}")
+    assert answer.status_code == 404, answer.text

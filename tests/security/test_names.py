@@ -273,7 +273,7 @@ def test_fault_28_no_column_meets_a_generated_name(tmp_path: pathlib.Path) -> No
 
 @pytest.mark.integration
 @pytest.mark.spark
-@pytest.mark.prove
+@pytest.mark.soak
 def test_fault_28_no_name_meets_a_generated_one_in_a_live_table(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:

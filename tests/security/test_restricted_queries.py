@@ -26,7 +26,7 @@ from fuzz.targets import Live, Offline, duckdb_engine
 from support.gateway import Gateway
 from support.stack import Stack
 
-from seamline.connectors.duckdb.engine import DuckDBEngine
+from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.gateway.access import rules
 from seamline.sql.restrictions import Restriction
 from seamline.sql.types import quoted
@@ -107,7 +107,7 @@ def restricted(table: Table, chance: random.Random) -> Restricted:
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBEngine]:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBWorkers]:
     made = duckdb_engine(tmp_path_factory.mktemp("restricted"))
     yield made
     made.close()
@@ -120,11 +120,11 @@ def _drawn(number: int) -> list[Restricted]:
 
 @pytest.mark.parametrize(
     ("batches", "size"),
-    [(5, 16), pytest.param(25, 20, marks=pytest.mark.prove)],
+    [(5, 16), pytest.param(15, 20, marks=pytest.mark.prove)],
     ids=("some", "many"),
 )
 def test_queries_see_what_may_be_seen(
-    batches: int, size: int, engine: DuckDBEngine, scratch: pathlib.Path
+    batches: int, size: int, engine: DuckDBWorkers, scratch: pathlib.Path
 ) -> None:
     failures, rows, judged = [], 0, 0
     for number in range(batches):
@@ -165,7 +165,7 @@ def test_queries_see_what_may_be_seen_on_both_engines(
         live = Live([one.whole for one in drawn], stack, gateway, name)
         seen = [one.seen for one in drawn]
         oracle, failures, rows = Oracle(seen), [], 0
-        for number in range(24):
+        for number in range(12):
             query = statement(f"rules {SEED}/live/{number}", seen)
             verdict = judge(query, live, oracle, spark=True)
             rows += verdict.answers["spark"].rows is not None

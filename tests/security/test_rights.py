@@ -15,15 +15,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fakes.memory import ManualClock, MemoryLog
 from support import offline
 from support.gateway import Gateway, statement_rows
 
 from seamline.errors import SeamlineError
 from seamline.gateway.access.control import AccessControl
 from seamline.gateway.access.rights import Principal
-from seamline.gateway.config.model import Config
-from seamline.gateway.connections import Connections
 from seamline.gateway.query.statements import StatementRequest
 
 RULES = """
@@ -44,6 +41,10 @@ tables:
 - {user: ann, table: mine.*, privileges: [SELECT, INSERT, OWNERSHIP]}
 - {user: own, table: plain, privileges: [SELECT], filter: region = current_user}
 - {group: readers, catalog: lake, privileges: [SELECT, OWNERSHIP, INSERT]}
+functions:
+- {user: boss|own, privileges: [GRANT_EXECUTE]}
+- {user: ann, catalog: lake, schema: system, function: changes, privileges: [EXECUTE]}
+- {catalog: lake, schema: system, function: changes, privileges: [OWNERSHIP]}
 topics:
 - {user: boss}
 - {user: ann, topic: mine.*}
@@ -63,17 +64,6 @@ ROWS = [
 ]
 
 
-class _Connections(Connections):
-    """Connections whose cluster is in memory."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self.memory = MemoryLog(ManualClock())
-
-    def log(self, name: str) -> Any:
-        return self.memory
-
-
 class World:
     """A gateway with rules, its catalog and its topics."""
 
@@ -88,7 +78,7 @@ class World:
         config = offline.load_config(
             folder, f"tail: {{follow: false}}\nauth:\n  rules: {self.rules}\n  tokens:\n{tokens}"
         )
-        connections = _Connections(config)
+        connections = offline.MemoryConnections(config)
         for topic in ("orders", "secret", "mine"):
             connections.memory.create_topic(topic, 2)
         self.gateway = Gateway(config, connections=connections)
@@ -313,6 +303,50 @@ def test_changes_are_as_the_table_is(world: World) -> None:
     assert sorted(world.rows("ann", sql)) == SEEN_OF_ORDERS
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) FROM {f}",
+        "WITH x AS (SELECT id FROM {f}) SELECT count(*) FROM x",
+        "SELECT 1 WHERE EXISTS (SELECT 1 FROM {f})",
+        "EXPLAIN SELECT * FROM {f}",
+        "EXECUTE IMMEDIATE 'SELECT id FROM {i}'",
+        "CREATE TABLE mine_f AS SELECT id FROM {f}",
+    ],
+)
+def test_functions_of_a_catalog_need_execute(world: World, sql: str) -> None:
+    """Whoever may execute one, and may not read the table, gets nothing by it either."""
+    called = "TABLE(changes(table => '{t}', from_token => 'beginning'))"
+
+    def ended(who: str, table: str) -> str:
+        text = called.format(t=table)
+        found = world.do(who, sql.format(f=text, i=text.replace("'", "''")))
+        world.do("boss", "DROP TABLE IF EXISTS mine_f")
+        return found
+
+    assert ended("boss", "orders") == "done"
+    assert ended("ann", "orders") == "done"
+    assert ended("rea", "orders") == "PERMISSION_DENIED"
+    for who in ("ann", "rea", "own"):
+        assert ended(who, "secret") in {"TABLE_NOT_FOUND", "PERMISSION_DENIED"}
+        assert ended(who, "nothing") == ended(who, "secret")
+
+
+def test_functions_of_sql_itself_are_everybodys(world: World) -> None:
+    for who in ("boss", "ann", "rea", "own", "eve"):
+        assert world.rows(who, "SELECT upper('a'), max(x) FROM (VALUES 1) AS t(x)") == [("A", 1)]
+
+
+def test_feeds_need_the_function(world: World) -> None:
+    """The changes of a table come by a function, whichever way they are asked for."""
+    for start in ("beginning", "now"):
+        answer = world.ask("rea", "GET", f"/api/v1/tail/orders?from={start}")
+        assert (answer.status_code, answer.get_json()["error"]["code"]) == (
+            403,
+            "PERMISSION_DENIED",
+        )
+
+
 def test_a_view_shows_what_its_reader_may_see(world: World) -> None:
     assert world.do("rea", "SELECT * FROM eu") == "done"
     assert world.do("rea", "SELECT * FROM secrets") in ABSENT
@@ -354,12 +388,67 @@ def test_listings_have_what_is_seen(world: World) -> None:
     assert "note" not in shown("ann", columns)
     assert "note" not in shown("ann", "DESCRIBE orders")
     assert "note" not in world.rows("ann", "SHOW CREATE TABLE orders")[0][0]
-    assert shown("rea", "SHOW CATALOGS") == {"lake", "default"}
+    assert shown("rea", "SHOW CATALOGS") == {"lake", "default", "system"}
     assert shown("rea", "SELECT view_definition FROM lake.information_schema.views") == {
         "SELECT id, card FROM orders WHERE region = 'eu'"
     }
     assert shown("eve", "SELECT table_name FROM default.information_schema.tables") == set()
     assert world.do("rea", "SHOW TABLES FROM default.default") == "SCHEMA_NOT_FOUND"
+
+
+def test_the_catalog_system_shows_what_is_seen(world: World) -> None:
+    def shown(who: str, sql: str) -> set[Any]:
+        return {row[0] for row in world.rows(who, sql)}
+
+    for tables in ("jdbc.tables", "metadata.table_comments"):
+        catalog = "table_cat" if tables.startswith("jdbc") else "catalog_name"
+        sql = f"SELECT table_name FROM system.{tables} WHERE {catalog} <> 'system'"
+        assert shown("ann", sql) == {"orders", "mine"}
+        assert shown("rea", sql) == {"orders", "plain", "eu"}
+    columns = "SELECT column_name FROM system.jdbc.columns WHERE table_cat = 'lake'"
+    assert shown("ann", columns) == {"id", "region", "card"}
+    assert shown("rea", "SELECT table_cat FROM system.jdbc.catalogs") == {
+        "lake",
+        "default",
+        "system",
+    }
+    schemas = "SELECT table_schem FROM system.jdbc.schemas WHERE table_catalog = 'lake'"
+    assert shown("eve", schemas) == {"information_schema"}
+    assert world.do("ann", "CREATE TABLE system.jdbc.mine (a bigint)") == "STATEMENT_NOT_ALLOWED"
+
+
+def test_nobody_acts_as_somebody_else_by_trinos_protocol(world: World) -> None:
+    client: Any = world.gateway.app.test_client()
+
+    def headers(who: str, user: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {who}", "X-Trino-User": user}
+
+    sql = "SELECT count(*) FROM plain"
+    refused = client.post("/v1/statement", data=sql, headers=headers("ann", "boss")).json
+    assert refused["error"]["errorName"] == "PERMISSION_DENIED"
+    assert "nextUri" not in refused
+    answer = client.post("/v1/statement", data=sql, headers=headers("boss", "boss")).json
+    for address in (answer["nextUri"], answer["infoUri"]):
+        for method in (client.get, client.delete):
+            assert method(address).status_code == 401
+            assert method(address, headers=headers("ann", "ann")).status_code == 404
+    while "nextUri" in answer:
+        answer = client.get(answer["nextUri"], headers=headers("boss", "boss")).json
+    assert answer["stats"]["state"] == "FINISHED"
+
+
+def test_statements_of_others_are_seen_and_ended_by_whom_the_rules_allow(world: World) -> None:
+    world.rows("ann", "SELECT id FROM orders")
+    world.rows("boss", "SELECT id FROM plain")
+    sql = "SELECT \"user\", token IS NOT NULL FROM system.runtime.queries WHERE state = 'SUCCEEDED'"
+    assert {user for user, _ in world.rows("ann", sql)} == {"ann"}
+    assert {("ann", False), ("boss", True)} <= set(world.rows("boss", sql))
+    assert ("ann", True) not in world.rows("boss", sql)
+    ids = "SELECT max(query_id) FROM system.runtime.queries WHERE \"user\" = 'boss'"
+    ((statement_id,),) = world.rows("boss", ids)
+    kill = f"CALL system.runtime.kill_query(query_id => '{statement_id}', message => 'x')"
+    assert world.do("ann", kill) == "STATEMENT_NOT_FOUND"
+    assert world.do("boss", kill) == "done"
 
 
 # --- Other ways ----------------------------------------------------------------------------------
@@ -410,8 +499,9 @@ def test_the_catalog_lists_what_is_seen(world: World) -> None:
 
 
 def test_a_feed_sends_what_is_seen(world: World) -> None:
-    answer = world.ask("eve", "GET", "/api/v1/tail/orders?from=beginning")
-    assert answer.status_code == 404
+    for table in ("orders", "nothing", "secret"):  # who may call no function is told of no table
+        answer = world.ask("eve", "GET", f"/api/v1/tail/{table}?from=beginning")
+        assert answer.status_code == 403
     answer = world.ask("ann", "GET", "/api/v1/tail/orders?from=beginning")
     text = ""
     for chunk in answer.response:
@@ -477,7 +567,10 @@ def test_a_changed_file_holds_from_the_next_request_on(tmp_path: pathlib.Path) -
         ("tables: [{privileges: [SELECT], filter: 'a) OR (b'}]", "tables.0.filter"),
         ("tables: [{privileges: [SELECT], columns: [{name: x, mask: '1, 2'}]}]", "mask"),
         ("catalogs: [{allow: some}]", "catalogs.0.allow"),
-        ("functions: []", "functions is not known"),
+        ("functions: [{function: f}]", "functions.0.privileges"),
+        ("functions: [{function: f, privileges: [SELECT]}]", "functions.0.privileges"),
+        ("procedures: []", "procedures is not known"),
+        ("catalog_session_properties: [{catalog: '(', allow: true}]", "catalog_session_properties"),
         ("tables: {}", "tables"),
         ("- a", "keys and values"),
     ],

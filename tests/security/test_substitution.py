@@ -188,7 +188,6 @@ TELLING = (
     "current_catalog",
     "current_schema",
     "current_path",
-    "version()",
     "@@version",
     "$home",
     ":home",

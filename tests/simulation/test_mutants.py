@@ -23,6 +23,7 @@ def found(product: Product) -> Failure | None:
     return next((f for seed in range(SEEDS_MAX) if (f := failure(draw(seed), product))), None)
 
 
+@pytest.mark.prove
 def test_every_mutant_is_caught(capsys: pytest.CaptureFixture[str]) -> None:
     caught = {}
     for name, product in MUTANTS.items():

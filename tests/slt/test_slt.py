@@ -40,6 +40,9 @@ SPARK_FIRST = frozenset(
 SPARK_WHOLE = "grouping"
 """The file of which it has every statement there."""
 
+SPARK_EVERY = 3
+"""Of so many statements of another file one is a proof on Spark."""
+
 Record = Callable[[str, object], None]
 
 
@@ -51,9 +54,13 @@ def runs() -> Iterator[Any]:
             yield pytest.param(path, route, cases, id=f"{path.stem}-{route}")
             continue
         rest = [case for case in cases if not case.expression]
-        for name, part in (("values", values), ("statements", rest)):
-            is_first = name == "values" and path.stem in SPARK_FIRST
-            marks = [] if is_first else [pytest.mark.prove]
+        others = [case for number, case in enumerate(rest) if number % SPARK_EVERY]
+        for name, part, mark in (
+            ("values", values, None if path.stem in SPARK_FIRST else pytest.mark.prove),
+            ("statements", rest[::SPARK_EVERY], pytest.mark.prove),
+            ("others", others, pytest.mark.soak),
+        ):
+            marks = [] if mark is None else [mark]
             if part:
                 yield pytest.param(path, route, part, marks=marks, id=f"{path.stem}-{route}-{name}")
 

@@ -23,7 +23,6 @@ from pyiceberg.table import Table
 from seamline.connectors.protocols import NoDeadline
 from seamline.gateway.commands import adopting
 from seamline.gateway.commands.adopting import Adoption, Findings
-from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.names import TableName
 from support import offline
@@ -44,18 +43,6 @@ def flat(partition: int, offset: int, record: dict[str, Any]) -> dict[str, Any]:
     return {"k_partition": partition, "k_offset": offset, **record}
 
 
-class MemoryConnections(Connections):
-    """Real catalogs over clusters in memory."""
-
-    def __init__(self, config: Any, log: MemoryLog) -> None:
-        super().__init__(config)
-        self._memory = log
-
-    def log(self, name: str) -> Any:
-        """See `Connections.log`."""
-        return self._memory
-
-
 class Shop:
     """A topic of orders, and the table that somebody else copies it into.
 
@@ -73,7 +60,7 @@ class Shop:
         self.folder = folder
         self.log = MemoryLog()
         self.log.create_topic(TOPIC, partitions)
-        self.connections = MemoryConnections(config, self.log)
+        self.connections = offline.MemoryConnections(config, self.log)
         self.config = config.model_copy(
             update={
                 "tail": config.tail.model_copy(update={"follow": follow}),

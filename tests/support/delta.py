@@ -20,11 +20,12 @@ from seamline.connectors.protocols import NoDeadline
 from seamline.gateway.config.model import Config
 from seamline.seam.log import READ_COMMITTED
 from support import offline
-from support.adopting import MemoryConnections
 from support.gateway import Gateway
+from support.offline import MemoryConnections
 
 TOPIC = "orders"
 APPLICATION = "orders-ingest"
+QUERY = "12ee5a45-5506-4299-8040-a3e2264ed382"
 NEVER = NoDeadline()
 SCHEMA = pa.schema([("id", pa.int64()), ("item", pa.string()), ("price", pa.float64())])
 PLACED = pa.schema([*SCHEMA, ("k_partition", pa.int32()), ("k_offset", pa.int64())])
@@ -143,6 +144,29 @@ class DeltaShop:
     def rows(self) -> list[tuple[Any, ...]]:
         """Every record as its row."""
         return sorted((r["id"], r["item"], r["price"]) for r in self.records.values())
+
+
+class Streamed:
+    """A table that a streaming query of Spark fills, and the query's checkpoint beneath it."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.checkpoint = folder / "bronze" / "shop" / TOPIC / "_checkpoint"
+        own = {"boundary_provider": "spark-streaming", "boundary_checkpoint": str(self.checkpoint)}
+        self.shop = DeltaShop(folder, more={**own, "boundary_app_id": None})
+        self.epoch = -1
+        (self.checkpoint / "offsets").mkdir(parents=True)
+        (self.checkpoint / "metadata").write_text(json.dumps({"id": QUERY}))
+
+    def plan(self, ends: dict[int, int]) -> None:
+        """The query decides on a batch."""
+        self.epoch += 1
+        offsets = json.dumps({TOPIC: {str(p): end for p, end in ends.items()}})
+        file = self.checkpoint / "offsets" / str(self.epoch)
+        file.write_text(f'v1\n{{"batchWatermarkMs":0}}\n{offsets}')
+
+    def commit(self, ends: dict[int, int]) -> None:
+        """The query commits it."""
+        self.shop.copy(ends, said={QUERY: self.epoch})
 
 
 Shape = Callable[[int, int, dict[str, Any]], dict[str, Any]]

@@ -16,8 +16,14 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seamline.connectors.duckdb.engine import DuckDBEngine
-from seamline.connectors.protocols import EngineQuery, EngineScan, NoDeadline, SpilledTail, TailFile
+from seamline.connectors.protocols import (
+    Engine,
+    EngineQuery,
+    EngineScan,
+    NoDeadline,
+    SpilledTail,
+    TailFile,
+)
 from seamline.planners.logical import LogicalPlan, Scan, TableFacts
 from seamline.planners.rules.push_predicates import push_predicates
 from seamline.seam.files import ColdPlan, DataFile, DeleteFile
@@ -121,14 +127,14 @@ def bound(
 
 
 def answer(
-    engine: DuckDBEngine, query: BoundQuery, names: list[str], tables: Mapping[str, Stored]
+    engine: Engine, query: BoundQuery, names: list[str], tables: Mapping[str, Stored]
 ) -> list[str]:
     """The rows of a query over stored tables, sorted."""
     return _sorted(table_of(engine, query, names, tables))
 
 
 def table_of(
-    engine: DuckDBEngine, query: BoundQuery, names: list[str], tables: Mapping[str, Stored]
+    engine: Engine, query: BoundQuery, names: list[str], tables: Mapping[str, Stored]
 ) -> pa.Table:
     """The rows of a query over stored tables."""
     plan = LogicalPlan(query, tuple(Scan(s.scan_id, _FACTS, s.columns) for s in query.scans))

@@ -128,7 +128,8 @@ class Gateway:
                 cursor.execute(sql)
             except seamline.Error as error:
                 raise StatementError(error.code.name, error.message) from error
-            assert cursor.description is not None
+            if cursor.description is None:
+                return [], []
             return [column[1] for column in cursor.description], cursor.fetchall()
 
 

@@ -1,12 +1,16 @@
-"""A configuration that needs no broker: a catalog in one file, and a cluster nobody answers for."""
+"""What needs no broker: a catalog in one file; a cluster that nobody answers for, or in memory."""
 
 from __future__ import annotations
 
 import pathlib
+from typing import Any
+
+from fakes.memory import MemoryLog
 
 from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.config.load import load
 from seamline.gateway.config.model import Config
+from seamline.gateway.connections import Connections
 
 _TEXT = """
 catalogs:
@@ -39,3 +43,20 @@ def config(folder: pathlib.Path, **flags: str) -> Config:
 def load_config(folder: pathlib.Path, more: str = "") -> Config:
     """The configuration, with more lines of YAML."""
     return load(write(folder, more), environment={}).config
+
+
+class MemoryConnections(Connections):
+    """Real catalogs, and one log in memory as every cluster.
+
+    Args:
+        config: Which catalogs there are.
+        memory: The log, a new one if none is given.
+    """
+
+    def __init__(self, config: Config, memory: MemoryLog | None = None) -> None:
+        super().__init__(config)
+        self.memory = memory or MemoryLog()
+
+    def log(self, name: str) -> Any:
+        """See `Connections.log`."""
+        return self.memory

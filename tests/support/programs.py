@@ -33,7 +33,7 @@ def run(
     """Runs a program to its end."""
     return subprocess.run(
         command,
-        env=_environment(environment),
+        env=environment_of(environment),
         capture_output=True,
         text=True,
         check=False,
@@ -52,7 +52,7 @@ def running(
             sink = files.enter_context(log.open("w"))
         process = subprocess.Popen(
             command,
-            env=_environment(environment),
+            env=environment_of(environment),
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=sink,
@@ -100,6 +100,7 @@ def named(process: psutil.Process, name: str) -> list[psutil.Process]:
     return found
 
 
-def _environment(environment: Mapping[str, str]) -> dict[str, str]:
+def environment_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables with which a program finds the modules of the tests."""
     path = os.pathsep.join(filter(None, (str(TESTS), environment.get("PYTHONPATH"))))
     return {**environment, "PYTHONPATH": path}

@@ -29,6 +29,7 @@ class Registry:
         authorization: The header that every request must have, if set.
         is_over: Whether it is gone.
         may_answer: Every answer waits for it.
+        lacks_ids_of_guids: Whether it is one of those that do not tell which ids a GUID has.
     """
 
     def __init__(self) -> None:
@@ -36,11 +37,12 @@ class Registry:
         self.refuses: int | None = None
         self.authorization: str | None = None
         self.is_over = False
+        self.lacks_ids_of_guids = False
         self.may_answer = threading.Event()
         self.may_answer.set()
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -59,9 +61,14 @@ class Registry:
         self._server.server_close()
 
     @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self._server.server_port
+
+    @property
     def url(self) -> str:
-        """Where it is."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
 
     @functools.cached_property
     def client(self) -> SchemaRegistryClient:
@@ -96,6 +103,9 @@ class Registry:
             case ["GET", "schemas", "guids", guid]:
                 ids = range(1, len(self._schemas) + 1)
                 return next((self._by_id(i) for i in ids if guid_of(i) == guid), None)
+            case ["GET", "schemas", "guids", guid, "ids"] if not self.lacks_ids_of_guids:
+                ids = range(1, len(self._schemas) + 1)
+                return [{"context": ".", "id": i} for i in ids if guid_of(i) == guid]
             case ["GET", "subjects"]:
                 return sorted(self._subjects)
             case ["GET", "subjects", subject, "versions"]:
@@ -127,6 +137,11 @@ class Registry:
         found = self._by_id(schema_id)
         assert found is not None
         return {**found, "subject": subject, "version": version, "id": schema_id}
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """A client that is gone is nothing to tell of."""
 
 
 def guid_of(schema_id: int) -> str:

@@ -17,12 +17,17 @@ A route that plans for long is asked many expressions in one statement (`answers
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import datetime
+import decimal
 import itertools
 import json
+import math
 import pathlib
 import random
 import re
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -207,16 +212,50 @@ def _parse_value(text: str, line: int, skips: dict[str, str], path: pathlib.Path
 
 def answer(case: Case, route: Route) -> str:
     """What a route answers, in the form of the file."""
-    from seamline.commands.output import cell_text
-
     try:
         _, rows = route(case.sql)
     except StatementError as error:
         return f"error {error.name}"
     if case.kind != "query":
         return "ok"
-    lines = [SEPARATOR.join(_cell(cell_text(cell)) for cell in row) for row in rows]
+    lines = [SEPARATOR.join(_cell(_text(cell)) for cell in row) for row in rows]
     return "\n".join(sorted(lines) if case.sort else lines)
+
+
+def _text(value: Any) -> str:
+    """A value in the form of the file."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case bytes():
+            return "0x" + value.hex()
+        case datetime.datetime() if value.tzinfo is not None:
+            return value.astimezone(datetime.UTC).replace(tzinfo=None).isoformat(" ") + " UTC"
+        case datetime.datetime():
+            return value.isoformat(" ")
+        case list() | dict():
+            return json.dumps(_plain(value), ensure_ascii=False)
+        case decimal.Decimal():
+            return format(value, "f")
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    """A nested value as JSON has it."""
+    match value:
+        case dict():
+            return {k if isinstance(k, str) else _text(k): _plain(v) for k, v in value.items()}
+        case list():
+            return [_plain(item) for item in value]
+        case bytes():
+            return base64.b64encode(value).decode()
+        case float() if not math.isfinite(value):
+            return str(value)
+        case uuid.UUID() | datetime.date() | datetime.time() | decimal.Decimal():
+            return _text(value)
+    return value
 
 
 def _cell(text: str) -> str:
@@ -246,13 +285,11 @@ def answers(cases: Sequence[Case], route: Route) -> list[str]:
 
 def _together(cases: Sequence[Case], route: Route) -> list[str]:
     """The values of expressions; none where they cannot be had in one statement."""
-    from seamline.commands.output import cell_text
-
     try:
         _, (row,) = route(f"SELECT {', '.join(case.expression for case in cases)}")
     except StatementError:
         return []
-    return [_cell(cell_text(cell)) for cell in row]
+    return [_cell(_text(cell)) for cell in row]
 
 
 def rewrite(path: pathlib.Path, route: Route) -> None:

@@ -19,12 +19,11 @@ from fakes.memory import ManualClock, MemoryLog
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from seamline.connectors.duckdb.engine import DuckDBEngine
+from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.connectors.iceberg.catalog import IcebergTable
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import NoDeadline
 from seamline.gateway.commands import tables
-from seamline.gateway.connections import Connections
 from seamline.gateway.query import names
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.pin import PinnedTable
@@ -53,18 +52,6 @@ _LIMITS = Limits(duckdb_cold_bytes_max=2**60, duckdb_tail_rows_max=2**60, spark=
 Row = tuple[Any, ...]
 
 
-class OfflineConnections(Connections):
-    """Connections whose one cluster is in memory."""
-
-    def __init__(self, folder: pathlib.Path, log: MemoryLog) -> None:
-        super().__init__(offline.config(folder))
-        self._log = log
-
-    def log(self, name: str) -> Any:
-        """The log in memory."""
-        return self._log
-
-
 class Users:
     """A topic of users, and the upsert table over it.
 
@@ -87,7 +74,7 @@ class Users:
         self.log.create_topic(TOPIC, partitions)
         self.partitions = partitions
         self._partitioner = definition.get("key_partitioner")
-        self.connections = OfflineConnections(folder, self.log)
+        self.connections = offline.MemoryConnections(offline.config(folder), self.log)
         self.name = names.resolve(
             (TOPIC,), names.session(self.connections.config), self.connections
         )
@@ -100,7 +87,7 @@ class Users:
         }
         made = tables.TableDefinition(name=self.name, topic=TOPIC, cluster="default", **given)
         tables.create(self.connections, made, NEVER)
-        self._engine = DuckDBEngine(
+        self._engine = DuckDBWorkers(
             memory_bytes=1 << 28, threads=1, spill_directory=str(folder / "spill"), spill_bytes=0
         )
         spool = SpoolDirectory(folder / "spool", size_bytes_max=1 << 20)

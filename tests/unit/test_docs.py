@@ -48,13 +48,13 @@ def functions_page() -> Iterator[str]:
     yield "| function | takes and gives |\n|---|---|"
     for name, signatures in functions.FORMS.items():
         yield f"| `{name}` | {'<br>'.join(f'`{signature}`' for signature in signatures)} |"
-    yield "\n## Behind operators and these forms\n"
-    yield "| operation | takes and gives | DuckDB | Spark |\n|---|---|---|---|"
-    for name, overloads in sorted(functions.FUNCTIONS.items()):
-        if name.startswith("$"):
-            cell = "<br>".join(f"`{o.signature}`" for o in overloads).replace("|", "\\|")
-            means = (_means(overloads, engine) for engine in (DUCKDB, SPARK))
-            yield f"| `{name}` | {cell} | {' | '.join(means)} |"
+    yield "\n## Operators\n"
+    yield "| operator | takes and gives |\n|---|---|"
+    for name, form in sorted(functions.OPERATORS.items()):
+        overloads = functions.FUNCTIONS[name]
+        cells = (form.format("x", "y"), *dict.fromkeys(o.signature for o in overloads))
+        operator, *taken = (f"`{cell}`".replace("|", "\\|") for cell in cells)
+        yield f"| {operator} | {'<br>'.join(taken)} |"
 
 
 def not_there_page() -> Iterator[str]:

@@ -41,9 +41,14 @@ LOADED_WHEN_CALLED = {
 """What a module of the client loads by name, only when it is asked for."""
 COMMAND_LINE = {
     "client/ending.py",
+    "client/commands/completion.py",
+    "client/commands/freshness.py",
     "client/commands/query.py",
+    "client/commands/running.py",
     "client/commands/spark_conf.py",
     "client/commands/tail.py",
+    "client/shell/prompt.py",
+    "client/shell/session.py",
 }
 
 LINES_REVIEWED = 600
@@ -172,6 +177,7 @@ def test_one_module_reaches_into_pyiceberg() -> None:
 
 
 IN_THE_BACKGROUND = {
+    "client/aio.py": "what the thread raises is raised again by whoever awaits it",
     "client/dbapi/statement.py": "what the thread raises is raised again by whoever waits for it",
     "connectors/supervision.py": "the mechanism itself",
     "connectors/delta/log.py": "its futures are asked for what they raised",

@@ -21,7 +21,7 @@ from pyiceberg.types import IntegerType, LongType
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg.errors import storage_errors
-from seamline.connectors.iceberg.files import field_id, file_errors
+from seamline.connectors.iceberg.files import file_errors
 from seamline.errors import (
     INVALID_TABLE_DEFINITION,
     NOT_SUPPORTED,
@@ -29,6 +29,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.seam.encoding import Encoding
+from seamline.seam.files import field_id
 from seamline.seam.records import Places
 from seamline.seam.table import TableState
 from seamline.sql.types import BIGINT, INTEGER

@@ -1,8 +1,9 @@
 """Whether somebody else adds records of the topic to a table that Seamline fills.
 
-Rows of their own anybody may add. But a commit by a writer that copies topics, or of rows that say
-which record they are, means that records are in the table which the boundary does not count, and
-which would be read from the log once more.
+Rows of their own anybody may add, in batches. But a commit by a sink or a stream, or of rows that
+say which record they are, means that records are in the table which the boundary does not count,
+and which would be read from the log once more. What a stream has added nobody can tell by its rows:
+it is taken for records of the topic.
 """
 
 from __future__ import annotations
@@ -11,22 +12,21 @@ from collections.abc import Callable, Sequence
 
 from pyiceberg.manifest import DataFile
 
+from seamline.connectors.iceberg.boundaries.stream_loader import offsets_of
 from seamline.connectors.iceberg.boundaries.writers import (
-    AUTOMQ,
-    FLUSS,
-    KAFKA_CONNECT,
-    REDPANDA,
+    STREAM_LOADER,
     marked_by,
     updating,
 )
 from seamline.errors import NOT_SUPPORTED, SECOND_WRITER, SeamlineError
-from seamline.seam.boundary import SUMMARY_KEY, own_of
+from seamline.seam.binding import TopicBinding
+from seamline.seam.boundary import SUMMARY_KEY, decode, own_of
+from seamline.seam.offsets import Offsets
 from seamline.seam.table import Snapshot, TableState
 from seamline.sql import columns
 
 _APPEND = "append"
-_COPY_TOPICS = (KAFKA_CONNECT, FLUSS, REDPANDA, AUTOMQ)
-"""Writers that write nothing else."""
+_ADD_ROWS = (_APPEND, "overwrite")
 
 
 def second_writer(
@@ -40,7 +40,7 @@ def second_writer(
         added: Gives the files that a snapshot has added.
     """
     for snapshot in _since_we_fill_it(state, snapshot_id):
-        if SUMMARY_KEY in snapshot.summary or snapshot.operation != _APPEND:
+        if SUMMARY_KEY in snapshot.summary:
             continue
         who = _who(state, snapshot, added)
         if who is not None:
@@ -50,7 +50,32 @@ def second_writer(
                 f"by {who}, and Seamline copies them, too",
                 details={"snapshot_id": snapshot.snapshot_id},
             )
+    return _by_stream_loader(state, snapshot_id)
+
+
+def _by_stream_loader(state: TableState, snapshot_id: int | None) -> SeamlineError | None:
+    """Its offsets are properties, which stay when it has been relieved: further ones are new."""
+    binding = TopicBinding.from_properties(state.properties)
+    begun = _begun(state, snapshot_id)
+    for group, topic, partition, end in offsets_of(state):
+        if binding is not None and topic == binding.topic and end > begun.get(partition, 0):
+            return SeamlineError(
+                SECOND_WRITER,
+                f"the properties of {state.display_name} say that {STREAM_LOADER.name} has copied "
+                f"partition {partition} of {topic} up to {end} as {group}, and Seamline copies it, "
+                "too",
+            )
     return None
+
+
+def _begun(state: TableState, snapshot_id: int | None) -> Offsets:
+    """Where Seamline has begun to fill a table: from the log's beginning, or taken over."""
+    own = [b for b in map(decode, state.ancestors(snapshot_id)) if b is not None]
+    if not own:
+        return Offsets()
+    if own[0].taken_id is None:
+        return own[-1].start
+    return [b for b in own if b.taken_id == own[0].taken_id][-1].next
 
 
 def _since_we_fill_it(state: TableState, snapshot_id: int | None) -> list[Snapshot]:
@@ -87,13 +112,17 @@ def replaced_rows(state: TableState, snapshot_id: int | None) -> SeamlineError |
 def _who(
     state: TableState, snapshot: Snapshot, added: Callable[[int], Sequence[DataFile]]
 ) -> str | None:
+    if snapshot.operation not in _ADD_ROWS:
+        return None
     writer = marked_by(snapshot)
-    if writer in _COPY_TOPICS:
+    if writer is not None:
         return writer.name
+    if snapshot.operation != _APPEND:
+        return None  # what is rewritten may be rows of ours
     offset = next(field for field in state.schema.columns if field.name == columns.OFFSET)
     for file in added(snapshot.snapshot_id):
         nulls = (file.null_value_counts or {}).get(offset.field_id)
         has_bounds = offset.field_id in (file.lower_bounds or {})
         if has_bounds and nulls != file.record_count:
-            return writer.name if writer is not None else "another writer"
+            return "another writer"
     return None

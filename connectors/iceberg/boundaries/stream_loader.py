@@ -6,6 +6,8 @@ has no boundary.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from seamline.connectors.iceberg.boundaries.provider import (
     AdoptedIceberg,
     Answer,
@@ -15,7 +17,7 @@ from seamline.connectors.iceberg.boundaries.provider import (
 from seamline.errors import BOUNDARY_INVALID, SeamlineError
 from seamline.seam.boundary import EXACT
 from seamline.seam.offsets import Offsets
-from seamline.seam.table import Snapshot
+from seamline.seam.table import Snapshot, TableState
 
 PREFIX = "__consumer_offset:"
 
@@ -34,14 +36,10 @@ class StreamLoader(Provider[AdoptedIceberg]):
             return None
         found: dict[int, int] = {}
         groups = set()
-        for name, value in state.properties.items():
-            if not name.startswith(PREFIX):
-                continue
-            with invalid(f"the property {name} of {state.display_name}"):
-                group, topic, partition = _parts(name)
-                if topic == self.adopted.binding.topic and self._is_of(group):
-                    groups.add(group)
-                    found[int(partition)] = int(value.partition(":")[0]) + 1
+        for group, topic, partition, end in offsets_of(state):
+            if topic == self.adopted.binding.topic and self._is_of(group):
+                groups.add(group)
+                found[partition] = end
         if len(groups) > 1:
             raise SeamlineError(
                 BOUNDARY_INVALID,
@@ -53,6 +51,21 @@ class StreamLoader(Provider[AdoptedIceberg]):
     def _is_of(self, group: str) -> bool:
         wanted = self.adopted.option("group")
         return wanted is None or wanted == group
+
+
+def offsets_of(state: TableState) -> Iterator[tuple[str, str, int, int]]:
+    """What a table's properties say: group, topic, partition, and the first offset not copied.
+
+    Raises:
+        SeamlineError: BOUNDARY_INVALID.
+    """
+    for name, value in state.properties.items():
+        if name.startswith(PREFIX):
+            with invalid(f"the property {name} of {state.display_name}"):
+                group, topic, partition = _parts(name)
+                end = int(value.partition(":")[0]) + 1
+                found = group, topic, int(partition), end
+            yield found
 
 
 def _parts(name: str) -> tuple[str, str, str]:

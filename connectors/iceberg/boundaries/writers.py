@@ -34,6 +34,7 @@ class Writer:
         struct: The row column that holds these; empty where they stand alone.
         needs_values: Whether it leaves out records without a value.
         unknown: Columns of what the log tells nobody who reads it; null while a row is hot.
+        may_double: Whether it may copy a record twice.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Writer:
     struct: str = ""
     needs_values: bool = False
     unknown: frozenset[str] = frozenset()
+    may_double: bool = False
 
     def sources(self, fields: tuple[Field, ...]) -> tuple[str, ...]:
         """The entries of `columns_from` for those of its columns that a table has."""
@@ -119,6 +121,7 @@ AIVEN = Writer(
         "value_raw": "value",
     },
     struct="kafka",
+    may_double=True,
 )
 FLINK = Writer("Flink", Columns.name, FLINK_JOB)
 UNKNOWN = Writer("a writer that leaves no mark", Columns.name)

@@ -71,13 +71,13 @@ class FramedValues:
             if value is None:
                 continue
             try:
-                schema_id, start = frame(value, headers[index] if headers else None, self._header)
+                schema_id, payload = frame(value, headers[index] if headers else None, self._header)
             except ValueError as error:
                 found[index] = str(error)
                 continue
             indexes, payloads = groups.setdefault(schema_id, ([], []))
             indexes.append(index)
-            payloads.append(value[start:])
+            payloads.append(payload)
         return self._merged(groups, len(values), found), self._without_rows(values, found)
 
     @property
@@ -175,12 +175,20 @@ def unframed(values: Parts) -> list[bytes | None]:
     return [value[5:] if value and value[0] == 0 else value for value in values]
 
 
-def frame(value: bytes, headers: Headers | None, name: str) -> tuple[SchemaId, int]:
-    """The schema of a part, and where the part itself begins."""
+def frame(value: bytes, headers: Headers | None, name: str) -> tuple[SchemaId, bytes]:
+    """The schema of a part, and the part itself.
+
+    What follows the id in a header, as the path of a message of Protobuf does, is of the part.
+    """
     for header, content in reversed(headers or ()):
         if header == name and content is not None:
-            return _schema_id(content), 0
-    return _schema_id(value[:5]), 5
+            length = _LENGTHS.get(content[:1], len(content))
+            return _schema_id(content[:length]), content[length:] + value
+    return _schema_id(value[:5]), value[5:]
+
+
+_LENGTHS = {b"\x00": 5, b"\x01": 17}
+"""Of a number and of a GUID, by the byte before them, which is counted."""
 
 
 def _schema_id(frame: bytes) -> SchemaId:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 
 from seamline.connectors.kafka.formats import framed
 from seamline.connectors.kafka.formats.parts import AllHeaders, Parts, Setting
-from seamline.connectors.kafka.formats.schemas import Schema, SchemaId
-from seamline.connectors.kafka.formats.trees import Node, type_of
+from seamline.connectors.kafka.formats.schemas import Earlier, Schema, SchemaId
+from seamline.connectors.kafka.formats.trees import Node, columns_of, type_of
 from seamline.errors import INFERENCE_FAILED, SeamlineError
 from seamline.seam.encoding import Path
 from seamline.sql.types import Field, Type
@@ -41,10 +42,7 @@ class Found:
     @property
     def columns(self) -> tuple[Field, ...]:
         """A column for each field that a column can hold."""
-        found = (
-            (name, type_of(member, (self.node,))) for name, member in self.node.members.items()
-        )
-        return tuple(Field(name, type_) for name, type_ in found if type_ is not None)
+        return columns_of(self.node)
 
     @property
     def left_out(self) -> list[str]:
@@ -109,13 +107,15 @@ def _find(setting: Setting, kind: str, topic: str, parts: Parts, headers: AllHea
     named = list(_named(setting, parts, headers))
     ids = collections.Counter(schema_id for schema_id, _ in named)
     source = f"subject {subject} of the schema registry"
-    _, schema = setting.schemas.latest(subject) or (None, None)
-    if schema is None or schema.kind != kind:
+    newest: SchemaId | None
+    newest, schema = setting.schemas.latest(subject) or (None, None)
+    if newest is None or schema is None or schema.kind != kind:
         if not ids:
             raise ValueError(f"there is no subject {subject}, and no record that names a schema")
         newest = named[-1][0]
         schema, source = setting.schemas.by_id(newest), f"schema {newest} of the schema registry"
-    node = _tree(schema, [payload for _, payload in named])
+    earlier = functools.partial(setting.schemas.earlier, newest)
+    node = _tree(schema, [payload for _, payload in named], earlier)
     counts: collections.Counter[str] = collections.Counter()
     for schema_id, count in ids.items():
         payloads = [payload for number, payload in named if number == schema_id]
@@ -136,10 +136,10 @@ def _named(setting: Setting, parts: Parts, headers: AllHeaders) -> Iterator[tupl
         if part is not None:
             try:
                 known = headers[index] if headers else None
-                schema_id, start = framed.frame(part, known, f"__{setting.part}_schema_id")
+                schema_id, payload = framed.frame(part, known, f"__{setting.part}_schema_id")
             except ValueError:
                 continue
-            yield schema_id, part[start:]
+            yield schema_id, payload
 
 
 def _name_of(setting: Setting, schema_id: SchemaId, payloads: Sequence[bytes]) -> str:
@@ -149,7 +149,7 @@ def _name_of(setting: Setting, schema_id: SchemaId, payloads: Sequence[bytes]) -
         return f"schema {schema_id}"
 
 
-def _tree(schema: Schema, payloads: Sequence[bytes]) -> Node:
+def _tree(schema: Schema, payloads: Sequence[bytes], earlier: Earlier = tuple) -> Node:
     if schema.kind == "AVRO":
         from seamline.connectors.kafka.formats import avro_schema
 
@@ -159,5 +159,7 @@ def _tree(schema: Schema, payloads: Sequence[bytes]) -> Node:
     from seamline.connectors.kafka.formats import protobuf_schema, protobuf_values
 
     indexes = protobuf_values.message_indexes(payloads[-1])[0] if payloads else (0,)
-    file = protobuf_schema.compiled(schema)
-    return protobuf_schema.tree_of(protobuf_schema.message_at(file, indexes))
+    message = protobuf_schema.message_at(protobuf_schema.compiled(schema), indexes)
+    node = protobuf_schema.tree_of(message)
+    protobuf_schema.add_former_names(node, message, earlier())
+    return node

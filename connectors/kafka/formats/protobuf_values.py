@@ -19,7 +19,13 @@ from seamline.connectors.kafka.formats import protobuf_schema as schemas
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema
 from seamline.connectors.kafka.formats.tree_decoder import ToArrow, TreeDecoder
-from seamline.connectors.kafka.formats.trees import Node, finds_all, in_epoch, record_of
+from seamline.connectors.kafka.formats.trees import (
+    Node,
+    finds_all,
+    has_all,
+    in_epoch,
+    record_of,
+)
 from seamline.connectors.kafka.formats.watching import SchemaWatch, guarded
 from seamline.sql.types import Field, Row, Type, to_arrow
 
@@ -106,7 +112,7 @@ class ProtobufValues:
         if indexes not in self._decoders:
             message = schemas.message_at(self._file, indexes)
             node = schemas.tree_of(message)
-            if not self._finds_all(node):
+            if self._may_have_names(node):
                 schemas.add_former_names(node, message, self._earlier())
             unfit = self._watch.meets(record_of(node)) if self._watch is not None else None
             node = in_epoch(node, self._epoch)
@@ -120,9 +126,15 @@ class ProtobufValues:
             self._decoders[indexes] = guarded(found, unfit)
         return self._decoders[indexes]
 
-    def _finds_all(self, node: Node) -> bool:
+    def _may_have_names(self, node: Node) -> bool:
+        """Whether names that fields had before may tell something of them.
+
+        A column that finds no field may be of such a name. A field that finds no column is going to
+        be one, which must be known by them before records of that time come.
+        """
         wanted = self._columns[0].type if self._whole else Row(self._columns)
-        return finds_all(node, wanted)
+        is_tiering = self._watch is not None and self._watch.is_tiering
+        return not finds_all(node, wanted) or (is_tiering and not has_all(wanted, node))
 
 
 def message_indexes(value: bytes) -> tuple[tuple[int, ...], int]:

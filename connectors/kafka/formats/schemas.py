@@ -10,14 +10,16 @@ seconds: it is asked for in the background, once however many wait, and what com
 from __future__ import annotations
 
 import base64
+import contextlib
 import copy
 import dataclasses
 import functools
+import itertools
 import json
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
@@ -213,20 +215,40 @@ class SchemaRegistry:
 
     def _before(self, schema_id: SchemaId) -> tuple[Schema, ...]:
         found: list[Schema] = []
-        body = None
-        if isinstance(schema_id, int):  # of a GUID no registry tells the versions
-            body = self._get(f"/schemas/ids/{schema_id}/versions?deleted=true")
-        try:
-            places = [(str(entry["subject"]), int(entry["version"])) for entry in body or ()]
-        except (KeyError, TypeError, ValueError) as error:
-            raise self._failure(f"its answer is not understood: {error!r}") from error
-        for subject, version in places:
+        numbers = [schema_id] if isinstance(schema_id, int) else self._numbers(schema_id)
+        for subject, version in itertools.chain.from_iterable(map(self._places, numbers)):
             for number in range(version - 1, 0, -1):
                 body = self._get(f"{_path(subject, number)}?deleted=true")
                 if body is not None:
                     found.append(self._schema(body))
         self._earlier[schema_id] = tuple(found)
         return self._earlier[schema_id]
+
+    def _numbers(self, guid: str) -> list[int]:
+        """The ids of a GUID; one of another context may be that of another schema here."""
+        with self._understood():
+            numbers = [int(entry["id"]) for entry in self._get(f"/schemas/guids/{guid}/ids") or ()]
+        return [number for number in numbers if self._is_of(number, guid)]
+
+    def _is_of(self, number: int, guid: str) -> bool:
+        try:
+            one, other = (self._known.get(i) or self._by_id(i) for i in (number, guid))
+        except ValueError:
+            return False
+        return one == other
+
+    def _places(self, number: int) -> list[tuple[str, int]]:
+        """The subjects that have the schema of an id, and its version in each."""
+        with self._understood():
+            body = self._get(f"/schemas/ids/{number}/versions?deleted=true")
+            return [(str(entry["subject"]), int(entry["version"])) for entry in body or ()]
+
+    @contextlib.contextmanager
+    def _understood(self) -> Iterator[None]:
+        try:
+            yield
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._failure(f"its answer is not understood: {error!r}") from error
 
     def _answer(self, question: Hashable, ask: Callable[[], _T]) -> _T:
         """The answer to a question, which is asked once while it is open.

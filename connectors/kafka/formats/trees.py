@@ -68,6 +68,19 @@ def finds_all(node: Node, type_: Type | None) -> bool:
     return True
 
 
+def has_all(type_: Type | None, node: Node) -> bool:
+    """Whether every field of a tree finds its own in a type, at every depth."""
+    node = node.only or node
+    match type_:
+        case Row(fields) if node.kind == "record":
+            which = matched(fields, node.names)
+            found = {which[field.name]: field.type for field in fields if field.name in which}
+            return all(n in found and has_all(found[n], m) for n, m in node.members.items())
+        case Array(inner) | Map(_, inner) if node.inner is not None:
+            return has_all(inner, node.inner)
+    return True
+
+
 def in_epoch(root: Node, unit: str) -> Node:
     """The tree; where a column is a timestamp, its plain longs count such units of time."""
     seen: set[int] = set()
@@ -107,10 +120,18 @@ _LOGICAL: Mapping[str, Type] = {
 }
 
 
-def columns_of(node: Node) -> tuple[Field, ...]:
-    """The columns for the fields of a record; what no column holds is left out."""
-    found = ((name, type_of(member, (node,))) for name, member in node.members.items())
-    return tuple(Field(name, type_) for name, type_ in found if type_ is not None)
+def columns_of(node: Node, inside: tuple[Node, ...] = ()) -> tuple[Field, ...]:
+    """The columns for the fields of a record; what no column holds is left out.
+
+    The names that they had before are their aliases.
+    """
+    inside = inside or (node,)
+    found = ((name, type_of(member, inside)) for name, member in node.members.items())
+    return tuple(
+        Field(name, type_, aliases=node.aliases.get(name, ()))
+        for name, type_ in found
+        if type_ is not None
+    )
 
 
 def type_of(node: Node, inside: tuple[Node, ...] = ()) -> Type | None:
@@ -128,8 +149,7 @@ def type_of(node: Node, inside: tuple[Node, ...] = ()) -> Type | None:
                 return None
             return Array(inner) if node.kind == "array" else Map(types.VARCHAR, inner)
         case "record":
-            found = ((name, type_of(member, inside)) for name, member in node.members.items())
-            fields = tuple(Field(name, type_) for name, type_ in found if type_ is not None)
+            fields = columns_of(node, inside)
             return Row(fields) if fields else None
     if node.logical == "decimal" and node.kind in ("bytes", "fixed"):
         precision = int(node.attributes.get("precision", 0))

@@ -53,6 +53,11 @@ class SchemaWatch:
         self._watch = spec.watch
         self.needed: tuple[Change, ...] = ()
 
+    @property
+    def is_tiering(self) -> bool:
+        """Whether what is seen becomes columns."""
+        return self._watch.is_tiering
+
     def meets(self, record: Type) -> Unfit | None:
         """What records of a schema are that their columns do not hold; None where it fits.
 

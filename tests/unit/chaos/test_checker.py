@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,6 +26,8 @@ from chaos.history import (
     Lagged,
     Logged,
     Read,
+    RegistryDisturbed,
+    SchemaRegistered,
     Sent,
     TableClosed,
     TableOpened,
@@ -32,6 +35,7 @@ from chaos.history import (
     TransactionEnded,
     from_line,
     pack,
+    pack_cells,
     sorted_rows,
     to_line,
 )
@@ -564,3 +568,93 @@ def test_only_the_past_of_a_table_that_changes_hands_has_no_boundary() -> None:
         read, _ = model.everything()
         model.record(dataclasses.replace(read, moment=moment), [], error="BOUNDARY_MISSING")
         assert kinds(model.events) == wanted
+
+
+def avro(*fields: Any) -> str:
+    return json.dumps({"type": "record", "name": "R", "fields": list(fields)})
+
+
+def inner(*names: str) -> Any:
+    fields = [{"name": name, "type": "int"} for name in names]
+    return {"name": "f1", "type": ["null", {"type": "record", "name": "I", "fields": fields}]}
+
+
+OPENED = TableOpened(TABLE, TOPIC_ID, {0: 0}, "fail", 1, 1, has_schemas=True)
+OLD = avro({"name": "f0", "type": "int"}, inner("f2"))
+NEW = avro({"name": "f3", "type": "long", "aliases": ["f0"]}, inner("f2", "f4"))
+BODIES = [{"id": 1, "f0": 5, "f1": {"f2": 1}}, {"id": 2, "f3": 6, "f1": {"f2": 2, "f4": 7}}]
+RECORDS: list[Event] = [
+    SchemaRegistered("t-value", 1, OLD, 1.0),
+    SchemaRegistered("t-value", 2, NEW, 1.0),
+    Logged(TOPIC, TOPIC_ID, 0, [(0, 1, ""), (1, 2, "")], 2.0, bodies=BODIES),
+]
+BEFORE = (["id", "f0", "f1"], [1, 5, {"f2": 1}], [2, 6, {"f2": 2}])
+AFTER = (["id", "f3", "f1"], [1, 5, {"f2": 1, "f4": None}], [2, 6, {"f2": 2, "f4": 7}])
+"""The rows in the columns from before the second schema, and from after it."""
+
+
+def read_of(names: list[str], *cells: list[Any], boundary: int = 0, **about: Any) -> Read:
+    read = Model(log={0: [(0, True)] * 2}, now=3.0).read()
+    found = [(offset, row[0]) for offset, row in enumerate(cells)]
+    rows = pack(sorted_rows((0, offset, id_) for offset, id_ in found))
+    packed = pack_cells({0: list(enumerate(cells))})
+    about = {"form": "columns", "boundary": {0: boundary}, **about}
+    return dataclasses.replace(read, names=names, rows=rows, cells=packed, **about)
+
+
+def test_columns_hold_what_records_say() -> None:
+    def found(names: list[str], *cells: list[Any], boundary: int) -> set[str]:
+        return kinds([OPENED, *RECORDS, read_of(names, *cells, boundary=boundary)])
+
+    names, first, second = AFTER
+    assert found(*BEFORE, boundary=0) == set(), "a new field is not visible yet"
+    assert found(*BEFORE, boundary=1) == set()
+    assert found(*BEFORE, boundary=2) == {"wrong value"}, "tiered without its column"
+    for boundary in (0, 1, 2):
+        assert found(*AFTER, boundary=boundary) == set()
+        for wrong in ([1, None, first[2]], [1, 6, first[2]], [1, 5, None], [1, 5, {"f2": 2}]):
+            assert found(names, wrong, second, boundary=boundary) == {"wrong value"}
+        for value in ({"f2": 2, "f4": None}, {"f2": 7, "f4": 2}):
+            assert found(names, first, [2, 6, value], boundary=boundary) == {"wrong value"}
+    assert found(names, first, [2, 6, {"f2": 2}], boundary=2) == {"wrong value"}
+
+
+def test_a_token_keeps_its_columns() -> None:
+    first = read_of(*BEFORE)
+    again = dataclasses.replace(first, op=2, token_of=first.op, invoked=first.ended + 1)
+    again = dataclasses.replace(again, ended=again.invoked + 1, boundary={0: 2})
+    assert kinds([OPENED, *RECORDS, first, again]) == set()
+    other = read_of(*AFTER)
+    later = dataclasses.replace(again, names=other.names, cells=other.cells)
+    assert kinds([OPENED, *RECORDS, first, later]) == {"token repeat differs"}
+    cells = pack_cells({0: [(0, BEFORE[1]), (1, [2, 6, {"f2": 3}])]})
+    later = dataclasses.replace(again, cells=cells)
+    assert "token repeat differs" in kinds([OPENED, *RECORDS, first, later])
+
+
+def test_errors_of_schemas_are_of_tables_with_schemas() -> None:
+    read = Model(log={0: [(0, True)]}, now=3.0).read()
+    plain = dataclasses.replace(OPENED, has_schemas=False)
+    disturbed = RegistryDisturbed(read.invoked - 1, read.invoked + 0.5)
+    long_ago = RegistryDisturbed(read.invoked - 2, read.invoked - 1)
+    for opened, disturbance, error, wanted in (
+        (OPENED, long_ago, "SCHEMA_NOT_EVOLVED", set()),
+        (plain, long_ago, "SCHEMA_NOT_EVOLVED", {"error"}),
+        (OPENED, disturbed, "SCHEMA_REGISTRY_UNAVAILABLE", set()),
+        (OPENED, long_ago, "SCHEMA_REGISTRY_UNAVAILABLE", {"error"}),
+        (plain, disturbed, "SCHEMA_REGISTRY_UNAVAILABLE", {"error"}),
+        (OPENED, disturbed, "SCHEMA_INCOMPATIBLE", {"error"}),
+        (OPENED, disturbed, "BAD_RECORD", {"error"}),
+    ):
+        failed = dataclasses.replace(read, error=error, rows={})
+        assert kinds([opened, disturbance, failed]) == wanted, (opened, error)
+
+
+def test_what_is_wrong_in_the_tail_is_met_by_who_reads_all_of_it() -> None:
+    spoiled = TableSpoiled(TABLE, "SCHEMA_INCOMPATIBLE", True, 2.0, 2.5, is_in_tail=True)
+    read = read_of(*AFTER)
+    assert kinds([OPENED, *RECORDS, spoiled, read]) == {"spoiled table read"}
+    failed = dataclasses.replace(read, error="SCHEMA_INCOMPATIBLE", rows={}, cells={})
+    assert kinds([OPENED, *RECORDS, spoiled, failed]) == set()
+    part = dataclasses.replace(read, filter=Filter(offset_to=5))
+    assert kinds([OPENED, *RECORDS, spoiled, part]) == set()

@@ -28,7 +28,7 @@ def test_every_kind_is_used_often_enough_and_in_time(minutes: float) -> None:
         assert set(used) == {"a", "b", "c", "d"}
         assert min(used.values()) >= wanted_uses(minutes)
         assert all(0 <= decision.at_s < 60 * minutes for decision in decisions)
-    assert wanted_uses(10) == 6
+    assert wanted_uses(10) == 4
 
 
 def test_a_lane_keeps_to_its_part_of_each_round() -> None:

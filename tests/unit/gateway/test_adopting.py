@@ -19,6 +19,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from support.adopting import FLAT, NAMESPACE, NEVER, POSITIONS, TOPIC, Shop
 from support.gateway import Gateway
 
+from seamline.connectors.iceberg.boundaries.writers import BY_MARK, Writer
 from seamline.connectors.spark.maintenance import protect_boundary
 from seamline.errors import SeamlineError
 from seamline.gateway.commands import adopting, auditing, handing_over, tables
@@ -120,7 +121,7 @@ def test_only_files_that_can_add_something_are_read(shop: Shop, tmp_path: pathli
     for path in files[:1]:
         path.unlink()  # the oldest: whoever opens it fails
     fresh = Shop(shop.folder)
-    fresh.log, fresh.connections._memory = shop.log, shop.log
+    fresh.log, fresh.connections.memory = shop.log, shop.log
     assert boundary(fresh) == {0: 200, 1: 200}
 
 
@@ -497,6 +498,38 @@ def test_a_writer_that_leaves_out_records_is_refused(shop: Shop) -> None:
     ]
 
 
+def test_a_record_that_is_there_twice_is_refused(shop: Shop) -> None:
+    shop.create(FLAT)
+    shop.produce(20)
+    shop.copy({0: 8, 1: 8})
+    double = {"k_partition": 0, "k_offset": 7, **shop.records[0, 7]}
+    shop.table.append(pa.Table.from_pylist([double], schema=FLAT))
+    with pytest.raises(SeamlineError, match=r"1 of the last records are .* partition 0, offset 7"):
+        shop.adopt(columns=POSITIONS)
+
+
+def test_all_of_a_table_is_looked_at_whose_writer_may_double(shop: Shop) -> None:
+    schema, shape = SHAPES["Aiven"]
+    shop.create(schema)
+    shop.produce(100)
+    shop.copy({0: 50, 1: 40}, shape=shape, one_file=True)
+    again = [shape(0, 1, shop.records[0, 1]), shape(0, 2, shop.records[0, 2])]
+    shop.table.append(pa.Table.from_pylist(again, schema=schema))
+    with pytest.raises(SeamlineError, match="2 rows of partition 0 are of records that"):
+        shop.adopt()
+    found = shop.adopt(force=True)
+    assert not found.notes
+
+
+def test_a_table_of_flink_is_adopted_by_its_name(shop: Shop, gateway: Gateway) -> None:
+    shop.create(FLAT)
+    shop.produce(20)
+    shop.copy({0: 6, 1: 7}, {"flink.job-id": "f-1"})
+    found = shop.adopt(provider="Flink", columns=POSITIONS)
+    assert (found.writer.name, found.boundary.provider) == ("Flink", "columns")
+    assert gateway.rows(SQL) == shop.rows
+
+
 def test_columns_that_hold_something_else_are_refused(shop: Shop) -> None:
     shop.create(FLAT)
     shop.produce(20)
@@ -591,6 +624,57 @@ def test_a_second_writer_is_an_error_and_doubles_nothing(
     catalog = shop.connections.catalog("lake")
     keep = lambda: protect_boundary(catalog, (NAMESPACE, TOPIC))  # noqa: E731
     assert error_of(keep) == "SECOND_WRITER", "maintenance would expire what tells of it"
+
+
+@pytest.mark.parametrize("how", ["appends", pytest.param("overwrites", marks=pytest.mark.prove)])
+@pytest.mark.parametrize("writer", BY_MARK, ids=lambda writer: writer.name)
+def test_a_sink_or_a_stream_is_a_second_writer(
+    shop: Shop, gateway: Gateway, writer: Writer, how: str
+) -> None:
+    """Whatever it writes: that its rows are of other records, nobody could tell."""
+    shop.produce(10)
+    _own(shop)
+    schema = shop.table.scan().to_arrow().schema
+    rows = pa.Table.from_pylist([shop.records[0, 0]], schema=schema)
+    shop.table.append(rows)
+    if how == "appends":
+        shop.table.append(rows, snapshot_properties={writer.mark: "{}"})
+    else:
+        shop.table.overwrite(rows, "id = 0", snapshot_properties={writer.mark: "{}"})
+    assert error_of(lambda: gateway.rows(SQL)) == "SECOND_WRITER"
+
+
+def test_stream_loader_is_a_second_writer(shop: Shop, gateway: Gateway) -> None:
+    shop.produce(10)
+    _own(shop)
+
+    def say(topic: str, end: int) -> None:
+        with shop.table.transaction() as transaction:
+            transaction.set_properties({f"__consumer_offset:loader:{topic}:1": f"{end - 1}:17"})
+            transaction.append(pa.Table.from_pylist([{"id": -end}], schema=pa.schema([REST[0]])))
+
+    say("another", 4)  # rows of another topic are rows of their own
+    assert len(gateway.rows(SQL)) == 11
+    say(TOPIC, 2)
+    assert error_of(lambda: gateway.rows(SQL)) == "SECOND_WRITER"
+
+
+def test_stream_loader_is_none_once_it_has_been_relieved(shop: Shop, gateway: Gateway) -> None:
+    shop.create(pa.schema([*REST, ("k_partition", pa.int32()), ("k_offset", pa.int64())]))
+    shop.produce(20)
+
+    def copy(ends: Mapping[int, int]) -> None:
+        shop.copy(ends, shape=_with_nothing, one_file=True)
+        with shop.table.transaction() as transaction:
+            said = {f"__consumer_offset:l:{TOPIC}:{p}": f"{end - 1}:17" for p, end in ends.items()}
+            transaction.set_properties(said)
+
+    copy({0: 6, 1: 9})
+    shop.adopt(columns=POSITIONS)
+    handing_over.take_over(shop.connections, shop.name, NEVER, lambda _: None)
+    assert gateway.rows(SQL) == shop.rows
+    copy({0: 7, 1: 9})
+    assert error_of(lambda: gateway.rows(SQL)) == "SECOND_WRITER"
 
 
 def test_a_table_is_taken_over_where_its_writer_ended(shop: Shop, gateway: Gateway) -> None:
@@ -742,7 +826,7 @@ def test_the_configuration_binds_what_may_not_be_written_to(
     more = shop.examine(columns=POSITIONS).configuration
     bound = Shop(shop.folder, more)
     bound.log, bound.records = shop.log, shop.records
-    bound.connections._memory = shop.log
+    bound.connections.memory = shop.log
     running = bound.gateway()
     try:
         assert running.rows(SQL) == shop.rows

@@ -78,7 +78,9 @@ class _Broken:
 
 
 @foreign
-@pytest.mark.parametrize("where", ["follow", "poll", "close"])
+@pytest.mark.parametrize(
+    "where", ["poll", *(pytest.param(w, marks=pytest.mark.prove) for w in ("follow", "close"))]
+)
 def test_fault_04_a_follower_goes_on_and_nobody_waits_for_it_meanwhile(
     scratch: pathlib.Path, where: str, make: Callable[[], BaseException]
 ) -> None:

@@ -19,7 +19,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
-from support.delta import APPLICATION, NEVER, PLACED, SCHEMA, TOPIC, DeltaShop, placed
+from support.delta import (
+    APPLICATION,
+    NEVER,
+    PLACED,
+    SCHEMA,
+    TOPIC,
+    DeltaShop,
+    Streamed,
+    placed,
+)
 from support.gateway import Gateway
 
 from seamline.errors import SeamlineError
@@ -372,31 +381,6 @@ def test_an_audit_and_changes_find_records_by_their_places(tmp_path: pathlib.Pat
 
 # --- A streaming query of Spark ------------------------------------------------------------------
 
-QUERY = "12ee5a45-5506-4299-8040-a3e2264ed382"
-
-
-class Streamed:
-    """A table that a streaming query of Spark fills, and the query's checkpoint beneath it."""
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.checkpoint = folder / "bronze" / "shop" / TOPIC / "_checkpoint"
-        own = {"boundary_provider": "spark-streaming", "boundary_checkpoint": str(self.checkpoint)}
-        self.shop = DeltaShop(folder, more={**own, "boundary_app_id": None})
-        self.epoch = -1
-        (self.checkpoint / "offsets").mkdir(parents=True)
-        (self.checkpoint / "metadata").write_text(json.dumps({"id": QUERY}))
-
-    def plan(self, ends: dict[int, int]) -> None:
-        """The query decides on a batch."""
-        self.epoch += 1
-        offsets = json.dumps({TOPIC: {str(p): end for p, end in ends.items()}})
-        file = self.checkpoint / "offsets" / str(self.epoch)
-        file.write_text(f'v1\n{{"batchWatermarkMs":0}}\n{offsets}')
-
-    def commit(self, ends: dict[int, int]) -> None:
-        """The query commits it."""
-        self.shop.copy(ends, said={QUERY: self.epoch})
-
 
 def test_a_streaming_query_says_its_offsets_in_its_checkpoint(tmp_path: pathlib.Path) -> None:
     streamed = Streamed(tmp_path)
@@ -442,7 +426,6 @@ READ_ONLY = [
     f"INSERT INTO {TABLE} VALUES (1, 'a', 1.0)",
     f"COMMENT ON TABLE {TABLE} IS 'ours'",
     f"ALTER TABLE {TABLE} ADD COLUMN a bigint",
-    f"ALTER TABLE {TABLE} SET PROPERTIES topic = '{TOPIC}'",
     "CREATE VIEW bronze.shop.v AS SELECT 1 AS a",
 ]
 

@@ -53,11 +53,13 @@ def test_a_property_holds_until_it_is_reset(connection: seamline.Connection) -> 
     assert connection.execute(values, row_limit=1).fetchall() == [(1,)], "a request wins"
     shown = {row[0]: row[1] for row in rows(connection, "SHOW SESSION")}
     assert shown == {
+        "after": "",
         "dialect": "trino",
         "engine": "auto",
         "freshness": "latest",
         "row_limit": "2",
         "timeout": "",
+        "token": "",
     }
     assert rows(connection, "SHOW SESSION LIKE 'row!_%' ESCAPE '!'")[0][:3] == (
         "row_limit",

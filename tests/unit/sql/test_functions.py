@@ -11,6 +11,7 @@ import functools
 import itertools
 from collections.abc import Iterator
 
+import pytest
 from support import golden, slt
 from support.gateway import Gateway
 from support.sources import ROOT
@@ -18,7 +19,7 @@ from support.sources import ROOT
 from seamline.errors import SeamlineError
 from seamline.sql import casts, parse, types
 from seamline.sql.calls import Call
-from seamline.sql.functions import FUNCTIONS, Overload
+from seamline.sql.functions import FUNCTIONS, Overload, resolve
 from seamline.sql.qualify import qualify, references
 
 NOW = datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC)
@@ -87,6 +88,37 @@ def test_which_conversions_there_are(rewrite: bool) -> None:
             found = ", ".join(str(t) for t, a in answers.items() if a == answer)
             lines.append(f"{source} → {answer}: {found or 'none'}\n")
     golden.check(ROOT / "tests" / "golden" / "casts.txt", "".join(lines), rewrite=rewrite)
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name.startswith("$")])
+def test_what_a_row_is_called_inside_is_nothing_to_read(name: str) -> None:
+    """Neither in its signatures nor in the error for arguments that it does not take."""
+    assert not [o.signature for o in FUNCTIONS[name] if "$" in o.signature]
+    with pytest.raises(SeamlineError) as caught:
+        resolve(name, [types.Row((types.Field("a", types.DATE, 1),))] * 9)
+    assert "$" not in f"{caught.value.message} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("operation", "named"),
+    [
+        ("1 ILIKE 'a'", "ILIKE"),
+        ("1 SIMILAR TO 'a'", "SIMILAR TO"),
+        ("'a' RLIKE 'a'", "RLIKE"),
+        ("'a' -> 'b'", "->"),
+        ("1 & 2", "&"),
+        ("1 ^ 2", "^"),
+        ("1 << 2", "<<"),
+    ],
+)
+def test_operators_of_others_are_named_with_what_does_that(operation: str, named: str) -> None:
+    query = parse.parse(f"SELECT {operation}")
+    assert isinstance(query, parse.Query)
+    with pytest.raises(SeamlineError) as caught:
+        qualify(query.tree, [], now=NOW)
+    assert caught.value.code.name == "NOT_SUPPORTED"
+    assert named in caught.value.message
+    assert "(" in caught.value.hint
 
 
 def test_every_conversion_runs_and_keeps_null(offline_gateway: Gateway) -> None:

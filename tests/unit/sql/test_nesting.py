@@ -82,7 +82,7 @@ def test_fault_20_nested_casts_grow_with_their_depth(engine: str) -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("engine", RENDER)
+@pytest.mark.parametrize("engine", ENGINES)
 def test_fault_20_an_aggregate_repeats_no_argument(engine: str) -> None:
     """A long argument makes the call longer by its own length."""
     deep = resolve("lower", [types.VARCHAR])
@@ -130,6 +130,7 @@ def test_fault_20_a_statement_of_nested_calls_is_little_work() -> None:
         assert not uneven(work), call_
 
 
+@pytest.mark.prove
 def test_fault_20_nested_calls_answer_as_one_after_another(offline_gateway: Gateway) -> None:
     wrong = []
     for resolved, place in SCALARS:

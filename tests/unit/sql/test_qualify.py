@@ -118,7 +118,7 @@ def test_references_are_the_tables_in_the_order_of_the_text() -> None:
         ("SELECT 1 UNION SELECT 'a'", "TYPE_MISMATCH", Location(1, 8), "CAST"),
         ("SELECT 'a' < DATE '2024-01-01'", "TYPE_MISMATCH", Location(1, 8), "DATE '…'"),
         ("SELECT DATE '2024-02-30'", "INVALID_LITERAL", Location(1, 13), "literal"),
-        ("SELECT " + " + ".join(["1"] * 2000), "STATEMENT_TOO_LARGE", None, "Shorten"),
+        ("SELECT " + " + ".join(["1"] * 2000), "STATEMENT_TOO_LARGE", Location(1, 4010), "VALUES"),
     ],
 )
 def test_an_error_has_its_place_and_its_remedy(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from support.nesting import NOW
 
@@ -87,3 +88,18 @@ def test_fault_20_what_fails_alone_is_null(engine: Instance, expression: str) ->
     assert list(map(repr, computed(engine, f"try({expression})", ROWS))) == list(
         map(repr, expected)
     )
+
+
+@pytest.mark.parametrize("expression", ["coalesce(10 / i, 5)", "if(i < 1, 10 / i, 3)"])
+def test_many_rows_do_not_write_into_each_other(expression: str) -> None:
+    # DuckDB's TRY lets COALESCE and CASE write beyond their memory, which ends the process
+    query = parse.parse(f"SELECT try({expression}) FROM (VALUES CAST(1 AS integer)) AS t(i)")
+    assert isinstance(query, parse.Query)
+    bound = qualify(parameters.bind(query, []), [], now=NOW).tree
+    (kernel,) = render.kernels(bound, "duckdb").values()
+    numbers = [0, 1, -3, 2147483647, None]
+    expected = kernel(pa.array(numbers, pa.int32())).to_pylist()
+    assert None in expected
+    for _ in range(5):
+        found = kernel(pa.array(numbers * 2000, pa.int32()))
+        assert found.to_pylist() == expected * 2000

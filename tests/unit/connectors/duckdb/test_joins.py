@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from support.engine_tables import PLACES, Storage, Stored, answer, arrow_schema, bound, plain_answer
 
-from seamline.connectors.duckdb.engine import DuckDBEngine
+from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.sql import types
 from seamline.sql.types import BIGINT, Field
 
@@ -96,6 +96,8 @@ ORDERED: Mapping[str, str] = {
         " AS b ON p.k > b.k"
     ),
 }
+SOON = ("bigint", "double", "varchar", "decimal(9, 2)", "row(a integer, b varchar)")
+"""Those of `make test`."""
 UNORDERED = ("array(integer)", "row(a integer, b varchar)")
 
 ROW = types.Row((Field("a", types.INTEGER, 4), Field("b", types.VARCHAR, 5)))
@@ -104,9 +106,9 @@ BUILD_ROWS = 2_000
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBEngine]:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBWorkers]:
     spill = str(tmp_path_factory.mktemp("spill"))
-    running = DuckDBEngine(
+    running = DuckDBWorkers(
         memory_bytes=1 << 29, threads=2, spill_directory=spill, spill_bytes=1 << 29
     )
     yield running
@@ -157,7 +159,7 @@ class Tables:
 
 
 def check(
-    engine: DuckDBEngine,
+    engine: DuckDBWorkers,
     tables: Tables,
     shapes: Mapping[str, str],
     places: Iterable[tuple[str, str]],
@@ -174,23 +176,22 @@ def check(
 
 
 @pytest.mark.parametrize(
-    # the equality of arrays, nulls in them included, is no key of a hash join
     "key",
-    [
-        pytest.param(key, marks=[pytest.mark.prove] if key == "array(integer)" else [])
-        for key in KEYS
-    ],
+    [pytest.param(key, marks=[pytest.mark.prove] if key not in SOON else []) for key in KEYS],
 )
 def test_fault_17_joins_over_keys_of_every_type(
-    key: str, engine: DuckDBEngine, tmp_path: pathlib.Path
+    key: str, engine: DuckDBWorkers, tmp_path: pathlib.Path
 ) -> None:
     tables = Tables(Storage(tmp_path), key)
     shapes = SHAPES if key in UNORDERED else {**SHAPES, **ORDERED}
-    check(engine, tables, shapes, [("both", "both"), ("hot", "deleted")])
+    # the equality of arrays, nulls in them included, is no key of a hash join, and takes its time
+    places = [("both", "both"), ("hot", "deleted")]
+    check(engine, tables, shapes, places[:1] if key == "array(integer)" else places)
 
 
+@pytest.mark.prove
 def test_fault_17_joins_of_rows_wherever_they_are(
-    engine: DuckDBEngine, tmp_path: pathlib.Path
+    engine: DuckDBWorkers, tmp_path: pathlib.Path
 ) -> None:
     tables = Tables(Storage(tmp_path), "varchar")
     pairs = {(place, "both") for place in PLACES} | {("both", place) for place in PLACES}
@@ -198,7 +199,7 @@ def test_fault_17_joins_of_rows_wherever_they_are(
 
 
 def test_fault_17_a_join_has_no_part_in_what_a_limit_chooses(
-    engine: DuckDBEngine, tmp_path: pathlib.Path
+    engine: DuckDBWorkers, tmp_path: pathlib.Path
 ) -> None:
     # whether the filter of the join is there in time is a race: one in ten answers was wrong
     tables = Tables(Storage(tmp_path), "varchar")
@@ -217,22 +218,31 @@ def test_fault_17_a_join_has_no_part_in_what_a_limit_chooses(
             "SELECT count(*) FROM p JOIN (SELECT k FROM b ORDER BY m OFFSET 1900) AS s ON p.k = s.k"
         ),
     }
-    check(engine, tables, shapes, [("hot", "cold"), ("hot", "both")] * 25)
+    check(engine, tables, shapes, [("hot", "cold"), ("hot", "both")] * 10)
 
 
-@pytest.mark.parametrize("build_rows", [1, 49, 51, 1_000, 100_000])
-@pytest.mark.parametrize("key", ["bigint", "varchar"])
+@pytest.mark.parametrize(
+    "build_rows", [1, 49, 51, 1_000, pytest.param(100_000, marks=pytest.mark.prove)]
+)
+@pytest.mark.parametrize("key", ["bigint", pytest.param("varchar", marks=pytest.mark.prove)])
 def test_fault_17_build_sides_of_every_size(
-    key: str, build_rows: int, engine: DuckDBEngine, tmp_path: pathlib.Path
+    key: str, build_rows: int, engine: DuckDBWorkers, tmp_path: pathlib.Path
 ) -> None:
     tables = Tables(Storage(tmp_path), key, build_rows)
     check(engine, tables, SHAPES, [("both", "both"), ("both", "hot")])
 
 
 @pytest.mark.parametrize("count", [1, 2, 49, 51, 1_000])
-@pytest.mark.parametrize("key", ["integer", "bigint", "varchar", "decimal(9, 2)", "date"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "bigint",
+        "varchar",
+        *(pytest.param(k, marks=pytest.mark.prove) for k in ("integer", "decimal(9, 2)", "date")),
+    ],
+)
 def test_fault_17_lists_of_literals(
-    key: str, count: int, engine: DuckDBEngine, tmp_path: pathlib.Path
+    key: str, count: int, engine: DuckDBWorkers, tmp_path: pathlib.Path
 ) -> None:
     tables = Tables(Storage(tmp_path), key)
     found = tables.plain.sql(f"SELECT DISTINCT k FROM b WHERE k IS NOT NULL LIMIT {count}")

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 from support.engine_tables import Storage, answer, arrow_schema, bound, plain_answer
 
-from seamline.connectors.duckdb.engine import DuckDBEngine
+from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.sql import types
 from seamline.sql.types import Field
 
@@ -182,9 +182,9 @@ REPORTS: Mapping[str, str] = {
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBEngine]:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBWorkers]:
     spill = str(tmp_path_factory.mktemp("spill"))
-    running = DuckDBEngine(
+    running = DuckDBWorkers(
         memory_bytes=1 << 29, threads=2, spill_directory=spill, spill_bytes=1 << 29
     )
     yield running
@@ -192,7 +192,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBEngine]:
 
 
 def test_fault_17_reports_over_half_hot_and_half_cold_tables(
-    engine: DuckDBEngine, tmp_path: pathlib.Path
+    engine: DuckDBWorkers, tmp_path: pathlib.Path
 ) -> None:
     storage, fields, stored = Storage(tmp_path), {}, {}
     with duckdb.connect(config={"threads": "2"}) as plain:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from support.engine_tables import PLACES, Storage, answer, arrow_schema, bound
 
-from seamline.connectors.duckdb.engine import DuckDBEngine
+from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.sql import types
 from seamline.sql.types import BIGINT, Field
 
@@ -44,9 +44,9 @@ VALUES: dict[str, tuple[list[Any], list[str]]] = {
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBEngine]:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBWorkers]:
     spill = str(tmp_path_factory.mktemp("spill"))
-    running = DuckDBEngine(memory_bytes=1 << 28, threads=1, spill_directory=spill, spill_bytes=1)
+    running = DuckDBWorkers(memory_bytes=1 << 28, threads=1, spill_directory=spill, spill_bytes=1)
     yield running
     running.close()
 
@@ -68,7 +68,7 @@ def conditions(literals: list[str]) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_hot_and_cold_rows_pass_the_same_filters(
-    name: str, engine: DuckDBEngine, tmp_path: pathlib.Path
+    name: str, engine: DuckDBWorkers, tmp_path: pathlib.Path
 ) -> None:
     type_ = types.parse(name)
     fields = (

@@ -39,6 +39,10 @@ def test_description_names_every_jar_and_whether_its_dependencies_are_wanted() -
         ("x", 'y&"z', "2"),
     ]
     assert {d.get("transitive") for d in found} == {"false"}
+    assert [d.find("artifact") for d in found] == [None, None]
+    text = module_description("set", ["a:b:1:all"], transitive=True)
+    (artifact,) = ElementTree.fromstring(text).iter("artifact")
+    assert "all" in artifact.attrib.values()
 
 
 def test_progress_counts_what_was_found_and_what_has_arrived() -> None:

@@ -127,6 +127,41 @@ def test_ids_in_headers(registry: Registry, strategy: Any) -> None:
     assert f"/schemas/guids/{guid_of(1)}" in registry.asked
 
 
+class Elsewhere(Registry):
+    """A registry with another context, in which the schemas have the ids of others here."""
+
+    def answer(self, method: str, path: str, body: Any) -> Any:
+        found = super().answer(method, path, body)
+        is_guids = path.endswith("/ids") and isinstance(found, list)
+        return [{"context": ".other", "id": 1}, *found] if is_guids else found
+
+
+@pytest.mark.parametrize(
+    ("kind", "lacks_ids", "note"),
+    [(Registry, False, "new"), (Elsewhere, False, "new"), (Registry, True, None)],
+)
+def test_the_versions_before_a_guid_say_what_a_field_was_called(
+    kind: type[Registry], lacks_ids: bool, note: str | None
+) -> None:
+    with kind() as registry:
+        registry.lacks_ids_of_guids = lacks_ids
+        registry.register("another-value", json.dumps(ORDER))
+        for name in ("note", "remark"):
+            text = f'syntax = "proto3"; message Order {{ int64 id = 1; string {name} = 2; }}'
+            file = protobuf_schema.compiled(schema_of.Schema("PROTOBUF", text))
+            make = message_factory.GetMessageClass(file.message_types_by_name["Order"])
+            conf = {
+                "use.deprecated.format": False,
+                "schema.id.serializer": header_schema_id_serializer,
+            }
+            serializer = ProtobufSerializer(make, registry.client, conf)
+            headers: list[tuple[str, bytes]] = []
+            context = SerializationContext("orders", MessageField.VALUE, headers)
+            value = serializer(make(**{"id": 5, name: "new"}), context)
+        found = decoder(schemas(registry), "id bigint, note varchar", format="protobuf")
+        assert rows(found, batch(value, headers=headers)) == [{"id": 5, "note": note}]
+
+
 def test_schemas_refer_to_others(registry: Registry) -> None:
     inner = {"type": "record", "name": "shop.Money", "fields": [{"name": "cents", "type": "long"}]}
     outer = {"type": "record", "name": "shop.Bill", "fields": [{"name": "sum", "type": "Money"}]}

@@ -51,6 +51,7 @@ def address(text: str) -> str:
     return found[1]
 
 
+@pytest.mark.prove
 def test_fault_23_serve_says_where_it_answers_when_it_does(file: pathlib.Path) -> None:
     log = file.parent / "log"
     command = programs.seamline("serve", "--config", str(file), "--port", "0")
@@ -62,6 +63,7 @@ def test_fault_23_serve_says_where_it_answers_when_it_does(file: pathlib.Path) -
         assert process.wait(60) == 0
 
 
+@pytest.mark.prove
 def test_fault_23_a_detached_gateway_answers_and_is_stopped(file: pathlib.Path) -> None:
     done = serve(file, "--detach", "--port", "0")
     try:

@@ -71,12 +71,12 @@ def test_the_status_is_the_declared_one(address: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_the_command_ends_with_1_and_says_name_and_hint(
+def test_the_command_ends_with_its_code_and_says_name_and_hint(
     address: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main(["query", "--url", f"{address}/fail/{name}", "SELECT 1"])
-    assert caught.value.code == 1
+    assert caught.value.code == (3 if name == "GATEWAY_UNAVAILABLE" else 1)
     said = capsys.readouterr()
     assert said.err == (f"error: {name}: what happened (line 2:7)\nhint: {ERRORS[name].hint}\n")
     assert said.out == ""

@@ -132,6 +132,7 @@ def test_a_result_nobody_comes_for_does_not_hold_it(scratch: pathlib.Path) -> No
         served.assert_ended_well(30)  # long before the sixty seconds it may drain, and its grace
 
 
+@pytest.mark.prove
 def test_draining_ends_when_its_time_is_over(scratch: pathlib.Path) -> None:
     with _serving(scratch, "http.drain_seconds_max=1") as served:
         statement = served.submit(digits=18)
@@ -140,6 +141,7 @@ def test_draining_ends_when_its_time_is_over(scratch: pathlib.Path) -> None:
         served.assert_ended_well(20)
 
 
+@pytest.mark.prove
 def test_sigint_ends_it_at_once(scratch: pathlib.Path) -> None:
     with _serving(scratch) as served:
         statement = served.submit(digits=18)
@@ -148,6 +150,7 @@ def test_sigint_ends_it_at_once(scratch: pathlib.Path) -> None:
         served.assert_ended_well(20)
 
 
+@pytest.mark.prove
 def test_an_idle_gateway_ends(scratch: pathlib.Path) -> None:
     with _serving(scratch) as served:
         assert served.request("POST", _API, {"statement": "SELECT 1"})[1]["inline"]["data"] == [[1]]
@@ -256,7 +259,7 @@ def test_fault_08_clients_that_take_their_time_starve_nobody(
         clients.close()
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_fault_08_clients_that_do_not_read_starve_nobody(scratch: pathlib.Path) -> None:
     with _serving(scratch, "http.threads=2") as served:
         sql = (

@@ -15,6 +15,7 @@ from support.named import NamedSources
 from seamline.connectors.protocols import NoDeadline
 from seamline.errors import SeamlineError
 from seamline.gateway.commands import listings, system
+from seamline.gateway.commands.system_shapes import SHAPES
 from seamline.gateway.query import names
 from seamline.gateway.query.loaded import LoadedTables
 from seamline.gateway.query.names import TableName
@@ -176,6 +177,8 @@ def information(world: NamedSources, source: str, table: str) -> list[tuple[str,
 
 def listed(world: NamedSources, name: TableName, topic: str | None) -> bool:
     """Whether the name is that of the topic, or of a table that is there as it is spelt."""
+    if name.is_system:
+        return name in listings.tables(world, name.catalog, name.schema, NEVER)
     if topic is not None:
         return name == TableName("", name.cluster, (topic,)) and topic in world.log(
             name.cluster
@@ -191,4 +194,7 @@ def every_name(world: NamedSources) -> set[tuple[str, ...]]:
         for identifier in world.cold(name).tables(namespace)
     }
     topics = {(n, t) for n in world.config.clusters for t in world.log(n).topics(NEVER)}
-    return tables | topics
+    own = {
+        (names.SYSTEM_CATALOG, schema, table) for schema, known in SHAPES.items() for table in known
+    }
+    return tables | topics | own

@@ -27,6 +27,7 @@ from seamline.errors import (
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.model import LimitsConfig
 from seamline.gateway.query.metrics import Metrics
+from seamline.gateway.query.rates import ProcessLoad
 from seamline.gateway.query.service import ABANDONED_S, Service
 from seamline.gateway.query.statements import State, Statement, StatementRequest
 
@@ -155,6 +156,47 @@ def test_the_next_to_run_is_of_who_has_fewest_running(answers: Answers) -> None:
     assert last.state is State.RUNNING, "it came last, and its principal has none running"
     answers.hold(False)
     assert {s.wait(10) for s in (*many[1:], last)} == {State.SUCCEEDED}
+    service.close()
+
+
+class Load(ProcessLoad):
+    """As high as the test says."""
+
+    is_high = False
+
+
+def test_many_of_one_principal_go_one_by_one_beside_others_while_much_is_to_do(
+    answers: Answers,
+) -> None:
+    limits = LIMITS.model_copy(
+        update={
+            "statements_running_max": 8,
+            "statements_queued_max": 100,
+            "principal_running_max": 3,
+        }
+    )
+    load = Load()
+    service = Service(limits, answers.run, Metrics(CollectorRegistry()), load=load)
+    answers.hold()
+    many = [service.submit(ONE, ADA) for _ in range(12)]
+    wait_until(lambda: answers.begun == 3, what="as many as one may have")
+
+    def running() -> int:
+        return sum(s.state is State.RUNNING for s in many)
+
+    load.is_high = True
+    many[0].cancel()
+    wait_until(lambda: running() == 3, what="another one: nobody else is there")
+    few = [service.submit(ONE, BOB) for _ in range(2)]
+    wait_until(lambda: all(s.state is State.RUNNING for s in few), what="those of somebody else")
+    for left in (2, 1, 1, 1):
+        next(s for s in many if s.state is State.RUNNING).cancel()
+        wait_until(lambda left=left: running() == left, what=f"{left} of many")  # type: ignore[misc]
+    load.is_high = False
+    next(s for s in many if s.state is State.RUNNING).cancel()
+    wait_until(lambda: running() == 3, what="as many as before")
+    answers.hold(False)
+    assert [s.wait(10) for s in few] == [State.SUCCEEDED] * 2
     service.close()
 
 

@@ -12,14 +12,20 @@ import pyarrow as pa
 import pytest
 
 from seamline.errors import SeamlineError
-from seamline.gateway.query.spool import CHUNK_ROWS, MEMORY_BYTES, ResultSpool, read_chunk
+from seamline.gateway.query.spool import (
+    CHUNK_ROWS,
+    MEMORY_BYTES,
+    ResultSpool,
+    SpoolMemory,
+    read_chunk,
+)
 
 SCHEMA = pa.schema([("n", pa.int64())])
 LARGE = pa.schema([("text", pa.large_binary())])
 
 
 def spool(path: pathlib.Path, schema: pa.Schema = SCHEMA, most: int = 1 << 30) -> ResultSpool:
-    return ResultSpool(schema, path / "results" / "r.arrow", size_bytes_max=most)
+    return ResultSpool(schema, path / "results" / "r.arrow", SpoolMemory(), size_bytes_max=most)
 
 
 def numbers(start: int, count: int) -> pa.RecordBatch:
@@ -78,6 +84,28 @@ def test_what_does_not_stay_in_memory_is_read_from_disk_in_any_order(
         assert batch.column(0)[0].as_py()[:1] == fills[index]
     found.close()
     assert not (tmp_path / "results" / "r.arrow").exists()
+
+
+def test_all_results_together_hold_so_much_in_memory(tmp_path: pathlib.Path) -> None:
+    memory = SpoolMemory(11 << 20)
+    files = [tmp_path / f"{n}.arrow" for n in range(4)]
+    found = [ResultSpool(LARGE, file, memory, size_bytes_max=1 << 30) for file in files]
+    for each in found[:3]:
+        each.write(blob(b"x"))  # half as much as there is
+        each.finish()
+    assert [file.exists() for file in files] == [False, False, True, False]
+    found[0].close()
+    found[0].close()
+    found[3].write(blob(b"y"))
+    found[3].finish()
+    assert not files[3].exists()
+    small = ResultSpool(SCHEMA, tmp_path / "small.arrow", memory, size_bytes_max=1 << 30)
+    small.write(numbers(0, 10))
+    small.finish()
+    assert values(small, 0) == list(range(10))
+    assert not (tmp_path / "small.arrow").exists(), "a small result always finds room"
+    for each in found:
+        each.close()
 
 
 def test_a_reader_waits_for_what_is_still_to_come(tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,21 @@
+"""`seamline completion`: what a shell runs so that Tab completes commands, options and values."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+SHELLS = ("bash", "zsh", "fish")
+VARIABLE = "_SEAMLINE_COMPLETE"
+"""By which a shell asks, as Click has it."""
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Prints the completion of SHELL: source it where your shell starts."""
+    found = get_completion_class(shell)
+    assert found is not None
+    command = ctx.find_root().command
+    click.echo(found(command, {}, "seamline", VARIABLE).source())

@@ -1,0 +1,64 @@
+"""`seamline freshness`: how far tiering has got with a table, partition by partition.
+
+A statement always sees every record; what differs is how much of it is read from the log.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import click
+
+from seamline.commands.options import connect, gateway_options, profile_of
+from seamline.commands.output import WRITERS, write
+from seamline.commands.pictures import Look, look_of_terminal
+from seamline.dbapi.connection import Connection
+
+_NAME = re.compile(r'(?P<front>(?:.*\.)?)(?P<table>"(?:[^"]|"")+"|[^".]+)')
+
+
+@click.command()
+@click.argument("table")
+@click.option(
+    "--format", "format_", type=click.Choice([*WRITERS]), default="table", show_default=True
+)
+@gateway_options
+@click.option("--catalog", help="Catalog of a name that leaves it out.")
+@click.option("--schema", help="Schema of a name that leaves it out.")
+def freshness(table: str, format_: str, **options: Any) -> None:
+    """Says how much of TABLE is in files, and how much in the log alone."""
+    look = look_of_terminal() if sys.stdout.isatty() else Look()
+    with connect(options, profile_of(options)) as connection:
+        seam = variant(table, "seam")
+        cursor = connection.execute(
+            f'SELECT partition, boundary, "end", tail FROM {seam} ORDER BY partition'
+        )
+        write(cursor, format_, sys.stdout, look)
+        sys.stdout.flush()
+        click.echo(_summary(connection, table), err=True)
+
+
+def variant(table: str, kind: str) -> str:
+    """The name of a table about a table: `shop."bids$seam"` for `shop.bids`."""
+    found = _NAME.fullmatch(table)
+    if found is None:
+        raise click.BadParameter(f"{table} is not the name of a table")
+    name = found["table"].removeprefix('"').removesuffix('"')
+    return f'{found["front"]}"{name}${kind}"'
+
+
+def _summary(connection: Connection, table: str) -> str:
+    """The same in a line, and how old the newest files are."""
+    cursor = connection.execute(f'SELECT sum("end"), sum(tail) FROM {variant(table, "seam")}')
+    ((end, tail),) = cursor.fetchall()
+    cursor = connection.execute(
+        "SELECT max(committed_at), date_diff('second', max(committed_at), current_timestamp)"
+        f" FROM {variant(table, 'snapshots')}"
+    )
+    ((committed_at, age_s),) = cursor.fetchall()
+    line = f"{tail or 0:,} of {end or 0:,} offsets are in the log alone; every statement sees them"
+    if committed_at is None:
+        return f"{line}; nothing was tiered yet"
+    return f"{line}; the newest snapshot is {age_s:,} s old"

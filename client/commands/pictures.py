@@ -1,0 +1,311 @@
+"""Results as people look at them: a table, rows one below the other, Markdown, a plan as it is.
+
+On a terminal nothing is wider than it is. A table whose columns do not fit is narrowed, and cells
+that are cut end in `…`; where little of them would be left, rows are shown one below the other,
+whole. Nothing of a value can act on the terminal: what is not printable is a dot.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import itertools
+import json
+import os
+import shutil
+import textwrap
+import unicodedata
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from seamline.dbapi.texts import json_value, text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NULL = "∅"
+COLUMN_WIDTH_MIN = 12
+"""A column is not narrowed below this; rows are shown one below the other instead."""
+_SAMPLE_ROWS = 1000
+_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
+_NUMBERS = frozenset({"tinyint", "smallint", "integer", "bigint", "real", "double", "decimal"})
+
+
+class Result(Protocol):
+    """What a cursor has of a result."""
+
+    @property
+    def description(self) -> Sequence[tuple[Any, ...]] | None:
+        """Name, type and more of each column."""
+
+    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        """The next rows."""
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """The rows that are left."""
+
+    def fetch_record_batch(self) -> pa.RecordBatchReader:
+        """All rows as Arrow."""
+
+
+class Sink(Protocol):
+    """What text can be written to."""
+
+    def write(self, text: str, /) -> object:
+        """Takes more text."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Look:
+    """How text is to look.
+
+    Attributes:
+        null: Text of a null; None for what the format has.
+        width: Columns of the terminal; None where nothing need fit.
+        colour: Whether escape sequences may be written.
+    """
+
+    null: str | None = None
+    width: int | None = None
+    colour: bool = False
+
+    @property
+    def null_text(self) -> str:
+        """Text of a null in what people look at."""
+        return NULL if self.null is None else self.null
+
+
+def look_of_terminal(null: str | None = None) -> Look:
+    """How text looks on the terminal that this is."""
+    width = shutil.get_terminal_size().columns
+    return Look(null, width, colour=not os.environ.get("NO_COLOR"))
+
+
+def columns_of(result: Result) -> tuple[list[str], list[str]]:
+    """Names and types of a result's columns."""
+    described = result.description or ()
+    return [str(column[0]) for column in described], [str(column[1]) for column in described]
+
+
+def cell_text(value: Any) -> str:
+    """A value that is not null as people read it."""
+    match value:
+        case bytes():
+            return "0x" + value.hex()
+        case datetime.datetime() if value.tzinfo is not None:
+            return value.astimezone(datetime.UTC).replace(tzinfo=None).isoformat(" ") + " UTC"
+        case datetime.datetime():
+            return value.isoformat(" ")
+        case list() | dict():
+            return json.dumps(_readable(value), ensure_ascii=False)
+        case datetime.time():
+            return value.isoformat()
+    return text(value)
+
+
+def _readable(value: Any) -> Any:
+    """A nested value as JSON that has its leaves as people read them."""
+    match value:
+        case dict():
+            return {
+                k if isinstance(k, str) else cell_text(k): _readable(v) for k, v in value.items()
+            }
+        case list():
+            return [_readable(item) for item in value]
+        case bytes() | uuid.UUID() | decimal.Decimal() | datetime.date() | datetime.time():
+            return cell_text(value)
+    return json_value(value)
+
+
+# --- A table -------------------------------------------------------------------------------------
+
+
+def write_table(result: Result, sink: Sink, look: Look) -> None:
+    """A table with borders, or rows one below the other where a terminal is too narrow for it."""
+    names, types = columns_of(result)
+    if not names:
+        return
+    sample = result.fetchmany(_SAMPLE_ROWS)
+    shown = [[_shown(cell, look) for cell in row] for row in sample]
+    widths = [
+        max(1, width_of(_clean(name)), *(width_of(row[i]) for row in shown))
+        for i, name in enumerate(names)
+    ]
+    fitted = widths if look.width is None else _fitted(widths, look.width)
+    rows = itertools.chain(sample, result)
+    if fitted is None:
+        _write_rows_below(names, rows, sink, look)
+        return
+    right = [type_.split("(")[0] in _NUMBERS for type_ in types]
+
+    def line(left: str, middle: str, end: str) -> str:
+        return left + middle.join("─" * (width + 2) for width in fitted) + end + "\n"
+
+    def row_line(cells: Iterable[str]) -> str:
+        return "│ " + " │ ".join(cells) + " │\n"
+
+    heads = [_padded(_clean(n), w, r) for n, w, r in zip(names, fitted, right, strict=True)]
+    sink.write(line("┌", "┬", "┐") + row_line(heads) + line("├", "┼", "┤"))
+    for row in rows:
+        cells = [
+            _dim_if_null(_padded(_shown(cell, look), width, to_right), cell, look)
+            for cell, width, to_right in zip(row, fitted, right, strict=True)
+        ]
+        sink.write(row_line(cells))
+    sink.write(line("└", "┴", "┘"))
+
+
+def _fitted(widths: list[int], width: int) -> list[int] | None:
+    """Widths of columns that fit, the widest narrowed first; None when they would be too narrow."""
+    room = width - (3 * len(widths) + 1)
+    smallest = [min(found, COLUMN_WIDTH_MIN) for found in widths]
+    if sum(smallest) > room:
+        return None
+    low, high = COLUMN_WIDTH_MIN, max(widths)  # the widest that a column may be
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (
+            (middle, high) if sum(min(w, middle) for w in widths) <= room else (low, middle - 1)
+        )
+    left = room - sum(min(w, low) for w in widths)
+    fitted = []
+    for found in widths:  # what is left over goes to the first that lack it
+        more = 1 if found > low and left > 0 else 0
+        left -= more
+        fitted.append(min(found, low + more))
+    return fitted
+
+
+# --- Rows one below the other --------------------------------------------------------------------
+
+
+def write_vertical(result: Result, sink: Sink, look: Look) -> None:
+    """Each column on lines of its own, whole."""
+    names, _ = columns_of(result)
+    if names:
+        _write_rows_below(names, result, sink, look)
+
+
+def _write_rows_below(
+    names: Sequence[str], rows: Iterable[Sequence[Any]], sink: Sink, look: Look
+) -> None:
+    clean = [_clean(name) for name in names]
+    name_width = max(map(width_of, clean))
+    for number, row in enumerate(rows, start=1):
+        title = f"─[ row {number:,} ]"
+        sink.write(title + "─" * max(0, min(look.width or 60, 60) - len(title)) + "\n")
+        for name, cell in zip(clean, row, strict=True):
+            lines = _lines_of(cell, look, name_width)
+            sink.write(f"{_padded(name, name_width, False)} │ {lines[0]}\n")
+            for more in lines[1:]:
+                sink.write(f"{' ' * name_width} │ {more}\n")
+
+
+def _lines_of(value: Any, look: Look, name_width: int) -> list[str]:
+    """A value in lines: its own, and cut where a terminal ends."""
+    if value is None:
+        return [_dim_if_null(look.null_text, None, look)]
+    lines = [_clean(line) for line in cell_text(value).split("\n")]
+    if look.width is None:
+        return lines
+    room = max(10, look.width - name_width - 3)
+    return [piece for line in lines for piece in _pieces(line, room)]
+
+
+def _pieces(line: str, room: int) -> Iterator[str]:
+    while width_of(line) > room:
+        cut = len(_cut(line, room))
+        yield line[:cut]
+        line = line[cut:]
+    yield line
+
+
+# --- Markdown, and text as it is -----------------------------------------------------------------
+
+_MARKDOWN = str.maketrans({"\\": "\\\\", "|": "\\|", "\n": "<br>", "\r": "", "<": "&lt;"})
+
+
+def write_markdown(result: Result, sink: Sink, look: Look) -> None:
+    """A table as GitHub's Markdown has it; numbers are on the right."""
+    names, types = columns_of(result)
+    if not names:
+        return
+    marks = ["--:" if type_.split("(")[0] in _NUMBERS else "---" for type_ in types]
+
+    def line(cells: Iterable[str]) -> str:
+        return "| " + " | ".join(cells) + " |\n"
+
+    sink.write(line(name.translate(_MARKDOWN) for name in names) + line(marks))
+    for row in result:
+        sink.write(
+            line(look.null_text if c is None else cell_text(c).translate(_MARKDOWN) for c in row)
+        )
+
+
+def write_raw(result: Result, sink: Sink, look: Look) -> None:
+    """The lines of a text, such as a plan; those that are too long go on further to the right."""
+    for row in result:
+        for line in cell_text(row[0]).split("\n") if row[0] is not None else ():
+            for piece in _wrapped(_clean(line), look.width):
+                sink.write(f"{piece}\n")
+
+
+def _wrapped(line: str, width: int | None) -> list[str]:
+    if width is None or width_of(line) <= width:
+        return [line]
+    text_start = len(line) - len(line.lstrip(" │├└─"))
+    indent = line[:text_start].replace("├", "│").replace("└", " ").replace("─", " ") + "    "
+    return textwrap.wrap(
+        line,
+        max(width, len(indent) + 10),
+        subsequent_indent=indent,
+        drop_whitespace=True,
+        break_on_hyphens=False,
+    )
+
+
+# --- Cells ---------------------------------------------------------------------------------------
+
+
+def _shown(value: Any, look: Look) -> str:
+    return look.null_text if value is None else _clean(cell_text(value))
+
+
+def _dim_if_null(shown: str, value: Any, look: Look) -> str:
+    return f"{_DIM}{shown}{_PLAIN}" if value is None and look.colour else shown
+
+
+def _clean(found: str) -> str:
+    if found.isprintable():
+        return found
+    return "".join(c if c.isprintable() else "·" for c in found)
+
+
+def width_of(found: str) -> int:
+    """Columns of a terminal that a text takes."""
+    if found.isascii():
+        return len(found)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in found
+    )
+
+
+def _cut(found: str, room: int) -> str:
+    """As much of the beginning as fits, a character at least."""
+    used = 0
+    for position, character in enumerate(found):
+        used += width_of(character)
+        if used > room and position:
+            return found[:position]
+    return found
+
+
+def _padded(found: str, width: int, to_right: bool) -> str:
+    """A clean text in so many columns; one that is cut ends in `…`."""
+    if width_of(found) > width:
+        found = _cut(found, width - 1) + "…" if width > 1 else "…"
+    gap = " " * (width - width_of(found))
+    return gap + found if to_right else found + gap

@@ -1,0 +1,168 @@
+"""Profiles: gateways by name, in `config.toml` of the folder `seamline` of one's configuration.
+
+    profile = "laptop"                     # the one that is meant when none is named
+
+    [profiles.laptop]
+    url = "http://127.0.0.1:8474"
+
+    [profiles.production]
+    url = "https://lake.example.com"
+    token_command = ["vault", "read", "-field=token", "secret/lake"]
+    ca = "~/ca.pem"
+    schema = "shop"
+    format = "vertical"
+
+What a command line says comes first, then what variables say, then the profile. There is no place
+for a secret itself: a token is in a file of its own, or a command gives it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import shlex
+import subprocess
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from seamline.dbapi.credentials import Credentials
+from seamline.errors import INVALID_CONFIG, SeamlineError
+
+PROFILE_VARIABLE = "SEAMLINE_PROFILE"
+TOKEN_S = 60.0
+"""How long the token that a command gave is taken for the one of the moment."""
+_COMMAND_S = 30.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Profile:
+    """A gateway, and how one comes to it; None where nothing is said."""
+
+    url: str | None = None
+    token_file: str | None = None
+    token_command: str | list[str] | None = None
+    user: str | None = None
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    catalog: str | None = None
+    schema: str | None = None
+    format: str | None = None
+
+    def credentials(self) -> Credentials:
+        """What it shows a gateway; a token is read when it is asked for."""
+        token: Callable[[], str] | None = None
+        if self.token_command is not None:
+            token = _remembered(lambda: _from_command(self.token_command or ""))
+        elif self.token_file is not None:
+            token = lambda: _from_file(self.token_file or "")  # noqa: E731 - the same in short
+        files = [_expanded(file) for file in (self.ca, self.certificate, self.key)]
+        return Credentials(token, self.user, None, *files)
+
+
+def file_of(environment: Mapping[str, str]) -> pathlib.Path:
+    """Where the profiles are."""
+    given = environment.get("XDG_CONFIG_HOME") or "~/.config"
+    return pathlib.Path(given).expanduser() / "seamline" / "config.toml"
+
+
+def load(name: str | None, environment: Mapping[str, str]) -> Profile:
+    """A profile by its name, or the one that the file says is meant.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG for a file that is wrong, or a profile that is not there.
+    """
+    file = file_of(environment)
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        found = {}
+    except (OSError, ValueError) as error:
+        cause = getattr(error, "strerror", None) or error
+        raise _wrong(file, str(cause)) from error
+    name = name or environment.get(PROFILE_VARIABLE) or found.get("profile")
+    _refuse_unknown(file, "the file", found, {"profile", "profiles"})
+    profiles = found.get("profiles", {})
+    if name is None:
+        return Profile()
+    if not isinstance(profiles, dict) or not isinstance(profiles.get(name), dict):
+        known = ", ".join(profiles) if isinstance(profiles, dict) else ""
+        raise _wrong(file, f"there is no profile {name}", hint=f"There are: {known or 'none'}.")
+    return _profile(file, name, profiles[name])
+
+
+def names(environment: Mapping[str, str]) -> list[str]:
+    """The names of all profiles; none where the file cannot be read."""
+    try:
+        found = tomllib.loads(file_of(environment).read_text(encoding="utf-8")).get("profiles", {})
+    except (OSError, ValueError):
+        return []
+    return sorted(found) if isinstance(found, dict) else []
+
+
+def _profile(file: pathlib.Path, name: str, values: dict[str, Any]) -> Profile:
+    where = f"the profile {name}"
+    _refuse_unknown(file, where, values, {field.name for field in dataclasses.fields(Profile)})
+    for key, value in values.items():
+        is_list = key == "token_command" and isinstance(value, list)
+        if not (isinstance(value, str) or (is_list and all(isinstance(v, str) for v in value))):
+            raise _wrong(file, f"{key} of {where} is no text")
+    if sum(key in values for key in ("token_file", "token_command", "user")) > 1:
+        raise _wrong(file, f"{where} has more than one of token_file, token_command and user")
+    return Profile(**values)
+
+
+def _refuse_unknown(
+    file: pathlib.Path, where: str, values: Mapping[str, Any], known: set[str]
+) -> None:
+    unknown = sorted(set(values) - known)
+    if unknown:
+        hint = f"There are: {', '.join(sorted(known))}."
+        raise _wrong(file, f"{where} has no {', '.join(unknown)}", hint=hint)
+
+
+def _wrong(file: pathlib.Path, message: str, *, hint: str | None = None) -> SeamlineError:
+    return SeamlineError(INVALID_CONFIG, f"{file}: {message}", hint=hint)
+
+
+def _expanded(path: str | None) -> str | None:
+    return None if path is None else str(pathlib.Path(path).expanduser())
+
+
+def _from_file(path: str) -> str:
+    file = pathlib.Path(path).expanduser()
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        cause = getattr(error, "strerror", None) or "it is no text"
+        raise SeamlineError(INVALID_CONFIG, f"the token file {file}: {cause}") from error
+
+
+def _from_command(command: str | list[str]) -> str:
+    words = shlex.split(command) if isinstance(command, str) else command
+    try:
+        done = subprocess.run(
+            words, stdout=subprocess.PIPE, text=True, check=True, timeout=_COMMAND_S
+        )
+    except (OSError, IndexError, subprocess.SubprocessError, ValueError) as error:
+        raise SeamlineError(
+            INVALID_CONFIG,
+            f"the token command {' '.join(words[:1])} gave none: {error}",
+            hint="Run it by hand; it must write the token and nothing else.",
+        ) from error
+    return done.stdout.strip()
+
+
+def _remembered(make: Callable[[], str]) -> Callable[[], str]:
+    """The same text again for a while, so that not every request runs a command."""
+    made, made_at = "", float("-inf")
+
+    def token() -> str:
+        nonlocal made, made_at
+        if time.monotonic() - made_at > TOKEN_S:
+            made, made_at = make(), time.monotonic()
+        return made
+
+    return token

@@ -1,0 +1,152 @@
+"""A statement run for somebody who watches: progress, and the place of what is wrong with it."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from seamline.commands.lexis import Statement
+from seamline.commands.pictures import width_of
+from seamline.dbapi.cursor import Cursor
+from seamline.dbapi.errors import Error
+from seamline.errors import Location
+
+_CLEAR = "\r\033[K"
+_LINE_WIDTH = 76
+
+
+def run(
+    cursor: Cursor,
+    statement: Statement,
+    *,
+    script: str | None = None,
+    show_progress: bool = False,
+    **options: Any,
+) -> None:
+    """Runs a statement; Ctrl-C cancels it on the gateway.
+
+    Args:
+        cursor: What it is run on.
+        statement: The statement.
+        script: What the file is called that it comes from, if it does.
+        show_progress: Whether a line on the terminal says how far it is.
+        options: As `Cursor.execute` takes them.
+
+    Raises:
+        Error: the gateway's named error, with its place shown in its notes.
+    """
+    progress = Progress() if show_progress else None
+    try:
+        cursor.execute(statement.text, progress=progress, **options)
+    except Error as error:
+        if error.location is not None:
+            place = error.location
+            error.location = statement.in_script(place)
+            if place.line <= statement.text.count("\n") + 1:
+                error.add_note(marked(statement.text, place, error.location.line))
+        if script is not None:
+            error.add_note(f"in {script}: statement {statement.number}, line {statement.line}")
+        raise
+    finally:
+        if progress is not None:
+            progress.clear()
+
+
+def marked(sql: str, place: Location, line_shown: int | None = None) -> str:
+    """The line of a statement on which an error lies, and a caret under the place.
+
+    Args:
+        sql: The statement.
+        place: Where in it.
+        line_shown: The number that the line is shown with; its own without one.
+    """
+    lines = sql.split("\n")
+    line = lines[min(place.line, len(lines)) - 1].rstrip()
+    line = "".join(c if c.isprintable() else " " for c in line)
+    column = min(max(place.column - 1, 0), len(line))
+    start = max(0, column - _LINE_WIDTH // 2) if len(line) > _LINE_WIDTH else 0
+    piece = line[start : start + _LINE_WIDTH]
+    head = f"line {place.line if line_shown is None else line_shown}: " + ("…" if start else "")
+    tail = "…" if start + _LINE_WIDTH < len(line) else ""
+    caret = " " * (width_of(head) + width_of(line[start:column])) + "^"
+    return f"{head}{piece}{tail}\n{caret}"
+
+
+class Progress:
+    """One line on the terminal that says how far a statement is, for as long as it runs."""
+
+    def __init__(self) -> None:
+        self._is_shown = False
+
+    def __call__(self, manifest: Mapping[str, Any]) -> None:
+        """Shows what the gateway says of it."""
+        width = shutil.get_terminal_size().columns - 1
+        click.echo(_CLEAR + progress_line(manifest)[:width], err=True, nl=False)
+        self._is_shown = True
+
+    def clear(self) -> None:
+        """Takes the line away."""
+        if self._is_shown:
+            click.echo(_CLEAR, err=True, nl=False)
+            self._is_shown = False
+
+
+def progress_line(manifest: Mapping[str, Any]) -> str:
+    """How far a statement is."""
+    progress = manifest.get("progress") or {}
+    parts = [f"{manifest['state'].lower()} {manifest['elapsed_s']:.1f} s"]
+    if "engine" in progress:
+        parts.append(f"on {progress['engine']}")
+    if progress.get("rows_estimated"):
+        parts.append(f"reads {progress['rows_estimated']:,} rows")
+    if progress.get("bytes_estimated"):
+        parts.append(f"{size(progress['bytes_estimated'])} of files")
+    if progress.get("rows_produced"):
+        parts.append(f"{progress['rows_produced']:,} rows so far")
+    return " · ".join([*parts, "Ctrl-C cancels"])
+
+
+def size(bytes_: int) -> str:
+    """A number of bytes as people read it."""
+    found = float(bytes_)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if found < 1024:
+            return f"{found:.0f} {unit}" if unit == "bytes" else f"{found:.1f} {unit}"
+        found /= 1024
+    return f"{found:.1f} TiB"
+
+
+def receipt_line(cursor: Cursor) -> str:
+    """The receipt in one line."""
+    if cursor.rowcount < 0:
+        return "done"
+    receipt = cursor.receipt
+    rows = f"{cursor.rowcount:,} row{'s' if cursor.rowcount != 1 else ''}"
+    if cursor.description is None:
+        return f"{rows} written"
+    if cursor.truncated:
+        rows += ", cut off there"
+    if not receipt:
+        return rows
+    parts = [
+        rows,
+        f"{receipt['rows_cold']:,} cold + {receipt['rows_hot']:,} hot read",
+        receipt["engine"],
+        f"as of {_moment(receipt['as_of'])}",
+    ]
+    pending = sum(table["pending_offsets"] for table in receipt["tables"])
+    skipped = sum(t["skipped_cold"] + t["skipped_hot"] for t in receipt["tables"])
+    if pending:
+        parts.append(f"{pending:,} offsets held back by open transactions")
+    if skipped:
+        parts.append(f"{skipped:,} bad records skipped")
+    return " · ".join(parts)
+
+
+def _moment(text: str) -> str:
+    found = datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
+    return found.replace(tzinfo=None).isoformat(" ", "milliseconds") + " UTC"

@@ -1,0 +1,105 @@
+"""Values as programs read them: one text for each, wherever it is written.
+
+What `seamline query` writes as CSV, TSV and JSON, and what the gateway gives as CSV:
+
+    boolean                  true, false
+    integers, real, double   the shortest digits that give it again; NaN, Infinity, -Infinity
+    decimal                  every digit, without an exponent; a string in JSON
+    varbinary                base64
+    date, time, timestamp    ISO 8601 to the microsecond: 2024-02-29T01:02:03.123456
+    … with time zone         in UTC: 2024-02-29T01:02:03.123456Z
+    array, map, row          JSON; keys of maps that are no text have their own text as keys
+
+A null is an empty cell, or the text that was asked for; an empty text is quoted, and so is one that
+looks like the null.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import json
+import math
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+
+def json_value(value: Any) -> Any:
+    """A value as `json` writes it, exactly."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else _infinite(value)
+        case dict():
+            return {
+                key if isinstance(key, str) else text(key): json_value(item)
+                for key, item in value.items()
+            }
+        case list():
+            return [json_value(item) for item in value]
+    return _scalar_text(value)
+
+
+def text(value: Any) -> str:
+    """A value that is not null as the text of a cell."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return repr(value) if math.isfinite(value) else _infinite(value)
+        case dict() | list():
+            return json.dumps(json_value(value), ensure_ascii=False)
+        case int():
+            return str(value)
+    return _scalar_text(value)
+
+
+def _infinite(value: float) -> str:
+    return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+
+
+def _scalar_text(value: Any) -> str:
+    match value:
+        case decimal.Decimal():
+            return format(value, "f")
+        case bytes():
+            return base64.b64encode(value).decode()
+        case uuid.UUID():
+            return str(value)
+        case datetime.datetime() if value.tzinfo is not None:
+            moment = value.astimezone(datetime.UTC).replace(tzinfo=None)
+            return moment.isoformat(timespec="microseconds") + "Z"
+        case datetime.datetime() | datetime.time():
+            return value.isoformat(timespec="microseconds")
+        case datetime.date():
+            return value.isoformat()
+    raise TypeError(f"no type of SQL has values such as {value!r}")
+
+
+def separated_line(
+    cells: Iterable[Any], *, separator: str = ",", null: str = "", end: str = "\r\n"
+) -> str:
+    """A line of CSV as RFC 4180 has it, or of TSV.
+
+    Args:
+        cells: The values of a row.
+        separator: Stands between two cells.
+        null: Stands for a null; a text that is the same is quoted.
+        end: Ends the line.
+    """
+    return separator.join(_cell(cell, separator, null) for cell in cells) + end
+
+
+def _cell(value: Any, separator: str, null: str) -> str:
+    if value is None:
+        return null
+    found = text(value)
+    is_plain = found.isalnum() or not ({separator, '"', "\r", "\n"} & {*found})
+    if is_plain and found and found != null:
+        return found
+    return '"' + found.replace('"', '""') + '"'

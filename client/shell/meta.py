@@ -1,0 +1,231 @@
+r"""Meta commands: what is typed at the prompt with a backslash, and is no SQL.
+
+Those that ask the gateway do it in SQL, so that they see what statements of the session would see.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from seamline.commands.lexis import Statement
+from seamline.commands.output import WRITERS
+from seamline.commands.running import size
+from seamline.dbapi.errors import InterfaceError
+from seamline.errors import INVALID_ARGUMENT
+
+if TYPE_CHECKING:
+    from seamline.shell.session import Session
+
+SIGN = "\\"
+_WATCH_S = 2.0
+_BAR_WIDTH = 24
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Meta:
+    """A meta command.
+
+    Attributes:
+        takes: What may follow it.
+        help: What it does.
+        run: Does it, with what follows.
+    """
+
+    takes: str
+    help: str
+    run: Callable[[Session, str], None]
+
+
+def obey(session: Session, line: str) -> None:
+    """Does what a line says that begins with a backslash.
+
+    Raises:
+        SeamlineError: what it fails with; INVALID_ARGUMENT for what is no meta command.
+        EOFError: the session is to end.
+    """
+    name, _, argument = line.removeprefix(SIGN).rstrip(";").partition(" ")
+    if name not in META:
+        raise _wrong(f"{SIGN}{name} is no meta command", hint=f"{SIGN}? lists them.")
+    META[name].run(session, argument.strip())
+
+
+def _wrong(message: str, *, hint: str) -> InterfaceError:
+    return InterfaceError(INVALID_ARGUMENT, message, hint=hint)
+
+
+def _describe(session: Session, argument: str) -> None:
+    session.run(Statement(f"DESCRIBE {argument}" if argument else "SHOW TABLES"))
+
+
+def _tables(session: Session, argument: str) -> None:
+    session.run(Statement(f"SHOW TABLES FROM {argument}" if argument else "SHOW TABLES"))
+
+
+def _functions(session: Session, argument: str) -> None:
+    pattern = argument.replace("*", "%").replace("'", "''").lower()
+    like = f" LIKE '{pattern if '%' in pattern else f'%{pattern}%'}'" if pattern else ""
+    session.run(Statement(f"SHOW FUNCTIONS{like}"))
+
+
+def _expanded(session: Session, argument: str) -> None:
+    is_on = _switched(argument, session.state.format == "vertical")
+    session.state.format = "vertical" if is_on else "table"
+    session.say(f"rows are shown {'one below the other' if is_on else 'as a table'}")
+
+
+def _timing(session: Session, argument: str) -> None:
+    session.state.timing = _switched(argument, session.state.timing)
+    session.say(f"timing is {'on' if session.state.timing else 'off'}")
+
+
+def _switched(argument: str, is_on: bool) -> bool:
+    if not argument:
+        return not is_on
+    if argument not in {"on", "off"}:
+        raise _wrong(f"{argument} is neither on nor off", hint="Leave it out to change over.")
+    return argument == "on"
+
+
+def _receipt(session: Session, _: str) -> None:
+    if not session.state.receipt:
+        raise _wrong("there is no receipt", hint="A statement that reads tables leaves one.")
+    for line in receipt_lines(session.state.receipt):
+        session.print(line)
+
+
+def receipt_lines(receipt: dict[str, Any]) -> list[str]:
+    """A receipt in full: the engine and why, and the seam of each table."""
+    cold, hot = receipt["rows_cold"], receipt["rows_hot"]
+    lines = [
+        f"engine     {receipt['engine']} ({receipt['engine_reason']})",
+        f"as of      {receipt['as_of']} ({receipt['freshness']})",
+        f"cold       {cold:,} rows, {size(receipt['bytes_cold'])} of files",
+        f"hot        {hot:,} rows, {size(receipt['bytes_hot'])} of the log",
+    ]
+    for table in receipt["tables"]:
+        lines += ["", f"table      {'.'.join(table['table'])}"]
+        if table["snapshot_id"] is not None:
+            read, total = table["files_read"], table["files_total"]
+            lines.append(f"snapshot   {table['snapshot_id']}, {read:,} of {total:,} files")
+        if table["topic"]:
+            lines.append(f"topic      {table['topic']} ({table['isolation']})")
+        for partition, end in table["end"].items():
+            boundary = table["boundary"].get(partition, 0)
+            lines.append(
+                f"  p{partition:<4} {_bar(boundary, end)}  boundary {boundary:,}  end {end:,}"
+            )
+    return lines
+
+
+def _bar(boundary: int, end: int) -> str:
+    """The seam: what the snapshot holds, the boundary, what is read of the log."""
+    filled = round(_BAR_WIDTH * boundary / end) if end else 0
+    return "█" * filled + "│" + "░" * (_BAR_WIDTH - filled)
+
+
+def _token(session: Session, argument: str) -> None:
+    state = session.state
+    found = state.token if argument in {"", "use"} else argument
+    if found is None:
+        raise _wrong("there is no token", hint="A statement that reads tables leaves one.")
+    if not argument:
+        session.print(found)
+        session.say(f"{SIGN}token use: the next statement reads the same rows")
+        return
+    state.token_next = found
+    session.say("the next statement reads what that token stands for")
+
+
+def _explain(session: Session, argument: str) -> None:
+    sql = argument or _last(session).text
+    last = session.state.last
+    session.run(Statement(sql if sql.lower().startswith("explain") else f"EXPLAIN {sql}"))
+    session.state.last = last if not argument else Statement(argument)
+
+
+def _last(session: Session) -> Statement:
+    if session.state.last is None:
+        raise _wrong("no statement was run yet", hint="Give one.")
+    return session.state.last
+
+
+def _watch(session: Session, argument: str) -> None:
+    try:
+        pause_s = float(argument) if argument else _WATCH_S
+    except ValueError:
+        raise _wrong(f"{argument} is no number of seconds", hint="As in \\watch 5.") from None
+    statement = _last(session)
+    while True:
+        session.say(time.strftime("── %H:%M:%S, every ") + f"{pause_s:g} s, until Ctrl-C")
+        session.run(statement, pages=False)
+        time.sleep(max(0.1, pause_s))
+
+
+def _include(session: Session, argument: str) -> None:
+    if not argument:
+        raise _wrong("\\i needs a file", hint="As in \\i queries.sql.")
+    session.run_file(pathlib.Path(argument))
+
+
+def _output(session: Session, argument: str) -> None:
+    session.state.output = pathlib.Path(argument) if argument else None
+    session.say(f"results go to {argument or 'the screen'}")
+
+
+def _format(session: Session, argument: str) -> None:
+    if argument not in WRITERS:
+        raise _wrong(
+            f"there is no format {argument} here", hint=f"There are: {', '.join(WRITERS)}."
+        )
+    session.state.format = argument
+
+
+def _set(session: Session, argument: str) -> None:
+    name, _, value = argument.partition(" ")
+    match name:
+        case "pager":
+            session.state.pages = _switched(value.strip(), session.state.pages)
+            session.say(f"the pager is {'on' if session.state.pages else 'off'}")
+        case "null":
+            session.state.null = value.strip().strip("'")
+        case _:
+            raise _wrong(
+                f"{SIGN}pset knows no {name or 'setting'}",
+                hint="There are: pager on|off, null TEXT.",
+            )
+
+
+def _quit(_: Session, __: str) -> None:
+    raise EOFError
+
+
+def _help(session: Session, _: str) -> None:
+    rows = [(f"{SIGN}{name} {meta.takes}".rstrip(), meta.help) for name, meta in META.items()]
+    width = max(len(usage) for usage, _ in rows)
+    for usage, text in rows:
+        session.print(f"{usage.ljust(width)}  {text}")
+    session.print("A statement ends with a semicolon; Ctrl-C cancels it, Ctrl-D leaves.")
+
+
+META = {
+    "d": Meta("[table]", "columns of a table, or all tables", _describe),
+    "dt": Meta("[schema]", "tables", _tables),
+    "df": Meta("[pattern]", "functions", _functions),
+    "x": Meta("[on|off]", "rows one below the other", _expanded),
+    "timing": Meta("[on|off]", "how long each statement takes", _timing),
+    "receipt": Meta("", "what the last result reflects: seam, engine, boundary", _receipt),
+    "token": Meta("[use|token]", "the last token; with use, the same rows next", _token),
+    "explain": Meta("[statement]", "how it would be run; the last one without", _explain),
+    "watch": Meta("[seconds]", "the last statement again and again", _watch),
+    "i": Meta("file", "do what a file says", _include),
+    "o": Meta("[file]", "add results to a file; to the screen without", _output),
+    "format": Meta("name", ", ".join(WRITERS), _format),
+    "pset": Meta("pager|null value", "the pager, the text of a null", _set),
+    "q": Meta("", "leave", _quit),
+    "?": Meta("", "this list", _help),
+}
+"""By name."""

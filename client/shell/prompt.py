@@ -1,0 +1,139 @@
+"""The prompt: a line editor over several lines, with colours, completion and a history.
+
+The one module that needs prompt_toolkit, which the extra `cli` installs. The history is a file that
+only its owner can read, below XDG_STATE_HOME.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Mapping
+
+import click
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.lexers import Lexer
+from prompt_toolkit.styles import Style
+
+from seamline.commands.lexis import is_complete, tokens
+from seamline.dbapi.connection import Connection
+from seamline.shell.completing import KEYWORDS, candidates
+from seamline.shell.meta import SIGN
+from seamline.shell.names import Names
+from seamline.shell.session import Session
+from seamline.shell.state import State
+
+PROMPT = "seamline> "
+_CONTINUED = "       -> "
+_STYLE = Style.from_dict(
+    {
+        "keyword": "ansiblue bold",
+        "string": "ansigreen",
+        "open": "ansigreen",
+        "number": "ansicyan",
+        "comment": "ansibrightblack italic",
+        "meta": "ansimagenta",
+    }
+)
+
+
+def converse(connection: Connection, state: State) -> None:
+    """Asks for statements until somebody leaves.
+
+    Raises:
+        Error: the gateway does not answer, or does not let one in.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW CATALOGS")
+    names = Names(connection.again)
+    session = Session(connection, state, names.forget)
+    prompt: PromptSession[str] = PromptSession(
+        PROMPT,
+        history=FileHistory(str(history_file(os.environ))),
+        multiline=Condition(lambda: not is_whole(get_app().current_buffer.text)),
+        prompt_continuation=_CONTINUED,
+        completer=SqlCompleter(names),
+        complete_while_typing=False,
+        complete_in_thread=True,
+        lexer=SqlLexer(),
+        style=_STYLE,
+    )
+    click.echo(f"{connection.url}: statements end with ;, {SIGN}? lists what else there is")
+    while True:
+        try:
+            text = prompt.prompt()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        try:
+            session.take(text)
+        except EOFError:
+            return
+
+
+def is_whole(text: str) -> bool:
+    """Whether Enter ends what was typed, rather than its line."""
+    return text.lstrip().startswith(SIGN) or is_complete(text)
+
+
+def history_file(environment: Mapping[str, str]) -> pathlib.Path:
+    """The file of what was typed, made so that only its owner can read it."""
+    state = environment.get("XDG_STATE_HOME") or "~/.local/state"
+    file = pathlib.Path(state).expanduser() / "seamline" / "history"
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(file, os.O_CREAT | os.O_APPEND, 0o600))
+    file.chmod(0o600)
+    return file
+
+
+class SqlCompleter(Completer):
+    """What may come next, as the line editor wants it."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+
+    def get_completions(
+        self,
+        document: Document,
+        complete_event: CompleteEvent,  # noqa: ARG002 - prompt_toolkit's signature
+    ) -> Iterable[Completion]:
+        """See `candidates`."""
+        length, found = candidates(
+            document.text_before_cursor, document.text_after_cursor, self._names
+        )
+        for each in found:
+            yield Completion(each.text, start_position=-length, display_meta=each.kind)
+
+
+class SqlLexer(Lexer):
+    """The colours of SQL."""
+
+    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
+        """The pieces of each line with their styles."""
+        lines = coloured(document.text)
+        return lambda number: lines[number] if number < len(lines) else []
+
+
+def coloured(text: str) -> list[StyleAndTextTuples]:
+    """The lines of a text, in pieces with their styles."""
+    if text.lstrip().startswith(SIGN):
+        return [[("class:meta", line)] for line in text.split("\n")]
+    lines: list[StyleAndTextTuples] = [[]]
+    for token in tokens(text):
+        kind = "keyword" if token.text.upper() in _KEYWORDS else token.kind
+        style = f"class:{kind}" if kind in _COLOURED else ""
+        first, *more = token.text.split("\n")
+        lines[-1].append((style, first))
+        lines.extend([(style, line)] for line in more)
+    return lines
+
+
+_KEYWORDS = frozenset(KEYWORDS)
+_COLOURED = frozenset({"keyword", "string", "open", "number", "comment"})

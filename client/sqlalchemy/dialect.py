@@ -1,0 +1,353 @@
+# ruff: noqa: ARG002 - the signatures are SQLAlchemy's
+"""The dialect: addresses, SQL as a gateway reads it, and reflection.
+
+Each statement is a transaction of its own, so commit and rollback do nothing, and AUTOCOMMIT is the
+one isolation level. Tables have neither keys nor constraints nor indexes: those that a model
+declares are left out of CREATE TABLE. What else a gateway has no word for is refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from sqlalchemy import exc, text, types, util
+from sqlalchemy.engine import URL, Connection, default, reflection
+from sqlalchemy.engine.interfaces import ConnectArgsType
+from sqlalchemy.sql import compiler, elements
+
+import seamline
+from seamline.errors import GATEWAY_UNAVAILABLE
+from seamline.sqlalchemy.types import TypeCompiler, from_name
+
+_PORT = 8474
+_RESERVED = """
+alter and as between by case cast constraint create cross cube current_catalog current_date
+current_path current_role current_schema current_time current_timestamp current_user deallocate
+delete describe distinct drop else end escape except execute exists extract false for from full
+group grouping having in inner insert intersect into is join json_array json_exists json_object
+json_query json_table json_value left like listagg localtime localtimestamp natural normalize
+not null on or order outer prepare recursive right rollup select skip table then trim true
+uescape union unnest using values when where with
+""".split()  # noqa: SIM905 - read as a list of words
+
+
+class IdentifierPreparer(compiler.IdentifierPreparer):
+    """Quotes what is reserved, and what is no plain name, such as `bids$hot`."""
+
+    reserved_words = frozenset(_RESERVED)  # type: ignore[assignment]  # nobody changes it
+    legal_characters = re.compile(r"^[A-Z0-9_]+$", re.IGNORECASE)
+
+
+class Compiler(compiler.SQLCompiler):
+    """Queries and INSERT."""
+
+    def limit_clause(self, select: Any, **arguments: Any) -> str:
+        """LIMIT and OFFSET, each alone or both."""
+        found = (("LIMIT", select._limit_clause), ("OFFSET", select._offset_clause))  # noqa: SLF001
+        parts = (f"\n {w} {self.process(c, **arguments)}" for w, c in found if c is not None)
+        return "".join(parts)
+
+    def for_update_clause(self, select: Any, **_: Any) -> str:
+        """Nothing is locked: a statement reads one state of its tables."""
+        return ""
+
+    def visit_empty_set_expr(self, element_types: Sequence[Any], **_: Any) -> str:
+        """A query without rows, of the types that are compared."""
+        process = self.dialect.type_compiler_instance.process
+        columns = (
+            "NULL" if isinstance(type_, types.NullType) else f"CAST(NULL AS {process(type_)})"
+            for type_ in element_types or [types.NULLTYPE]
+        )
+        return f"SELECT {', '.join(columns)} WHERE 1 != 1"
+
+    def visit_regexp_match_op_binary(
+        self, binary: elements.BinaryExpression[Any], operator: Any, **arguments: Any
+    ) -> str:
+        """`regexp_like`; flags are written as in `(?i)`."""
+        return f"regexp_like({self._matched(binary, **arguments)})"
+
+    def visit_not_regexp_match_op_binary(
+        self, binary: elements.BinaryExpression[Any], operator: Any, **arguments: Any
+    ) -> str:
+        """Its opposite."""
+        return f"NOT regexp_like({self._matched(binary, **arguments)})"
+
+    def _matched(self, binary: elements.BinaryExpression[Any], **arguments: Any) -> str:
+        value, pattern = (self.process(e, **arguments) for e in (binary.left, binary.right))
+        flags = (binary.modifiers or {}).get("flags")
+        if flags is None:
+            return f"{value}, {pattern}"
+        return f"{value}, {self.render_literal_value(f'(?{flags})', types.STRINGTYPE)} || {pattern}"
+
+
+class DDLCompiler(compiler.DDLCompiler):
+    """CREATE TABLE of names and types, COMMENT and DROP."""
+
+    def create_table_constraints(
+        self, table: Any, _include_foreign_key_constraints: Any = None, **_: Any
+    ) -> str:
+        """Tables have none."""
+        return ""
+
+    def get_column_specification(self, column: Any, **_: Any) -> str:
+        """Name and type, and whether there may be nulls.
+
+        Raises:
+            CompileError: for a column whose values the database were to make.
+        """
+        if column.server_default is not None or column.computed is not None:
+            raise exc.CompileError(f"{column.name}: columns have no defaults on the server")
+        name = self.preparer.format_column(column)
+        type_ = self.dialect.type_compiler_instance.process(column.type, type_expression=column)
+        required = "" if column.nullable or column.primary_key else " NOT NULL"
+        return f"{name} {type_}{required}"
+
+    def visit_create_index(self, create: Any, *_: Any, **__: Any) -> str:
+        """Refused.
+
+        Raises:
+            CompileError: always.
+        """
+        raise exc.CompileError(f"{create.element.name}: tables have no indexes")
+
+
+class SeamlineDialect(default.DefaultDialect):
+    """`seamline://user:password@host:port/catalog/schema?tls=true`."""
+
+    name = "seamline"
+    driver = "seamline"
+    default_paramstyle = "qmark"
+    supports_statement_cache = True
+    supports_native_boolean = True
+    supports_native_decimal = True
+    supports_native_uuid = True
+    supports_alter = False
+    supports_comments = True
+    supports_default_values = False
+    supports_default_metavalue = False
+    supports_empty_insert = False
+    supports_multivalues_insert = True
+    supports_sane_rowcount = False
+    supports_sane_multi_rowcount = False
+    supports_sequences = False
+    supports_schemas = True
+    supports_views = True
+    postfetch_lastrowid = False
+    insert_returning = False
+    max_identifier_length = 255
+
+    preparer = IdentifierPreparer
+    statement_compiler = Compiler
+    ddl_compiler = DDLCompiler
+    type_compiler_cls = TypeCompiler
+
+    _json_serializer = None
+    _json_deserializer = None
+
+    @classmethod
+    def import_dbapi(cls) -> ModuleType:
+        """The client."""
+        return seamline
+
+    def create_connect_args(self, url: URL) -> ConnectArgsType:
+        """The arguments of `seamline.connect`.
+
+        Args:
+            url: Its query may have `tls`, and `access_token`, `ca`, `certificate`, `key` and
+                `engine`, as `connect` has them; its database is a catalog, or catalog/schema.
+
+        Raises:
+            ArgumentError: for anything else in the query.
+        """
+        query = dict(url.query)
+        tls = util.asbool(query.pop("tls", False))
+        unknown = set(query) - {"access_token", "ca", "certificate", "key", "engine"}
+        if unknown:
+            raise exc.ArgumentError(f"{min(unknown)!r} is no option of a seamline:// address")
+        host = f"[{url.host}]" if ":" in (url.host or "") else url.host or "127.0.0.1"
+        catalog, _, schema = (url.database or "").strip("/").partition("/")
+        address = f"{'https' if tls else 'http'}://{host}:{url.port or _PORT}"
+        given = {"user": url.username, "password": url.password, "catalog": catalog}
+        options = {k: v for k, v in {**given, "schema": schema, **query}.items() if v}
+        return [address], options
+
+    # --- Connections -----------------------------------------------------------------------------
+
+    def do_ping(self, dbapi_connection: Any) -> bool:
+        """Whether the gateway answers."""
+        dbapi_connection.execute("SELECT 1").close()
+        return True
+
+    def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
+        """Whether the gateway, and not the statement, is what failed."""
+        return isinstance(e, seamline.Error) and e.code is GATEWAY_UNAVAILABLE
+
+    def get_isolation_level_values(self, dbapi_conn: Any) -> Sequence[Any]:
+        """The one there is."""
+        return ["AUTOCOMMIT"]
+
+    def get_isolation_level(self, dbapi_connection: Any) -> Any:
+        """Each statement is a transaction of its own."""
+        return "AUTOCOMMIT"
+
+    def set_isolation_level(self, dbapi_connection: Any, level: Any) -> None:
+        """Nothing is to be done for the only one."""
+
+    def _get_server_version_info(self, connection: Connection) -> tuple[int, ...]:
+        found = connection.exec_driver_sql("SELECT node_version FROM system.runtime.nodes")
+        return tuple(int(number) for number in re.findall(r"\d+", str(found.scalar())))
+
+    def _get_default_schema_name(self, connection: Connection) -> str:
+        given: str | None = connection.connection.dbapi_connection.schema  # type: ignore[union-attr]
+        return given or "default"
+
+    # --- Reflection ------------------------------------------------------------------------------
+
+    @reflection.cache
+    def get_schema_names(self, connection: Connection, **_: Any) -> list[str]:
+        """Schemas of the catalog."""
+        return self._names(
+            connection, "SELECT schema_name FROM information_schema.schemata ORDER BY 1"
+        )
+
+    @reflection.cache
+    def get_table_names(
+        self, connection: Connection, schema: str | None = None, **_: Any
+    ) -> list[str]:
+        """Tables of a schema, without views."""
+        return self._names(
+            connection,
+            "SELECT table_name FROM information_schema.tables"
+            " WHERE table_schema = :schema AND table_type = 'BASE TABLE' ORDER BY 1",
+            schema=self._schema(schema),
+        )
+
+    @reflection.cache
+    def get_view_names(
+        self, connection: Connection, schema: str | None = None, **_: Any
+    ) -> list[str]:
+        """Views of a schema."""
+        return self._names(
+            connection,
+            "SELECT table_name FROM information_schema.views"
+            " WHERE table_schema = :schema ORDER BY 1",
+            schema=self._schema(schema),
+        )
+
+    @reflection.cache
+    def get_view_definition(
+        self, connection: Connection, view_name: str, schema: str | None = None, **_: Any
+    ) -> str:
+        """The query of a view.
+
+        Raises:
+            NoSuchTableError: when there is no such view.
+        """
+        found = self._names(
+            connection,
+            "SELECT view_definition FROM information_schema.views"
+            " WHERE table_schema = :schema AND table_name = :name",
+            schema=self._schema(schema),
+            name=view_name.lower(),
+        )
+        if not found:
+            raise exc.NoSuchTableError(view_name)
+        return found[0]
+
+    @reflection.cache
+    def has_table(
+        self, connection: Connection, table_name: str, schema: str | None = None, **_: Any
+    ) -> bool:
+        """Whether there is a table or view of that name."""
+        return bool(
+            self._names(
+                connection,
+                "SELECT table_name FROM information_schema.tables"
+                " WHERE table_schema = :schema AND table_name = :name",
+                schema=self._schema(schema),
+                name=table_name.lower(),
+            )
+        )
+
+    @reflection.cache
+    def get_columns(
+        self, connection: Connection, table_name: str, schema: str | None = None, **_: Any
+    ) -> list[Any]:
+        """Columns of a table or view, without hidden ones.
+
+        Raises:
+            NoSuchTableError: when there is no such table.
+        """
+        rows = connection.execute(
+            text(
+                "SELECT column_name, data_type, is_nullable FROM information_schema.columns"
+                " WHERE table_schema = :schema AND table_name = :name AND NOT is_hidden"
+                " ORDER BY ordinal_position"
+            ),
+            {"schema": self._schema(schema), "name": table_name.lower()},
+        ).all()
+        if not rows:
+            self._require(connection, table_name, schema)
+        return [
+            {
+                "name": name,
+                "type": from_name(type_),
+                "nullable": nullable == "YES",
+                "default": None,
+            }
+            for name, type_, nullable in rows
+        ]
+
+    @reflection.cache
+    def get_table_comment(
+        self, connection: Connection, table_name: str, schema: str | None = None, **_: Any
+    ) -> Any:
+        """The comment of a table.
+
+        Raises:
+            NoSuchTableError: when there is no such table.
+        """
+        self._require(connection, table_name, schema)
+        found = self._names(
+            connection,
+            "SELECT c.comment FROM information_schema.tables t JOIN system.metadata.table_comments"
+            " c ON c.catalog_name = t.table_catalog AND c.schema_name = t.table_schema"
+            " AND c.table_name = t.table_name"
+            " WHERE t.table_schema = :schema AND t.table_name = :name",
+            schema=self._schema(schema),
+            name=table_name.lower(),
+        )
+        return {"text": found[0] if found else None}
+
+    def get_pk_constraint(
+        self, connection: Connection, table_name: str, schema: str | None = None, **_: Any
+    ) -> Any:
+        """Tables have none.
+
+        Raises:
+            NoSuchTableError: when there is no such table.
+        """
+        self._require(connection, table_name, schema)
+        return {"constrained_columns": [], "name": None}
+
+    def _no_constraints(
+        self, connection: Connection, table_name: str, schema: str | None = None, **_: Any
+    ) -> list[Any]:
+        self._require(connection, table_name, schema)
+        return []
+
+    get_foreign_keys = get_indexes = _no_constraints
+    get_unique_constraints = get_check_constraints = _no_constraints
+
+    def _require(self, connection: Connection, table_name: str, schema: str | None) -> None:
+        if not self.has_table(connection, table_name, schema):
+            raise exc.NoSuchTableError(table_name)
+
+    def _schema(self, schema: str | None) -> str:
+        return (schema or self.default_schema_name or "default").lower()
+
+    def _names(self, connection: Connection, query: str, **parameters: str) -> list[str]:
+        return list(connection.execute(text(query), parameters).scalars())

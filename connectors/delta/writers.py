@@ -1,0 +1,137 @@
+"""Who fills a Delta table: known by the transactions of its commits.
+
+A finding proposes how the table is to be adopted; nothing is decided by it alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+
+from seamline.connectors.delta.boundaries import (
+    APP_ID,
+    PROVIDERS,
+    TRANSACTION,
+    KafkaDeltaIngest,
+    SparkStreamingDelta,
+)
+from seamline.connectors.iceberg.boundaries.files import OwnFiles, read_text
+from seamline.connectors.iceberg.boundaries.writers import SPARK_STREAMING, Writer
+from seamline.errors import ADOPTION_REFUSED, SeamlineError
+from seamline.seam.table import TableState
+
+_APP, _CHECKPOINT = "app-id", "checkpoint"
+_CHECKPOINTS = ("_checkpoint", "_checkpoints")
+"""Folders of a table in which queries are often told to keep theirs."""
+
+KAFKA_DELTA_INGEST = Writer(
+    "kafka-delta-ingest",
+    KafkaDeltaIngest.name,
+    columns={
+        "meta.kafka.partition": "partition",
+        "meta.kafka.offset": "offset",
+        "meta.kafka.topic": "topic",
+    },
+    struct="meta",
+    needs_values=True,
+)
+WRITERS = {writer.provider: writer for writer in (KAFKA_DELTA_INGEST, SPARK_STREAMING)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Filler:
+    """A writer of one table.
+
+    Attributes:
+        writer: What kind it is.
+        options: The options of its provider.
+    """
+
+    writer: Writer
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+
+
+def filler_of(table: OwnFiles, provider: str | None, options: Mapping[str, str]) -> Filler:
+    """Who fills a table, and what its provider must be told; what is said goes first.
+
+    Args:
+        table: The table.
+        provider: The provider, where it is said.
+        options: Its options, as far as they are said.
+
+    Raises:
+        SeamlineError: ADOPTION_REFUSED when its transactions are nobody's, or several writers'.
+    """
+    found = dict.fromkeys(_found(table.state))
+    of_provider = [one for one in found if provider in (None, one.writer.provider)]
+    if options.get(_APP) or options.get(_CHECKPOINT) or not of_provider:
+        kind = provider or _provider_with(options)
+        if kind is None:
+            raise _refused(table.state, "has no transaction of a writer that is known")
+        return Filler(WRITERS[kind], options)
+    if len(of_provider) > 1:
+        named = ", ".join(sorted(map(_described, of_provider)))
+        raise _refused(table.state, f"is filled by several: {named}")
+    (one,) = of_provider
+    if one.writer is SPARK_STREAMING:
+        place = _checkpoint(table, one.name)
+        return Filler(one.writer, {**({_CHECKPOINT: place} if place else {}), **options})
+    return Filler(one.writer, {**({_APP: one.name} if one.name != APP_ID else {}), **options})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Application:
+    """What a transaction was of: a writer, and the name that it goes by."""
+
+    writer: Writer
+    name: str
+
+
+def _found(state: TableState) -> Iterator[_Application]:
+    """The applications of all versions that are known, newest first."""
+    for snapshot in state.ancestors(state.current_snapshot_id):
+        for key in snapshot.summary:
+            if key.startswith(TRANSACTION):
+                yield from _application(key.removeprefix(TRANSACTION))
+
+
+def _application(said: str) -> Iterator[_Application]:
+    with contextlib.suppress(ValueError):
+        yield _Application(SPARK_STREAMING, str(uuid.UUID(said)))
+        return
+    front, _, partition = said.rpartition("-")
+    if front and partition.isdecimal():
+        yield _Application(KAFKA_DELTA_INGEST, front)
+
+
+def _described(one: _Application) -> str:
+    return f"{one.writer.name} as {one.name}"
+
+
+def _provider_with(options: Mapping[str, str]) -> str | None:
+    """The provider that has the options which are said."""
+    if _CHECKPOINT in options:
+        return SparkStreamingDelta.name
+    return KafkaDeltaIngest.name if _APP in options else None
+
+
+def _checkpoint(table: OwnFiles, query: str) -> str | None:
+    """The checkpoint of a query, where it lies under its table."""
+    for folder in _CHECKPOINTS:
+        place = f"{table.state.location}/{folder}"
+        with contextlib.suppress(SeamlineError, ValueError, LookupError, TypeError):
+            if json.loads(read_text(table, f"{place}/metadata"))["id"] == query:
+                return place
+    return None
+
+
+def _refused(state: TableState, problem: str) -> SeamlineError:
+    return SeamlineError(
+        ADOPTION_REFUSED,
+        f"the Delta table {state.display_name} {problem}",
+        hint=f"Say who fills it: --boundary with one of {', '.join(PROVIDERS)}, and --option "
+        f"{_APP}=… or --option {_CHECKPOINT}=….",
+    )

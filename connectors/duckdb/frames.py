@@ -1,0 +1,182 @@
+"""What passes between the gateway and the processes that run DuckDB: frames over a socket.
+
+A frame is a kind, a length and that many bytes. A statement goes over in two parts: where its tails
+lie, when they lie in shared memory, and everything else pickled; what comes back is Arrow and text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.connectors import joined
+from seamline.connectors.duckdb.engine import Statement
+from seamline.connectors.duckdb.storage import is_remote
+from seamline.connectors.protocols import EngineScan, SpilledTail, TailSource
+from seamline.connectors.shared_memory import MappedMemory, PlacedRows, SharedMemory, compact
+from seamline.sql.functions import FUNCTIONS
+from seamline.sql.kernels.kernel import Kernel
+
+_HEAD = struct.Struct("<BQ")
+_JOINED_BYTES_MAX = 16 << 10
+"""Smaller buffers are sent together."""
+
+
+class Kind(enum.IntEnum):
+    """What a frame says."""
+
+    SETTINGS = 1
+    """To the process: what its engine is made with."""
+    RUN = 2
+    """To the process: seconds left, and a statement."""
+    STOP = 3
+    """To the process: the number of the statement that is to end."""
+    STEP_BACK = 4
+    """To the process: the number of the statement that is to let others go first."""
+    READY = 5
+    """From the process: its id."""
+    TAKEN = 6
+    """From the process: the statement has arrived."""
+    STARTED = 7
+    """From the process: the statement runs."""
+    BATCH = 8
+    """From the process: rows of its result, in Arrow's format."""
+    DONE = 9
+    """From the process: that was all."""
+    FAILED = 10
+    """From the process: instead of all that, an error, as JSON."""
+    LOG = 11
+    """From the process: a line for the log, as JSON."""
+
+
+def send(channel: socket.socket, kind: Kind, *content: Any) -> None:
+    """Sends a frame of some buffers.
+
+    Raises:
+        OSError: when nobody is there.
+    """
+    parts = [memoryview(part) for part in content]
+    head = _HEAD.pack(kind, sum(part.nbytes for part in parts))
+    if all(part.nbytes < _JOINED_BYTES_MAX for part in parts):
+        channel.sendall(b"".join([head, *parts]))
+        return
+    channel.sendall(head)
+    for part in parts:
+        channel.sendall(part)
+
+
+def receive(channel: socket.socket) -> tuple[Kind, pa.Buffer]:
+    """Waits for a frame.
+
+    Raises:
+        EOFError: when the other side has gone.
+        OSError: likewise.
+    """
+    kind, size = _HEAD.unpack(_exactly(channel, _HEAD.size))
+    return Kind(kind), _exactly(channel, size)
+
+
+def _exactly(channel: socket.socket, size: int) -> pa.Buffer:
+    found = pa.allocate_buffer(size)
+    rest = memoryview(found)
+    while rest.nbytes:
+        count = channel.recv_into(rest)
+        if not count:
+            raise EOFError
+        rest = rest[count:]
+    return found
+
+
+# --- Statements ----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Rows:
+    """A table as it travels: its batches, or where they lie."""
+
+    schema: pa.Schema
+    parts: tuple[pa.RecordBatch | PlacedRows, ...]
+
+
+def packed(statement: Statement, memory: SharedMemory) -> list[memoryview]:
+    """A statement in parts, which follow each other.
+
+    The rows of its tails must be kept until it has ended.
+    """
+    travelling = dataclasses.replace(
+        statement,
+        scans=tuple(map(_without_unused, statement.scans)),
+        tails=_with_rows(statement.tails, lambda rows: _packed_rows(rows, memory)),
+    )
+    return joined.packed(travelling, {Kernel: _reduced})
+
+
+def unpacked(piece: pa.Buffer, memory: MappedMemory) -> Statement:
+    """The statement of a piece."""
+    statement: Statement = joined.unpacked(piece)
+    tails = _with_rows(statement.tails, lambda rows: _unpacked_rows(rows, memory))
+    return dataclasses.replace(statement, tails=tails)
+
+
+def _without_unused(scan: EngineScan) -> EngineScan:
+    """Without what opens remote files, where none is read: to know of that takes a second."""
+    files = scan.cold.files if scan.cold is not None else ()
+    is_used = any(is_remote(file.path) for file in files)
+    return scan if is_used else dataclasses.replace(scan, file_access=None)
+
+
+def _with_rows(tails: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    return {
+        name: tail
+        if isinstance(tail, TailSource)
+        else dataclasses.replace(tail, rows=change(tail.rows))
+        if isinstance(tail, SpilledTail)
+        else change(tail)
+        for name, tail in tails.items()
+    }
+
+
+def _packed_rows(rows: pa.Table, memory: SharedMemory) -> _Rows:
+    return _Rows(
+        rows.schema,
+        tuple(memory.find(batch) or compact(batch) for batch in rows.to_batches()),
+    )
+
+
+def _unpacked_rows(rows: _Rows, memory: MappedMemory) -> pa.Table:
+    batches = [
+        pa.RecordBatch.from_arrays(memory.columns(part), schema=rows.schema)
+        if isinstance(part, PlacedRows)
+        else part
+        for part in rows.parts
+    ]
+    return pa.Table.from_batches(batches, rows.schema)
+
+
+def _reduced(kernel: Kernel) -> Any:
+    """A kernel of the table of functions by its place there; one that a statement made, whole."""
+    place = _PLACES.get(id(kernel))
+    if place is not None:
+        return _declared, place
+    return Kernel, (kernel.name, kernel.compute, kernel.engines)
+
+
+_PLACES = {
+    id(overload.kernel): (name, number)
+    for name, overloads in FUNCTIONS.items()
+    for number, overload in enumerate(overloads)
+    if overload.kernel is not None
+}
+"""Where kernels stand in the table, which is the same in every process."""
+
+
+def _declared(name: str, number: int) -> Kernel:
+    kernel = FUNCTIONS[name][number].kernel
+    assert kernel is not None
+    return kernel

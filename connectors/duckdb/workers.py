@@ -1,0 +1,410 @@
+"""DuckDB as an engine in processes of its own: a statement can end its process, and nothing else.
+
+Each statement has a process to itself for as long as it runs. A statement is prepared here, in
+DuckDB's words; the tails of followed tables lie in shared memory, and its result comes back over a
+socket. One that does not end when it is told to is killed with its process. A process that ran its
+statement to the end is used again, the last one first: what it knows of files and tails is newest.
+One that is not fit to, because it holds much memory or has stepped back behind others, ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.connectors import supervision
+from seamline.connectors.duckdb.engine import DuckDBEngine, Statement
+from seamline.connectors.duckdb.frames import Kind, packed, receive, send
+from seamline.connectors.duckdb.worker import DEADLINE, FORK, KILL, ORDER
+from seamline.connectors.protocols import Deadline, EngineQuery, ResultStream
+from seamline.connectors.shared_memory import SharedMemory, shared_memory
+from seamline.errors import STATEMENT_KILLED, SeamlineError
+
+IDLE_MAX = 4
+"""Processes that wait for a statement; each holds some tens of megabytes of its own."""
+
+_TRIES = 3
+_REPEATS = 2
+_HELD_BYTES = 1 << 20
+_BEGIN_S = 60.0
+"""How long a process may take to begin; the first waits for all that is imported."""
+
+SHORT_S = 1.0
+"""A statement that runs for longer lets others go first."""
+
+GRACE_S = 5.0
+"""How long a statement may take to end once it is told to."""
+
+
+class _ForkServer:
+    """The process that forks the others; started when it is first needed, and when it has died."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._channel: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        atexit.register(self._end)
+
+    def fork(self) -> socket.socket:
+        """The socket of a new process."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._order(FORK, 0, theirs)
+            except OSError:  # it is killed, or was
+                self._end()
+                self._order(FORK, 0, theirs)
+        return ours
+
+    def kill(self, process_id: int) -> None:
+        """Kills a process that it has forked; one that has ended is left alone."""
+        with contextlib.suppress(OSError):
+            self._order(KILL, process_id)
+
+    def _order(self, order: bytes, number: int, *beside: socket.socket) -> None:
+        with self._lock:
+            if self._channel is None:
+                self._channel = self._start()
+            descriptors = [one.fileno() for one in beside]
+            socket.send_fds(self._channel, [ORDER.pack(order, number)], descriptors)
+
+    def _start(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        memory = shared_memory().fd
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", MODULE, str(theirs.fileno()), str(memory)],
+                pass_fds=(theirs.fileno(), memory),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # threads are not forked
+            )
+        return ours
+
+    def _end(self) -> None:
+        with self._lock:
+            channel, process = self._channel, self._process
+            self._channel = self._process = None
+        if channel is not None:
+            channel.close()
+        if process is not None:
+            try:
+                process.wait(GRACE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+MODULE = "seamline.connectors.duckdb.worker"
+_SERVER = _ForkServer()
+
+
+class _Process:
+    """One process, in the hands of one statement or of nobody.
+
+    Raises:
+        OSError: when it cannot be had, or has gone.
+        EOFError: likewise.
+    """
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._channel = _SERVER.fork()
+        self._sending = threading.Lock()
+        self._number = -1
+        try:
+            send(self._channel, Kind.SETTINGS, json.dumps(settings).encode())
+            self._channel.settimeout(_BEGIN_S)
+            self.process_id = int(self.receive(Kind.READY).to_pybytes())
+            self._channel.settimeout(None)
+        except BaseException:
+            self._channel.close()
+            raise
+
+    def run(self, statement: Statement, seconds: float, memory: SharedMemory) -> None:
+        """Hands it a statement."""
+        content = packed(statement, memory)
+        with self._sending:
+            self._number += 1
+            send(self._channel, Kind.RUN, DEADLINE.pack(seconds), *content)
+
+    def stop(self) -> Callable[[], None]:
+        """Tells it to end its statement; kills it when it does not.
+
+        Returns:
+            A function that takes the second half back.
+        """
+        self._tell(Kind.STOP)
+        return supervision.later(GRACE_S, "duckdb", self.kill)
+
+    def step_back(self) -> None:
+        """Tells it to let others go first."""
+        self._tell(Kind.STEP_BACK)
+
+    def _tell(self, kind: Kind) -> None:
+        with self._sending, contextlib.suppress(OSError):
+            send(self._channel, kind, str(self._number).encode())
+
+    def receive(self, kind: Kind) -> pa.Buffer:
+        """The content of the next frame, which is of this kind."""
+        found, content = self.next()
+        assert found is kind, found
+        return content
+
+    def next(self) -> tuple[Kind, pa.Buffer]:
+        """The next frame that is no line of the log."""
+        while True:
+            kind, content = receive(self._channel)
+            if kind is not Kind.LOG:
+                return kind, content
+            line = json.loads(content.to_pybytes())
+            logging.getLogger(line["name"]).log(line["level"], "%s", line["message"])
+
+    def kill(self) -> None:
+        """Ends it by force; nobody waits for it any more, even if who forked it has gone."""
+        _SERVER.kill(self.process_id)
+        with contextlib.suppress(OSError):
+            self._channel.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Ends it, as soon as it notices; at once where it waits for a statement."""
+        self._channel.close()
+
+
+class DuckDBWorkers:
+    """Runs queries in processes. Safe to share between threads.
+
+    Args:
+        settings: What `DuckDBEngine` is made with in each.
+    """
+
+    name = DuckDBEngine.name
+
+    def __init__(self, **settings: Any) -> None:
+        self._settings = settings
+        self.memory = shared_memory()
+        self._lock = threading.Lock()
+        self._idle: list[_Process] = []
+        self._busy: set[_Process] = set()
+        self._closed = False
+        self._is_warming = False
+
+    def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
+        """See `Engine.run`."""
+        running = _Running(self, Statement.of(query), deadline)
+        running.begin()
+        return ResultStream(query.schema, running.batches(), running.close)
+
+    def warm_up(self) -> None:
+        """Makes a process ahead of the next statement, in the background."""
+        with self._lock:
+            if self._closed or self._is_warming:
+                return
+            self._is_warming = True
+        supervision.start("duckdb", self._make_ahead)
+
+    def close(self) -> None:
+        """Ends the processes that nobody uses; others end when they are given back."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for process in idle:
+            process.close()
+
+    def take(self) -> _Process:
+        """A process for one statement."""
+        with self._lock:
+            found = self._idle.pop() if self._idle else None
+            is_last = not self._idle
+        process = found or self._new()
+        with self._lock:
+            self._busy.add(process)
+        if is_last:
+            self.warm_up()  # for the next statement, which then need not wait for it
+        return process
+
+    @property
+    def running(self) -> frozenset[int]:
+        """Ids of the processes that run statements."""
+        with self._lock:
+            return frozenset(process.process_id for process in self._busy)
+
+    def _new(self) -> _Process:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return _Process(self._settings)
+            except (OSError, EOFError) as error:  # or who forks them has been killed
+                if not tries_left:
+                    message = f"no process could be started for the statement: {error}"
+                    raise SeamlineError(STATEMENT_KILLED, message) from error
+        raise AssertionError
+
+    def _make_ahead(self) -> None:
+        try:
+            process = self._new()
+        finally:
+            self._is_warming = False
+        with self._lock:
+            if not self._closed:
+                self._idle.insert(0, process)  # used last: it knows nothing yet
+                return
+        process.close()
+
+    def give_back(self, process: _Process, *, is_fit: bool = True) -> None:
+        """Keeps a process for the next statement, where it can be."""
+        with self._lock:
+            self._busy.discard(process)
+            if is_fit and not self._closed and len(self._idle) < IDLE_MAX:
+                self._idle.append(process)
+                return
+        process.close()
+
+
+class _GoneError(Exception):
+    """The process has ended before its statement has."""
+
+
+class _Running:
+    """A statement in a process, from when it is handed over until its end.
+
+    A process that is killed before any of its rows were passed on is replaced by another, twice: it
+    may have been taken for the cause of what another one did.
+    """
+
+    def __init__(self, workers: DuckDBWorkers, statement: Statement, deadline: Deadline) -> None:
+        self._workers = workers
+        self._statement = statement  # whose tails must be kept
+        self._deadline = deadline
+        self._lock = threading.Lock()
+        self._process: _Process | None = None
+        self._calm: Callable[[], None] | None = None
+        self._forget: Callable[[], None] = lambda: None
+        self._stay: Callable[[], None] = lambda: None
+        self._repeats_left = _REPEATS
+
+    def begin(self) -> None:
+        """Hands the statement over, and waits until it runs.
+
+        Raises:
+            SeamlineError: why it cannot run.
+        """
+        while True:
+            if not self._hand_over(self._workers.take()):
+                continue
+            try:
+                self._next()
+            except _GoneError as error:
+                self._repeat(error)
+            else:
+                return
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Its result; the first rows are held back, so that a small one may still be repeated."""
+        schema = self._statement.schema
+        held: list[pa.Buffer] = []
+        while True:
+            try:
+                content = self._next()
+            except _GoneError as error:
+                self._repeat(error)
+                held.clear()
+                self.begin()
+                continue
+            if content is not None:
+                held.append(content)
+            if content is None or sum(each.size for each in held) > _HELD_BYTES:
+                self._repeats_left = 0
+                for each in held:
+                    self._deadline.check()
+                    yield pa.ipc.read_record_batch(each, schema)
+                held.clear()
+            if content is None:
+                return
+
+    def close(self) -> None:
+        """Ends it where it has not ended."""
+        self._stop()
+        with contextlib.suppress(SeamlineError, _GoneError):
+            while self._next() is not None:
+                pass
+
+    def _hand_over(self, process: _Process) -> bool:
+        """Whether the process was still there to take it."""
+        self._process, self._calm = process, None
+        try:
+            process.run(self._statement, self._deadline.remaining_s(), self._workers.memory)
+            self._forget = self._deadline.on_end(self._stop)
+            process.receive(Kind.TAKEN)
+        except (OSError, EOFError):
+            self._end(is_fit=False)
+            self._deadline.check()
+            return False
+        except BaseException:
+            self._end(is_fit=False)
+            raise
+        self._stay = supervision.later(SHORT_S, "duckdb", self._let_others_go_first)
+        return True
+
+    def _repeat(self, error: _GoneError) -> None:
+        """Allows one more try."""
+        self._deadline.check()
+        if not self._repeats_left:
+            message = "the process that ran the statement was killed"
+            raise SeamlineError(STATEMENT_KILLED, message) from error
+        self._repeats_left -= 1
+
+    def _next(self) -> pa.Buffer | None:
+        """Rows, or None at the end; nothing of interest when it has just started."""
+        process = self._process
+        if process is None:
+            return None
+        try:
+            kind, content = process.next()
+        except (OSError, EOFError) as error:
+            self._end(is_fit=False)
+            raise _GoneError from error
+        match kind:
+            case Kind.DONE:
+                self._end(is_fit=True)
+                return None
+            case Kind.FAILED:
+                self._end(is_fit=True)
+                self._deadline.check()
+                raise SeamlineError.from_json(json.loads(content.to_pybytes()))
+        return content
+
+    def _stop(self) -> None:
+        with self._lock:
+            if self._process is not None and self._calm is None:
+                self._calm = self._process.stop()
+
+    def _let_others_go_first(self) -> None:
+        """Once there are others; until then it keeps looking."""
+        with self._lock:
+            if self._process is None:
+                return
+            if len(self._workers.running) > 1:
+                self._process.step_back()
+            else:
+                self._stay = supervision.later(SHORT_S, "duckdb", self._let_others_go_first)
+
+    def _end(self, *, is_fit: bool) -> None:
+        self._forget()
+        self._stay()
+        with self._lock:
+            process, self._process = self._process, None
+            calm = self._calm
+        if calm is not None:
+            calm()
+        assert process is not None
+        self._workers.give_back(process, is_fit=is_fit)

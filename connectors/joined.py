@@ -1,0 +1,62 @@
+"""Values with Arrow data in them as one piece of memory, which is read without copying the data.
+
+Such a piece is what processes hand to each other. It begins with a table of its parts: the value,
+pickled, and the buffers it refers to, each at a multiple of 64 bytes, as Arrow wants them.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+_ALIGNMENT = 64
+_PADDING = bytes(_ALIGNMENT)
+
+
+def packed(
+    value: Any, reduce: Mapping[type, Callable[[Any], Any]] | None = None
+) -> list[memoryview]:
+    """A value in parts, which follow each other.
+
+    Args:
+        value: The value.
+        reduce: How objects of some types are pickled, as for `copyreg`.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    sink = pa.BufferOutputStream()
+    pickler = pickle.Pickler(sink, protocol=5, buffer_callback=buffers.append)
+    if reduce is not None:
+        pickler.dispatch_table = reduce
+    pickler.dump(value)
+    contents = [memoryview(sink.getvalue()), *(buffer.raw() for buffer in buffers)]
+    sizes = [content.nbytes for content in contents]
+    head = struct.pack(f"<{len(sizes) + 1}Q", len(sizes), *sizes)
+    parts = [memoryview(head + _PADDING[: -len(head) % _ALIGNMENT])]
+    for content in contents:
+        parts.append(content)
+        if content.nbytes % _ALIGNMENT:
+            parts.append(memoryview(_PADDING)[: -content.nbytes % _ALIGNMENT])
+    return parts
+
+
+def unpacked(piece: pa.Buffer) -> Any:
+    """The value of a piece; its data stays there.
+
+    Only for what a process of ours has packed: what is pickled can run code.
+    """
+    (count,) = struct.unpack_from("<Q", piece)
+    sizes = struct.unpack_from(f"<{count}Q", piece, 8)
+    place = _next(8 * (count + 1))
+    buffers = []
+    for size in sizes:
+        buffers.append(piece.slice(place, size))
+        place = _next(place + size)
+    return pickle.loads(buffers[0], buffers=buffers[1:])  # noqa: S301 - see above
+
+
+def _next(place: int) -> int:
+    return -(-place // _ALIGNMENT) * _ALIGNMENT

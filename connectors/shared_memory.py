@@ -1,0 +1,250 @@
+"""Arrow batches in memory that processes share: written once, read where they lie by all of them.
+
+One sparse file without a name is mapped whole, by the process that writes for writing, by others
+for reading. A batch takes a range of its pages and gives them back to the system when nobody here
+refers to it any more. So whoever hands a batch to another process keeps it until that is done; what
+travels is only where it lies.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import contextlib
+import dataclasses
+import errno
+import functools
+import itertools
+import mmap
+import os
+import resource
+import tempfile
+import threading
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from seamline.connectors import joined
+from seamline.connectors.cache import Cache
+
+PLACED_BYTES_MIN = 64 << 10
+"""Smaller batches cost less to copy than to look up."""
+
+_SIZE_BYTES = 1 << 38
+"""Of addresses; memory is taken only by what is in use."""
+
+_SURPLUS_BYTES = 4096
+"""What buffers may hold besides their rows, without being copied."""
+
+_MAPPED_MAX = 4096
+"""Batches that a reader keeps the outlines of."""
+
+_Buffers: TypeAlias = tuple[int, ...]
+"""Addresses of the buffers of an array; 0 where it has none."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """Where a batch lies.
+
+    Attributes:
+        number: Of all batches that were ever placed; a place is used again, a number is not.
+        start: Where it begins, in bytes.
+        size_bytes: How long it is.
+    """
+
+    number: int
+    start: int
+    size_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlacedRows:
+    """A part of a batch that was placed.
+
+    Attributes:
+        place: The batch.
+        columns: Positions of the columns taken from it.
+        offset: The first row.
+        length: How many rows.
+    """
+
+    place: Place
+    columns: tuple[int, ...]
+    offset: int
+    length: int
+
+
+class SharedMemory:
+    """The memory, as the process has it that writes. Safe to share between threads.
+
+    Attributes:
+        fd: The file, for processes that are started with it.
+    """
+
+    def __init__(self) -> None:
+        self.fd = _unnamed_file()
+        self._size = _size_bytes()
+        os.truncate(self.fd, self._size)
+        self._map = mmap.mmap(self.fd, self._size)
+        with contextlib.suppress(AttributeError, OSError):
+            self._map.madvise(mmap.MADV_DONTDUMP)
+        self._base = pa.py_buffer(self._map).address
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._free = [(0, self._size)]
+        self._returned: collections.deque[tuple[int, int]] = collections.deque()
+        self._columns: dict[_Buffers, tuple[Place, int, pa.DataType]] = {}
+
+    def place(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The same rows in shared memory; the batch itself where it is small or nothing is free."""
+        if batch.nbytes < PLACED_BYTES_MIN:
+            return batch
+        parts = joined.packed(compact(batch))
+        size = sum(part.nbytes for part in parts)
+        start = self._take(size)
+        if start is None:
+            return batch
+        place = Place(next(self._numbers), start, size)
+        owner = _Owner(self, place)
+        end = start
+        for part in parts:
+            self._map[end : end + part.nbytes] = part
+            end += part.nbytes
+        placed = joined.unpacked(pa.foreign_buffer(self._base + start, size, owner))
+        keys = [_buffers(column) for column in placed.columns]
+        for position, key in enumerate(keys):
+            self._columns[key] = (place, position, placed.schema.types[position])
+        owner.keys = keys
+        return placed
+
+    def find(self, batch: pa.RecordBatch) -> PlacedRows | None:
+        """Where the rows of a batch lie, when it is a part of one batch that was placed."""
+        first: Place | None = None
+        positions = []
+        offsets = {column.offset for column in batch.columns}
+        for column in batch.columns:
+            place, position, type_ = self._columns.get(_buffers(column), (None, 0, None))
+            if place is None or column.type != type_ or first not in (None, place):
+                return None
+            first = place
+            positions.append(position)
+        if first is None or len(offsets) != 1:
+            return None
+        return PlacedRows(first, tuple(positions), offsets.pop(), batch.num_rows)
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes that are in use."""
+        with self._lock:
+            self._settle()
+            return self._size - sum(end - start for start, end in self._free)
+
+    def _take(self, size: int) -> int | None:
+        length = _whole_pages(size)
+        with self._lock:
+            self._settle()
+            for number, (start, end) in enumerate(self._free):
+                if end - start >= length:
+                    self._free[number : number + 1] = (
+                        [(start + length, end)] if end - start > length else []
+                    )
+                    return start
+        return None
+
+    def _settle(self) -> None:
+        """Joins what has been given back to what is free."""
+        while self._returned:
+            start, end = self._returned.popleft()
+            number = bisect.bisect(self._free, (start, end))
+            if number < len(self._free) and self._free[number][0] == end:
+                end = self._free.pop(number)[1]
+            if number and self._free[number - 1][1] == start:
+                number -= 1
+                start = self._free.pop(number)[0]
+            self._free.insert(number, (start, end))
+
+    def _give_back(self, place: Place, keys: Sequence[_Buffers]) -> None:
+        """Called by the garbage collector, whatever runs: takes no lock."""
+        for key in keys:
+            self._columns.pop(key, None)
+        length = _whole_pages(place.size_bytes)
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            self._map.madvise(mmap.MADV_REMOVE, place.start, length)
+        self._returned.append((place.start, place.start + length))
+
+
+class _Owner:
+    """What the buffers of a placed batch keep alive; its pages are free when it goes."""
+
+    def __init__(self, memory: SharedMemory, place: Place) -> None:
+        self._memory = memory
+        self._place = place
+        self.keys: Sequence[_Buffers] = ()
+
+    def __del__(self) -> None:
+        self._memory._give_back(self._place, self.keys)  # noqa: SLF001 - a part of it
+
+
+class MappedMemory:
+    """The memory, as another process reads it.
+
+    Args:
+        fd: The file.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._map = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+        self._base = pa.py_buffer(self._map).address
+        self._batches: Cache[Place, pa.RecordBatch] = Cache(_MAPPED_MAX)
+
+    def columns(self, found: PlacedRows) -> list[pa.Array]:
+        """The rows; valid as long as their owner keeps the batch."""
+        place = found.place
+        batch = self._batches.get_or_make(
+            place,
+            lambda: joined.unpacked(
+                pa.foreign_buffer(self._base + place.start, place.size_bytes, self)
+            ),
+        )
+        columns = [batch.column(position) for position in found.columns]
+        if found.length == batch.num_rows:
+            return columns
+        return [column.slice(found.offset, found.length) for column in columns]
+
+
+@functools.cache
+def shared_memory() -> SharedMemory:
+    """The one memory that this process shares."""
+    return SharedMemory()
+
+
+def _size_bytes() -> int:
+    """As much as files may have."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if not allowed:
+        raise OSError(errno.EFBIG, "files may hold nothing")
+    return _SIZE_BYTES if allowed == resource.RLIM_INFINITY else min(allowed, _SIZE_BYTES)
+
+
+def _unnamed_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("seamline")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows without the rest of what they are a slice of."""
+    if batch.get_total_buffer_size() <= 2 * batch.nbytes + _SURPLUS_BYTES:
+        return batch
+    return pa.concat_batches([batch, batch.slice(0, 0)])  # of one alone, nothing would be copied
+
+
+def _buffers(array: pa.Array) -> _Buffers:
+    return tuple(0 if buffer is None else buffer.address for buffer in array.buffers())
+
+
+def _whole_pages(size: int) -> int:
+    return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE

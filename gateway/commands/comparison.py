@@ -1,0 +1,186 @@
+"""The last records below the boundary as both tiers have them, and what speaks against a table.
+
+A record that the log shows and the snapshot lacks, has otherwise, or has twice, says that its
+writer does not copy each record once, or that a column does not hold what it is said to hold.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.connectors.arrow import conform
+from seamline.connectors.continuity import checked
+from seamline.connectors.duckdb.audit import cold_scan, expression, snapshot_records
+from seamline.connectors.duckdb.engine import open_scan
+from seamline.connectors.kafka.formats.decoder import Decoder
+from seamline.connectors.kafka.formats.schemas import schemas_of
+from seamline.connectors.protocols import ColdTable, Deadline, HotLog
+from seamline.gateway.commands.auditing import MEMORY_BYTES
+from seamline.seam.binding import TopicBinding
+from seamline.seam.boundary import Boundary
+from seamline.seam.checks import LogRead
+from seamline.seam.log import LogBounds
+from seamline.seam.offsets import OffsetRange
+from seamline.seam.records import DecoderSpec, Places
+from seamline.sql import types
+
+SAMPLE_RECORDS = 20
+"""Records of each partition that are compared, the last ones below the boundary."""
+_PARTITIONS_MAX = 16
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pair:
+    """A record in both tiers.
+
+    Attributes:
+        partition: Its partition.
+        offset: Its offset.
+        cold: Its row in the snapshot, by column; None when there is none.
+        hot: The row that the log gives; None when there is none.
+    """
+
+    partition: int
+    offset: int
+    cold: Mapping[str, Any] | None
+    hot: Mapping[str, Any] | None
+
+    @property
+    def differences(self) -> list[str]:
+        """Columns that are not the same in both."""
+        if self.cold is None or self.hot is None:
+            return []
+        return [name for name in self.hot if not _is_same(self.hot[name], self.cold[name])]
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values are the same; NaN is the same as itself."""
+    match one, other:
+        case dict(), dict():
+            return one.keys() == other.keys() and all(_is_same(one[k], other[k]) for k in one)
+        case list(), list():
+            return len(one) == len(other) and all(map(_is_same, one, other))
+        case float(), float():
+            return one == other or (math.isnan(one) and math.isnan(other))
+    return bool(one == other)
+
+
+def compare(
+    table: ColdTable,
+    binding: TopicBinding,
+    boundary: Boundary,
+    bounds: LogBounds,
+    log: HotLog,
+    deadline: Deadline,
+) -> tuple[list[Pair], list[tuple[int, int]]]:
+    """The last records below the boundary, as the log and as the snapshot have them.
+
+    Returns:
+        The pairs, and the places that have several rows in the snapshot.
+    """
+    spec = DecoderSpec.of(binding, table.state.schema.columns)
+    decoder = Decoder(spec, schemas_of(log, deadline))
+    places = Places.of(binding.encoding, table.state.schema.columns)
+    ranges = [
+        OffsetRange(p, max(bounds.start.get(p, 0), end - SAMPLE_RECORDS), end)
+        for p, end in list(boundary.next.items())[:_PARTITIONS_MAX]
+        if p in bounds.end and bounds.start.get(p, 0) < end <= bounds.end[p]
+    ]
+    if places is None or not ranges:
+        return [], []
+    hot: dict[tuple[int, int], Mapping[str, Any]] = {}
+    with checked(log, LogRead.within(bounds, ranges), deadline):
+        for batch in log.read(binding.topic, ranges, binding.isolation, deadline):
+            rows, bad = decoder.decode_all(batch)
+            own = rows.select([column.name for column in spec.stored])
+            for index, row in enumerate(own.to_pylist()):
+                if index not in bad or binding.on_error == "null":
+                    hot[int(batch.partitions[index]), int(batch.offsets[index])] = row
+    rows = _cold_rows(table, places, ranges)
+    cold = dict(rows)
+    pairs = [Pair(*place, cold.get(place), hot.get(place)) for place in sorted({*hot, *cold})]
+    counted = collections.Counter(place for place, _ in rows)
+    return pairs, sorted(place for place, count in counted.items() if count > 1)
+
+
+def _cold_rows(
+    table: ColdTable, places: Places, ranges: Sequence[OffsetRange]
+) -> list[tuple[tuple[int, int], Mapping[str, Any]]]:
+    snapshot_id = table.state.current_snapshot_id
+    assert snapshot_id is not None
+    columns = table.state.schema.columns
+    p, o = expression(places.partition), expression(places.offset)
+    wanted = " OR ".join(
+        f"({p} = {r.partition} AND {o} >= {r.start} AND {o} < {r.end_exclusive})" for r in ranges
+    )
+    scan = cold_scan(table, snapshot_id, columns)
+    with open_scan(scan) as (connection, relation):
+        found = connection.sql(
+            f"SELECT {p} AS __p, {o} AS __o, * FROM ({relation}) WHERE {wanted}"
+        ).to_arrow_table()
+    found_at = zip(found.column(0).to_pylist(), found.column(1).to_pylist(), strict=True)
+    schema = pa.schema([types.arrow_field(column) for column in columns])
+    rows = [
+        row
+        for batch in found.drop_columns(["__p", "__o"]).to_batches()
+        for row in conform(batch, schema).to_pylist()
+    ]
+    return list(zip(found_at, rows, strict=True))
+
+
+def doubles(places: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """What speaks against a table some of whose last records have several rows."""
+    if places:
+        partition, offset = places[0]
+        yield (
+            f"{len(places):,} of the last records are in the table more than once, such as "
+            f"partition {partition}, offset {offset}"
+        )
+
+
+def all_doubles(table: ColdTable, binding: TopicBinding) -> Iterator[str]:
+    """Rows that are too many in a whole table."""
+    snapshot_id = table.state.current_snapshot_id
+    assert snapshot_id is not None
+    encoding = binding.encoding
+    with snapshot_records(table, snapshot_id, encoding, memory_bytes=MEMORY_BYTES) as records:
+        for found in records.partitions():
+            if found.rows > found.records:
+                yield (
+                    f"{found.rows - found.records:,} rows of partition {found.partition} are of "
+                    "records that the table has already: its writer may copy one twice"
+                )
+
+
+def missing(pairs: Sequence[Pair]) -> Iterator[str]:
+    """What speaks against a table that lacks records of the log."""
+    found = [pair for pair in pairs if pair.cold is None]
+    if found:
+        first = found[0]
+        yield (
+            f"{len(found)} of {len(pairs)} records of the log are not in the table, such as "
+            f"partition {first.partition}, offset {first.offset}: its writer leaves out records, "
+            "or does not commit them in order"
+        )
+
+
+def differences(pairs: Sequence[Pair], columns: Container[str], *, not_in: bool) -> Iterator[str]:
+    """The first difference in columns that are, or are not, among some.
+
+    A column that only says what the log knows of a record may differ: it does not spoil the rows.
+    """
+    for pair in pairs:
+        for name in pair.differences:
+            if (name in columns) is not_in or pair.hot is None or pair.cold is None:
+                continue
+            yield (
+                f"partition {pair.partition}, offset {pair.offset}: column {name} is "
+                f"{pair.cold[name]!r} in the table, and the record gives {pair.hot[name]!r}"
+            )
+            return

@@ -1,0 +1,83 @@
+"""The catalog `system`: what tools that know Trino ask a server, as tables like any other.
+
+    system.jdbc.…       what there is, as JDBC's DatabaseMetaData has it
+    system.metadata.…   catalogs, and comments of tables
+    system.runtime.…    statements, and the gateway itself
+
+Each shows what whoever asks may see. A catalog that cannot be listed has no rows in them; why not
+is said by its own `information_schema.tables`.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping
+
+from seamline.gateway.commands import jdbc, listings
+from seamline.gateway.commands.system_table import Asked, Row, Rows
+from seamline.gateway.query.statements import Statement
+from seamline.version import VERSION
+
+
+def _catalogs(asked: Asked) -> Iterator[Row]:
+    clusters = asked.sources.config.clusters
+    for name in listings.catalogs(asked.sources):
+        kind = "kafka" if name in clusters else "iceberg"
+        catalog = asked.sources.config.catalogs.get(name)
+        if catalog is not None and catalog.is_delta:
+            kind = "delta"
+        yield name, name, "system" if name not in clusters and catalog is None else kind
+
+
+def _comments(asked: Asked) -> Iterator[Row]:
+    for listed in listings.everything(asked.sources, listings.all_tables, asked.deadline):
+        if listed.name is not None:
+            said = listed.state.properties.get("comment") if listed.state is not None else None
+            yield listed.source, listed.schema, listed.name.table, said
+
+
+def _queries(asked: Asked) -> Iterator[Row]:
+    for statement in asked.statements():
+        yield _query(statement, own=statement.principal == asked.sources.rights.principal.name)
+
+
+def _query(statement: Statement, *, own: bool) -> Row:
+    """A statement; only whom it belongs to sees the tokens of its answer."""
+    receipt, error = statement.receipt, statement.error
+    return (
+        statement.statement_id,
+        statement.state.value,
+        statement.principal,
+        statement.request.source,
+        statement.request.statement,
+        _moment(statement.submitted_at),
+        _moment(statement.finished_at) if statement.finished_at is not None else None,
+        error.code.kind.value if error is not None else None,
+        error.code.name if error is not None else None,
+        receipt.get("engine"),
+        statement.spool.row_count if statement.spool is not None else None,
+        receipt.get("token") if own else None,
+        receipt.get("session") if own else None,
+        statement.write_token if own else None,
+    )
+
+
+def _moment(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(round(seconds, 3), datetime.UTC)
+
+
+def _nodes(_: Asked) -> Iterator[Row]:
+    yield "seamline", None, f"seamline {VERSION}", True, "active"
+
+
+_ROWS: Mapping[str, Mapping[str, Rows]] = {
+    "jdbc": jdbc.ROWS,
+    "metadata": {"catalogs": _catalogs, "table_comments": _comments},
+    "runtime": {"nodes": _nodes, "queries": _queries},
+}
+
+
+def rows(schema: str, table: str, asked: Asked) -> list[Row]:
+    """The rows of a table; none of what there never is, as procedures."""
+    make = _ROWS[schema].get(table)
+    return [] if make is None else list(make(asked))

@@ -1,0 +1,308 @@
+"""The description of the HTTP interface as OpenAPI 3.1, made of the routes and their operations.
+
+A route whose function is no operation is not described; the tests find it. The routes of other
+protocols, which have specifications of their own, are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import flask
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+from werkzeug.routing import Rule
+
+from seamline.errors import (
+    ERRORS,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
+    UNAUTHENTICATED,
+    ErrorCode,
+)
+from seamline.gateway.http import answers
+from seamline.gateway.http.operations import (
+    COME_AGAIN,
+    JSON,
+    Answer,
+    Body,
+    Headers,
+    Operation,
+    Query,
+    Text,
+    View,
+)
+from seamline.gateway.http.turns import PROBES
+from seamline.gateway.iceberg_rest import routes as iceberg
+from seamline.gateway.iceberg_rest.answers import IcebergFailure
+from seamline.gateway.iceberg_rest.errors import status_of
+from seamline.version import VERSION
+
+PATH = "/api/v1/openapi.json"
+_REF = "#/components/schemas/{model}"
+_ABOUT = (
+    "Statements over Kafka topics and their Iceberg copies, and the Iceberg REST catalog of the "
+    "same tables, read-only. Failures have names: docs/reference/errors.md. Any request may also "
+    "end with INTERNAL_ERROR (500), which is a fault of ours."
+)
+_IN_PATHS = {
+    "statement_id": "The statement's id",
+    "index": "The chunk's number, from 0",
+    "table": "The table's name",
+    "prefix": "The catalog's name",
+    "namespace": "The levels of the namespace, with U+001F in between",
+    "view": "The view's name",
+    "plan_id": "The plan's id",
+}
+_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "basic": {"type": "http", "scheme": "basic"},
+    "certificate": {"type": "mutualTLS"},
+}
+
+
+class _Plain(GenerateJsonSchema):
+    """Schemas without titles, which would repeat names."""
+
+    def field_title_should_be_set(self, _schema: Any, /) -> bool:
+        return False
+
+    def model_schema(self, schema: Any) -> Any:
+        return {key: value for key, value in super().model_schema(schema).items() if key != "title"}
+
+    def enum_schema(self, schema: Any) -> Any:
+        return {key: value for key, value in super().enum_schema(schema).items() if key != "title"}
+
+
+def document(app: flask.Flask) -> dict[str, Any]:
+    """The description of an application.
+
+    Returns:
+        JSON, the same for every application of a version.
+    """
+    paths: dict[str, dict[str, Any]] = {}
+    found = _Components()
+    for rule, view in sorted(_described(app), key=lambda each: (each[0].rule, _method(each[0]))):
+        item = paths.setdefault(_template(rule), {})
+        item[_method(rule).lower()] = _operation(rule, view.operation, found)
+        if view.operation.head:
+            item["head"] = _head(item["get"])
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Seamline", "version": VERSION, "description": _ABOUT},
+        "security": [{name: []} for name in _SCHEMES] + [{}],
+        "paths": paths,
+        "components": {
+            "schemas": found.schemas(),
+            "responses": dict(sorted(found.responses.items())),
+            "securitySchemes": _SCHEMES,
+        },
+    }
+
+
+def undescribed(app: flask.Flask) -> list[str]:
+    """Routes of ours that the description does not have."""
+    rules = (rule for rule in app.url_map.iter_rules() if _is_ours(rule))
+    return [
+        rule.rule
+        for rule in rules
+        if not isinstance(app.view_functions[rule.endpoint], View) and not _refuses_all(rule)
+    ]
+
+
+def _described(app: flask.Flask) -> Iterator[tuple[Rule, View]]:
+    for rule in app.url_map.iter_rules():
+        view = app.view_functions[rule.endpoint]
+        if _is_ours(rule) and isinstance(view, View):
+            yield rule, view
+
+
+def _is_ours(rule: Rule) -> bool:
+    is_of_no_blueprint = "." not in rule.endpoint
+    return is_of_no_blueprint or rule.rule.startswith("/api/") or iceberg.serves(rule.rule)
+
+
+def _refuses_all(rule: Rule) -> bool:
+    """Whether it is there for the errors of what is not there."""
+    return "<path:" in rule.rule
+
+
+def _method(rule: Rule) -> str:
+    (method,) = (rule.methods or set()) - {"HEAD", "OPTIONS"}
+    return method
+
+
+def _template(rule: Rule) -> str:
+    return re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
+
+
+def _operation(rule: Rule, own: Operation, found: _Components) -> dict[str, Any]:
+    bodies = [kind for kind in own.takes.values() if issubclass(kind, Body)]
+    texts = [kind for kind in own.takes.values() if issubclass(kind, Text)]
+    found.models.update(bodies)
+    described: dict[str, Any] = {
+        "operationId": f"{rule.endpoint}",
+        "summary": own.summary,
+        "parameters": [
+            *_in_path(rule),
+            *(
+                p
+                for kind in own.takes.values()
+                if kind not in (*bodies, *texts)
+                for p in _given(kind)
+            ),
+        ],
+    }
+    if bodies:
+        described["requestBody"] = {"required": True, "content": _content({JSON: bodies[0]})}
+    if texts:
+        (schema,) = _properties(texts[0]).values()
+        content = {kind: {"schema": schema} for kind in texts[0].TYPES[:2]}
+        described["requestBody"] = {"required": True, "content": content}
+    if rule.rule in PROBES:
+        described["security"] = [{}]
+    described["responses"] = {
+        **{str(status): _response(answer, found) for status, answer in own.answers.items()},
+        **_failures(rule, own, found),
+    }
+    return described
+
+
+def _head(get: Mapping[str, Any]) -> dict[str, Any]:
+    """What HEAD does of an operation: the same without content."""
+    failed = {s: response for s, response in get["responses"].items() if int(s) >= 400}
+    return {
+        **get,
+        "operationId": f"{get['operationId']}.head",
+        "summary": "Whether it is there",
+        "responses": {"204": {"description": "It is"}, **failed},
+    }
+
+
+# --- What comes ----------------------------------------------------------------------------------
+
+
+def _in_path(rule: Rule) -> Iterator[dict[str, Any]]:
+    for converter, name in re.findall(r"<(?:(\w+):)?(\w+)>", rule.rule):
+        number = {"type": "integer", "minimum": 0}
+        yield {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": _IN_PATHS[name],
+            "schema": number if converter == "int" else {"type": "string", "minLength": 1},
+        }
+
+
+def _given(kind: type[BaseModel]) -> Iterator[dict[str, Any]]:
+    """The parameters that a query, or headers, are."""
+    place = {Query: "query", Headers: "header"}
+    where = next(name for base, name in place.items() if issubclass(kind, base))
+    shape = kind.model_json_schema(schema_generator=_Plain)
+    for name, schema in _properties(kind).items():
+        yield {
+            "name": name,
+            "in": where,
+            "required": name in shape.get("required", ()),
+            "description": schema.pop("description"),
+            "schema": _without_null(schema),
+        }
+
+
+def _properties(kind: type[BaseModel]) -> dict[str, Any]:
+    """The schemas of a model's fields, by name."""
+    shape: dict[str, Any] = kind.model_json_schema(schema_generator=_Plain)["properties"]
+    return shape
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without the null that a text can never be; a default of null says nothing either."""
+    kinds = [kind for kind in schema.pop("anyOf", ()) if kind != {"type": "null"}]
+    if schema.get("default", ...) is None:
+        del schema["default"]
+    return {**schema, **(kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else {})}
+
+
+# --- What goes -----------------------------------------------------------------------------------
+
+
+def _failures(rule: Rule, own: Operation, found: _Components) -> dict[str, Any]:
+    """The answers to what fails, by status."""
+    routing = (*((NOT_FOUND,) if "<" in rule.rule else ()), METHOD_NOT_ALLOWED)
+    codes = own.errors | frozenset(routing if own.errors else ())
+    is_iceberg = iceberg.serves(rule.rule)
+    form: type[BaseModel] = IcebergFailure if is_iceberg else answers.Failure
+    forms = (form, *((own.failed,) if own.failed is not None else ()))
+    status_in = status_of if is_iceberg else _declared_status
+    return {
+        str(status): {"$ref": found.failure(status, forms, status_in)}
+        for status in sorted({status_in(code) for code in codes})
+    }
+
+
+def _declared_status(code: ErrorCode) -> int:
+    return code.http_status
+
+
+class _Components:
+    """What the parts of a description refer to."""
+
+    def __init__(self) -> None:
+        self.models: set[type[BaseModel]] = set()
+        self.responses: dict[str, Any] = {}
+
+    def failure(
+        self, status: int, forms: Sequence[type[BaseModel]], status_in: Callable[[ErrorCode], int]
+    ) -> str:
+        """Where the answer to failures of a status is described, with the names of all of them."""
+        name = f"{'Or'.join(form.__name__ for form in forms)}{status}"
+        if name not in self.responses:
+            self.models.update(forms)
+            codes = [code for code in ERRORS.values() if status_in(code) == status]
+            refs = [{"$ref": _REF.format(model=form.__name__)} for form in forms]
+            self.responses[name] = {
+                "description": ", ".join(sorted(code.name for code in codes)),
+                **_headers(codes),
+                "content": {JSON: {"schema": refs[0] if len(refs) == 1 else {"anyOf": refs}}},
+            }
+        return f"#/components/responses/{name}"
+
+    def schemas(self) -> dict[str, Any]:
+        """The schemas of all models."""
+        ordered = sorted(self.models, key=lambda model: model.__name__)
+        wanted = [(model, _TAKEN) for model in ordered]
+        _, defined = models_json_schema(wanted, ref_template=_REF, schema_generator=_Plain)
+        return dict(defined["$defs"])
+
+
+_TAKEN: Literal["validation"] = "validation"
+
+
+def _headers(codes: Iterable[ErrorCode]) -> dict[str, Any]:
+    headers: dict[str, Any] = {}
+    if any(code.retriable and code.http_status in COME_AGAIN for code in codes):
+        headers["Retry-After"] = {
+            "description": "Seconds until it may be asked again",
+            "schema": {"type": "integer", "minimum": 0},
+        }
+    if UNAUTHENTICATED in codes:
+        headers["WWW-Authenticate"] = {
+            "description": "How to say who one is",
+            "schema": {"type": "string"},
+        }
+    return {"headers": headers} if headers else {}
+
+
+def _response(answer: Answer, found: _Components) -> dict[str, Any]:
+    found.models.update(model for model in answer.content.values() if model is not None)
+    content = _content(answer.content)
+    return {"description": answer.what, **({"content": content} if content else {})}
+
+
+def _content(content: Mapping[str, type[BaseModel] | None]) -> dict[str, Any]:
+    return {
+        kind: {} if model is None else {"schema": {"$ref": _REF.format(model=model.__name__)}}
+        for kind, model in content.items()
+    }

@@ -1,0 +1,275 @@
+"""A query as plain text, answered with its rows: what `curl`, a notebook or a spreadsheet needs.
+
+    POST   /api/v1/query     SQL in the body; ?format=ndjson|json|csv|arrow, or Accept
+
+The answer begins when the statement has succeeded, so that its status says how it ended. An answer
+that breaks off, because the gateway went away, has no end as HTTP has it: clients report that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+import flask
+import pyarrow as pa
+from pydantic import BeforeValidator, Field
+
+from seamline.dbapi.texts import json_value
+from seamline.dbapi.values import arrow_converter
+from seamline.errors import (
+    DEADLINE_EXCEEDED,
+    INVALID_REQUEST,
+    RETRY_AFTER,
+    TOO_MANY_STATEMENTS,
+    SeamlineError,
+)
+from seamline.gateway.http.operations import ANY, JSON, Answer, Query, Text, operation
+from seamline.gateway.http.turns import Turns
+from seamline.gateway.http.values import csv_text
+from seamline.gateway.query.service import Service
+from seamline.gateway.query.spool import read_chunk
+from seamline.gateway.query.statements import FINAL, Statement, StatementRequest
+from seamline.planners.route import ENGINES
+from seamline.sql.binder.scope import Output
+
+TIMEOUT_S_DEFAULT = 60.0
+_ENDING_S = 15.0
+"""How much longer than its time-out a statement may take to end."""
+STATEMENT_ID = "Seamline-Statement-Id"
+
+
+class SqlText(Text):
+    """A statement."""
+
+    text: Annotated[str, Field(min_length=1, examples=["SELECT 1"])]
+    """The SQL text."""
+
+
+def _lowered(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+class QueryOptions(Query):
+    """How it is run and answered."""
+
+    format: (
+        Annotated[Literal["ndjson", "json", "csv", "arrow"], BeforeValidator(_lowered)] | None
+    ) = None
+    """Form of the rows; without it what `Accept` names, or else ndjson."""
+    catalog: str | None = None
+    """The catalog of names that leave it out."""
+    schema_: str | None = Field(None, alias="schema")
+    """The schema of names that leave it out."""
+    dialect: str | None = None
+    """Another dialect it is written in."""
+    engine: str | None = Field(None, json_schema_extra={"enum": [*ENGINES]})
+    """What runs it."""
+    token: str | None = None
+    """The same rows as an earlier statement."""
+    after: str | None = None
+    """Tokens that the result must not fall behind, with commas in between."""
+    freshness: str | None = None
+    """`latest`, `bounded '500ms'` or `cached`."""
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = TIMEOUT_S_DEFAULT
+    """Seconds it may take."""
+    row_limit: Annotated[int, Field(ge=0)] | None = None
+    """Rows after which the result is cut off."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Form:
+    """How rows are written.
+
+    Attributes:
+        media_type: The name of that.
+        pieces: Writes the chunks of a result, each an Arrow stream.
+    """
+
+    media_type: str
+    pieces: Callable[[Iterator[bytes], Sequence[Output]], Iterable[bytes]]
+
+
+def blueprint(service: Service, turns: Turns) -> flask.Blueprint:
+    """The route."""
+    routes = flask.Blueprint("query", __name__, url_prefix="/api/v1/query")
+
+    @routes.post("")
+    @operation("The rows of a query", {200: _ROWS}, ANY)
+    def query(sql: SqlText, query: QueryOptions) -> flask.Response:
+        form = _FORMS[query.format] if query.format else _accepted()
+        request = StatementRequest(
+            statement=sql.text,
+            catalog=query.catalog,
+            schema=query.schema_,
+            dialect=query.dialect,
+            engine=query.engine,
+            token=query.token,
+            after=(query.after,) if query.after else (),
+            freshness=query.freshness,
+            timeout_s=query.timeout,
+            row_limit=query.row_limit,
+        )
+        statement = service.submit(request, flask.g.principal, flask.g.origin)
+        _wait(statement, turns, statement.deadline.remaining_s() + _ENDING_S)
+        return _answer(statement, form, turns)
+
+    return routes
+
+
+def _wait(statement: Statement, turns: Turns, seconds: float) -> None:
+    with turns.waiting(seconds) as left_s:
+        if statement.wait(left_s) not in FINAL:
+            statement.cancel()
+            if not left_s:
+                raise SeamlineError(
+                    TOO_MANY_STATEMENTS,
+                    "too many clients wait for statements already",
+                    details={RETRY_AFTER: 1},
+                )
+            statement.wait(_ENDING_S)
+    if statement.error is not None:
+        raise statement.error
+    if statement.state not in FINAL:
+        raise SeamlineError(DEADLINE_EXCEEDED, "the statement was canceled, and has not ended yet")
+
+
+def _answer(statement: Statement, form: _Form, turns: Turns) -> flask.Response:
+    spool, columns = statement.spool, statement.output
+    assert spool is not None
+    if form in (_FORMS["ndjson"], _FORMS["json"]):
+        try:
+            _check_names(columns)
+        except SeamlineError:
+            statement.close()
+            raise
+
+    def chunks() -> Iterator[bytes]:
+        for index in range(spool.chunk_count):
+            data = spool.chunk(index, 0)
+            assert data is not None
+            yield data
+        statement.hand_over()
+
+    pieces = iter(form.pieces(chunks(), columns))
+    body = b"".join(pieces) if spool.chunk_count == 1 else _in_turns(pieces, turns)
+    answer = flask.Response(body, mimetype=form.media_type)
+    answer.headers[STATEMENT_ID] = statement.statement_id
+    return answer
+
+
+def _in_turns(pieces: Iterator[bytes], turns: Turns) -> Iterator[bytes]:
+    while True:
+        with turns.working():
+            piece = next(pieces, None)
+        if piece is None:
+            return
+        yield piece
+
+
+def _check_names(columns: Sequence[Output]) -> None:
+    names = [column.name for column in columns]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise SeamlineError(
+            INVALID_REQUEST,
+            f"a JSON object cannot have two members called {twice}",
+            hint="Name columns apart with AS, or take another format: csv, arrow.",
+        )
+
+
+def _accepted() -> _Form:
+    """The form that the client's `Accept` prefers; lines of JSON for who takes anything."""
+    kinds = flask.request.accept_mimetypes
+    if not kinds:
+        return _FORMS["ndjson"]
+    best = kinds.best_match([form.media_type for form in _FORMS.values()])
+    for form in _FORMS.values():
+        if form.media_type == best:
+            return form
+    known = ", ".join(form.media_type for form in _FORMS.values())
+    raise SeamlineError(INVALID_REQUEST, "Accept names no form of rows", hint=f"They are: {known}.")
+
+
+# --- Forms ---------------------------------------------------------------------------------------
+
+
+def _lines(chunks: Iterator[bytes], columns: Sequence[Output]) -> Iterator[bytes]:
+    for data in chunks:
+        yield "".join(f"{line}\n" for line in _objects(read_chunk(data), columns)).encode()
+
+
+def _array(chunks: Iterator[bytes], columns: Sequence[Output]) -> Iterator[bytes]:
+    begin = "["
+    for data in chunks:
+        found = ",\n".join(_objects(read_chunk(data), columns))
+        if found:
+            yield f"{begin}{found}".encode()
+            begin = ",\n"
+    yield b"]\n" if begin == ",\n" else b"[]\n"
+
+
+def _csv(chunks: Iterator[bytes], columns: Sequence[Output]) -> Iterator[bytes]:
+    for index, data in enumerate(chunks):
+        yield csv_text(read_chunk(data), columns, header=index == 0).encode()
+
+
+def _arrow(chunks: Iterator[bytes], _: Sequence[Output]) -> Iterator[bytes]:
+    """One Arrow stream of all chunks, each of which is one by itself."""
+    sink = _Sink()
+    writer = None
+    for data in chunks:
+        with pa.ipc.open_stream(data) as reader:
+            writer = writer or pa.ipc.new_stream(sink, reader.schema)
+            for batch in reader:
+                writer.write_batch(batch)
+        yield sink.taken()
+    if writer is not None:
+        writer.close()
+    yield sink.taken()
+
+
+class _Sink:
+    """What Arrow writes a stream to, and what is taken from it in between."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._written: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        """Takes bytes."""
+        self._written.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Nothing is to be released."""
+
+    def taken(self) -> bytes:
+        """What was written since this was last asked."""
+        found, self._written = b"".join(self._written), []
+        return found
+
+
+def _objects(batches: Iterable[pa.RecordBatch], columns: Sequence[Output]) -> Iterator[str]:
+    names = [column.name for column in columns]
+    converters = [arrow_converter(str(column.type)) for column in columns]
+    for batch in batches:
+        values = [f(column) for f, column in zip(converters, batch.columns, strict=True)]
+        for row in zip(*values, strict=True):
+            record = dict(zip(names, map(json_value, row), strict=True))
+            yield json.dumps(record, ensure_ascii=False)
+
+
+_FORMS = {
+    "ndjson": _Form("application/x-ndjson", _lines),
+    "json": _Form(JSON, _array),
+    "csv": _Form("text/csv", _csv),
+    "arrow": _Form("application/vnd.apache.arrow.stream", _arrow),
+}
+_ROWS = Answer("The rows", {form.media_type: None for form in _FORMS.values()})

@@ -1,0 +1,119 @@
+"""What the catalog's answers look like, as far as its description says it.
+
+The Iceberg REST specification says more, of metadata and of files above all.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+def _kebab(name: str) -> str:
+    return name.replace("_", "-")
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(alias_generator=_kebab, use_attribute_docstrings=True)
+
+
+class IcebergProblem(_Answer):
+    """A failure, by which clients choose their exception."""
+
+    message: str
+    """Our name of it, the cause and the remedy."""
+    type: str
+    code: int
+    """The status."""
+
+
+class IcebergFailure(_Answer):
+    """The answer to what failed."""
+
+    error: IcebergProblem
+
+
+class CatalogConfig(_Answer):
+    """What a client has to know of a catalog."""
+
+    defaults: dict[str, str]
+    overrides: dict[str, str]
+    endpoints: list[str]
+    """The routes that there are."""
+
+
+class Namespaces(_Answer):
+    """Namespaces, or a page of them."""
+
+    namespaces: list[list[str]]
+    next_page_token: str | None = None
+
+
+class Namespace(_Answer):
+    """A namespace."""
+
+    namespace: list[str]
+    properties: dict[str, str]
+
+
+class Identifier(_Answer):
+    """The name of a table or view."""
+
+    namespace: list[str]
+    name: str
+
+
+class Identifiers(_Answer):
+    """Tables or views, or a page of them."""
+
+    identifiers: list[Identifier]
+    next_page_token: str | None = None
+
+
+class StorageCredential(_Answer):
+    """Keys for what lies below a place."""
+
+    prefix: str
+    config: dict[str, str]
+
+
+class Credentials(_Answer):
+    """Keys for the files of a table."""
+
+    storage_credentials: list[StorageCredential]
+
+
+class LoadedTable(_Answer):
+    """A table as it is now, its tail in a virtual snapshot."""
+
+    metadata_location: str | None = None
+    metadata: dict[str, Any]
+    config: dict[str, str]
+    storage_credentials: list[StorageCredential] = []
+
+
+class LoadedView(_Answer):
+    """A view."""
+
+    metadata_location: str
+    metadata: dict[str, Any]
+    config: dict[str, str] = {}
+
+
+class Tasks(_Answer):
+    """Files to read, with the delete files that apply to them."""
+
+    file_scan_tasks: list[dict[str, Any]]
+    delete_files: list[dict[str, Any]] = []
+
+
+class PlannedScan(_Answer):
+    """What has become of a planned scan."""
+
+    status: Literal["completed", "submitted", "cancelled", "failed"]
+    plan_id: str | None = None
+    plan_tasks: list[str] = []
+    file_scan_tasks: list[dict[str, Any]] = []
+    delete_files: list[dict[str, Any]] = []
+    error: IcebergProblem | None = None

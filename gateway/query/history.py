@@ -1,0 +1,101 @@
+"""What has become of statements: the last of each principal, also when their results are gone.
+
+Bounded in principals, in statements of each, and in what is kept of a text.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from seamline.connectors.cache import Cache
+from seamline.gateway.query.statements import State, Statement
+
+TEXT_MAX = 2_000
+"""Characters that are kept of a statement."""
+_PRINCIPALS_MAX = 256
+_OF_RECEIPT = ("engine", "as_of", "rows_cold", "rows_hot", "bytes_cold", "bytes_hot", "retries")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Summary:
+    """A statement in short.
+
+    Attributes:
+        statement_id: Its id.
+        user: Who submitted it.
+        statement: Its text, or the beginning of that.
+        is_cut: Whether it is the beginning.
+        state: Its state; of one that has ended, the one that it ended with.
+        submitted_at: Seconds since the epoch.
+        finished_at: The same, None for one that has not ended.
+        elapsed_s: Seconds since it was submitted, or that it took.
+        row_count: Rows of its result so far.
+        receipt: What its rows reflect, in short; empty while that is not known.
+        error: What it ended with, as JSON.
+    """
+
+    statement_id: str
+    user: str
+    statement: str
+    is_cut: bool
+    state: State
+    submitted_at: float
+    finished_at: float | None
+    elapsed_s: float
+    row_count: int
+    receipt: Mapping[str, Any]
+    error: Mapping[str, Any] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it; what there is not is left out."""
+        found = dataclasses.asdict(self)
+        found["state"] = self.state.value
+        found["elapsed_s"] = round(self.elapsed_s, 6)
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def summary_of(statement: Statement) -> Summary:
+    """A statement as it is now."""
+    text, spool, receipt = statement.request.statement, statement.spool, statement.receipt
+    short = {name: receipt[name] for name in _OF_RECEIPT if name in receipt}
+    if "tables" in receipt:
+        short["tables"] = [".".join(table["table"]) for table in receipt["tables"]]
+    return Summary(
+        statement_id=statement.statement_id,
+        user=statement.principal,
+        statement=text[:TEXT_MAX],
+        is_cut=len(text) > TEXT_MAX,
+        state=statement.state,
+        submitted_at=statement.submitted_at,
+        finished_at=statement.finished_at,
+        elapsed_s=statement.elapsed_s,
+        row_count=spool.row_count if spool is not None else 0,
+        receipt=short,
+        error=statement.error.to_json() if statement.error is not None else None,
+    )
+
+
+class History:
+    """The last statements that have ended. Safe to share between threads.
+
+    Args:
+        each_max: How many are kept of a principal.
+    """
+
+    def __init__(self, each_max: int) -> None:
+        self._each_max = each_max
+        self._ended: Cache[str, collections.deque[Summary]] = Cache(_PRINCIPALS_MAX)
+
+    def add(self, statement: Statement) -> None:
+        """Keeps a statement that has ended."""
+        known = self._ended.get_or_make(
+            statement.principal, lambda: collections.deque(maxlen=self._each_max)
+        )
+        known.append(summary_of(statement))
+
+    def all(self) -> list[Summary]:
+        """Those of everybody."""
+        return [summary for known in self._ended.values() for summary in tuple(known)]

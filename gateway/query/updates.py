@@ -1,0 +1,29 @@
+"""What a statement that is no query has done, as every protocol tells it."""
+
+from __future__ import annotations
+
+from seamline.gateway.commands.rows import NOTES
+from seamline.gateway.query.spool import read_chunk
+from seamline.gateway.query.statements import State, Statement
+from seamline.sql import statements
+from seamline.sql.statements import CreateTableAs, Insert
+
+_WRITING = (Insert, CreateTableAs)
+
+
+def update_type(statement: Statement) -> str | None:
+    """Its keywords, such as `DROP TABLE`; None for one that is asked for rows."""
+    return None if statement.parsed is None else statements.update_type(statement.parsed)
+
+
+def has_result(statement: Statement) -> bool:
+    """Whether it answers with rows that somebody may want: those of a query, or notes."""
+    return update_type(statement) is None or statement.output == NOTES
+
+
+def rows_written(statement: Statement) -> int | None:
+    """How many rows it has written, which is what it answers; None for one that writes none."""
+    if not isinstance(statement.parsed, _WRITING) or statement.state is not State.SUCCEEDED:
+        return None
+    data = statement.spool.chunk(0, 0) if statement.spool is not None else None
+    return None if data is None else int(next(read_chunk(data)).column(0)[0].as_py())

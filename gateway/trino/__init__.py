@@ -1,0 +1,1 @@
+"""Trino's client protocol, for the drivers and tools that speak it."""

@@ -1,0 +1,55 @@
+"""The addresses of statements and their pages.
+
+One belongs to whom the statement belongs, and cannot be guessed by whoever knows the statement's
+id, which is told in errors, logs and lists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+
+import flask
+
+from seamline.errors import STATEMENT_NOT_FOUND, SeamlineError
+from seamline.gateway.trino.pages import Place
+
+_SLUG_DIGITS = 32
+
+
+class Addresses:
+    """Makes addresses, and knows its own.
+
+    Args:
+        external_url: How clients reach the gateway; by default as the current request says.
+    """
+
+    def __init__(self, external_url: str | None) -> None:
+        self._external_url = external_url
+        self._key = secrets.token_bytes(32)
+
+    def page(self, statement_id: str, place: Place) -> str:
+        """Where a page is."""
+        slug = self._slug(statement_id)
+        return f"{self._base()}/v1/statement/{statement_id}/{slug}/{place.chunk}/{place.row}"
+
+    def info(self, statement_id: str) -> str:
+        """Where the state of a statement is."""
+        return f"{self._base()}/v1/query/{statement_id}"
+
+    def check(self, statement_id: str, slug: str) -> None:
+        """An address must be one that was given out here.
+
+        Raises:
+            SeamlineError: STATEMENT_NOT_FOUND.
+        """
+        if not hmac.compare_digest(slug.encode(), self._slug(statement_id).encode()):
+            raise SeamlineError(STATEMENT_NOT_FOUND, f"there is no statement {statement_id}")
+
+    def _slug(self, statement_id: str) -> str:
+        digest = hmac.new(self._key, statement_id.encode(), hashlib.sha256).hexdigest()
+        return digest[:_SLUG_DIGITS]
+
+    def _base(self) -> str:
+        return (self._external_url or flask.request.host_url).rstrip("/")

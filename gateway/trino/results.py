@@ -1,0 +1,169 @@
+"""What Trino's protocol says of a statement besides its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from seamline.errors import SeamlineError
+from seamline.gateway.query import updates
+from seamline.gateway.query.statements import FINAL, State, Statement
+from seamline.gateway.trino.signatures import signature
+from seamline.sql.binder.scope import Output
+
+
+def document(statement: Statement, info_uri: str, next_uri: str | None) -> dict[str, Any]:
+    """Everything about a statement but its rows.
+
+    Args:
+        statement: The statement.
+        info_uri: Where a person may read of it.
+        next_uri: Where its next page is; None when there is none.
+    """
+    body: dict[str, Any] = {"id": statement.statement_id, "infoUri": info_uri}
+    if next_uri is not None:
+        body["nextUri"] = next_uri
+    if statement.error is not None:
+        body["error"] = error(statement.error)
+    elif statement.spool is not None:
+        body["columns"] = [_column(column) for column in statement.output]
+    update = updates.update_type(statement)
+    if update is not None:
+        body["updateType"] = update
+        written = updates.rows_written(statement)
+        if written is not None:
+            body["updateCount"] = written
+    body["stats"] = stats(statement)
+    body["warnings"] = []
+    return body
+
+
+def refusal(found: SeamlineError, statement_id: str, info_uri: str) -> dict[str, Any]:
+    """The answer to a statement that was not accepted."""
+    return {
+        "id": statement_id,
+        "infoUri": info_uri,
+        "stats": _stats("FAILED"),
+        "error": error(found),
+        "warnings": [],
+    }
+
+
+def summary(statement: Statement) -> dict[str, Any]:
+    """What a person may want to know of a statement."""
+    return {
+        "queryId": statement.statement_id,
+        "state": state_of(statement),
+        "query": statement.request.statement,
+        "session": {"user": statement.principal, "source": statement.request.source},
+        "queryStats": stats(statement),
+    }
+
+
+def _column(column: Output) -> dict[str, Any]:
+    described = signature(column.type)
+    return {"name": column.name, "type": str(column.type), "typeSignature": described}
+
+
+# --- Progress ------------------------------------------------------------------------------------
+
+
+def state_of(statement: Statement) -> str:
+    """The state as Trino calls it."""
+    match statement.state:
+        case State.PENDING:
+            return "QUEUED"
+        case State.RUNNING:
+            return "RUNNING" if statement.progress.get("engine") else "PLANNING"
+        case State.SUCCEEDED:
+            return "FINISHED"
+    return "FAILED"
+
+
+def stats(statement: Statement) -> dict[str, Any]:
+    """How far it is.
+
+    What is counted as a split is a piece of its result; one more is open while it runs.
+    """
+    state, receipt = state_of(statement), statement.receipt
+    ready = statement.spool.chunk_count if statement.spool is not None else 0
+    is_open = statement.state not in FINAL
+    elapsed_ms = int(statement.elapsed_s * 1000)
+    return _stats(
+        state,
+        totalSplits=ready + is_open,
+        queuedSplits=int(state == "QUEUED"),
+        runningSplits=int(is_open and state != "QUEUED"),
+        completedSplits=ready,
+        wallTimeMillis=elapsed_ms,
+        elapsedTimeMillis=elapsed_ms,
+        processedRows=receipt.get("rows_cold", 0) + receipt.get("rows_hot", 0),
+        processedBytes=receipt.get("bytes_cold", 0) + receipt.get("bytes_hot", 0),
+    )
+
+
+def _stats(state: str, **known: int) -> dict[str, Any]:
+    is_scheduled = state in {"RUNNING", "FINISHED"}
+    found: dict[str, Any] = {
+        "state": state,
+        "queued": state == "QUEUED",
+        "scheduled": is_scheduled,
+        "nodes": int(is_scheduled),
+        **dict.fromkeys(_COUNTS, 0),
+        **known,
+    }
+    if is_scheduled and found["totalSplits"]:
+        found["progressPercentage"] = 100.0 * found["completedSplits"] / found["totalSplits"]
+    return found
+
+
+_COUNTS = (
+    "totalSplits",
+    "queuedSplits",
+    "runningSplits",
+    "completedSplits",
+    "planningTimeMillis",
+    "analysisTimeMillis",
+    "cpuTimeMillis",
+    "wallTimeMillis",
+    "queuedTimeMillis",
+    "elapsedTimeMillis",
+    "finishingTimeMillis",
+    "physicalInputTimeMillis",
+    "processedRows",
+    "processedBytes",
+    "physicalInputBytes",
+    "physicalWrittenBytes",
+    "internalNetworkInputBytes",
+    "peakMemoryBytes",
+    "spilledBytes",
+)
+
+
+# --- Errors --------------------------------------------------------------------------------------
+
+
+def error(found: SeamlineError) -> Mapping[str, Any]:
+    """An error of ours, with its place and its remedy in the message, where people look."""
+    place = found.location
+    where = f"line {place.line}:{place.column}: " if place is not None else ""
+    message = f"{where}{found.message}" + (f"\n{found.hint}" if found.hint else "")
+    located = (
+        {"errorLocation": {"lineNumber": place.line, "columnNumber": place.column}}
+        if place is not None
+        else {}
+    )
+    return {
+        "message": message,
+        "errorCode": found.code.number,
+        "errorName": found.code.name,
+        "errorType": found.code.kind.value,
+        **located,
+        "failureInfo": {
+            "type": f"seamline.{found.code.name}",
+            "message": message,
+            "suppressed": [],
+            "stack": [],
+            **located,
+        },
+    }

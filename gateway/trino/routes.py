@@ -1,0 +1,183 @@
+"""Trino's client protocol over the statements of the gateway.
+
+    POST   /v1/statement                                submit; the body is the statement
+    GET    /v1/statement/{id}/{slug}/{chunk}/{row}      its next page; waits about a second
+    DELETE /v1/statement/{id}/{slug}/{chunk}/{row}      it is no longer wanted
+    GET    /v1/query/{id}                               its state
+    DELETE /v1/query/{id}                               ask it to end
+    GET    /v1/info                                     who answers
+
+An answer without `nextUri` is the last one. A statement that fails is a plain answer with `error`.
+Each page can be asked for again until the result is released.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import flask
+
+from seamline.errors import INVALID_REQUEST, SHUTTING_DOWN, SeamlineError
+from seamline.gateway.access.rules import Action
+from seamline.gateway.http.turns import Turns
+from seamline.gateway.query.service import Service
+from seamline.gateway.query.statements import FINAL, Statement
+from seamline.gateway.trino import results, session
+from seamline.gateway.trino.addresses import Addresses
+from seamline.gateway.trino.pages import Place, page
+from seamline.version import VERSION
+
+POLL_S = 1.0
+PROTOCOL = "476"
+"""The release of Trino whose protocol this is, which tools compare with what they need."""
+
+
+def blueprint(
+    service: Service, turns: Turns, external_url: str | None = None, *, is_open: bool = False
+) -> flask.Blueprint:
+    """The routes of a service.
+
+    Args:
+        service: Runs statements.
+        turns: A request that waits for a statement gives up its turn.
+        external_url: How clients reach the gateway; by default as their requests say.
+        is_open: Whether clients need not prove who they are.
+    """
+    routes = flask.Blueprint("trino", __name__, url_prefix="/v1")
+    answers = _Answers(service, turns, Addresses(external_url), is_open=is_open)
+    place = "/statement/<statement_id>/<slug>/<int:chunk>/<int:row>"
+    routes.post("/statement")(answers.submit)
+    routes.get(place)(answers.advance)
+    routes.delete(place)(answers.leave)
+    routes.get("/query/<statement_id>")(answers.state)
+    routes.delete("/query/<statement_id>")(answers.kill)
+    routes.get("/info")(answers.info)
+    return routes
+
+
+class _Answers:
+    """What each route answers."""
+
+    def __init__(
+        self, service: Service, turns: Turns, addresses: Addresses, *, is_open: bool
+    ) -> None:
+        self._service = service
+        self._turns = turns
+        self._addresses = addresses
+        self._is_open = is_open
+
+    def submit(self) -> flask.Response:
+        """Submits the body."""
+        headers, caller = flask.request.headers, flask.g.principal
+        try:
+            request = session.request_of(_text(), headers)
+            if not self._is_open:
+                session.check_user(headers, caller.name)
+            statement = self._service.submit(request, caller, flask.g.origin)
+        except SeamlineError as error:
+            if error.code is SHUTTING_DOWN:
+                raise
+            refused = secrets.token_urlsafe(18)
+            found = results.refusal(error, refused, self._addresses.info(refused))
+            return flask.jsonify(found)
+        return self._answer(statement, Place())
+
+    def advance(self, statement_id: str, slug: str, chunk: int, row: int) -> flask.Response:
+        """The page at a place, or the same place again when it is still to come."""
+        statement, place = self._own(statement_id, slug), Place(chunk, row)
+        with self._turns.waiting(POLL_S) as left_s:
+            data = _chunk(statement, chunk, left_s)
+        if data is None:
+            return self._answer(statement, None if statement.state in FINAL else place)
+        found = page(data, place, [column.type for column in statement.output])
+        is_last = statement.state in FINAL and _is_end(statement, found.next)
+        return self._answer(statement, None if is_last else found.next, found.rows)
+
+    def leave(self, statement_id: str, slug: str, chunk: int, row: int) -> flask.Response:  # noqa: ARG002 - parts of the address
+        """Its client wants no more of it."""
+        statement = self._own(statement_id, slug)
+        if statement.state in FINAL:
+            statement.close()
+        else:
+            statement.cancel()
+        return flask.Response(status=204)
+
+    def state(self, statement_id: str) -> flask.Response:
+        """How far a statement is."""
+        statement = self._service.statement(statement_id, flask.g.principal, Action.VIEW)
+        return flask.jsonify(results.summary(statement))
+
+    def kill(self, statement_id: str) -> flask.Response:
+        """Ends a statement."""
+        self._service.statement(statement_id, flask.g.principal, Action.KILL).cancel()
+        return flask.Response(status=204)
+
+    def info(self) -> flask.Response:
+        """Who answers."""
+        body = {
+            "nodeVersion": {"version": PROTOCOL},
+            "environment": f"seamline {VERSION}",
+            "coordinator": True,
+            "starting": False,
+        }
+        return flask.jsonify(body)
+
+    def _own(self, statement_id: str, slug: str) -> Statement:
+        self._addresses.check(statement_id, slug)
+        return self._service.statement(statement_id, flask.g.principal)
+
+    def _answer(
+        self, statement: Statement, next_: Place | None, rows: Sequence[str] = ()
+    ) -> flask.Response:
+        """A page, with all that is known of its statement by now."""
+        statement_id = statement.statement_id
+        has_ended, error = statement.state in FINAL, statement.error
+        next_uri = None
+        if next_ is not None and error is None:
+            next_uri = self._addresses.page(statement_id, next_)
+        else:
+            statement.hand_over()
+        body = results.document(statement, self._addresses.info(statement_id), next_uri)
+        answer = flask.Response(_with_rows(body, rows), mimetype="application/json")
+        if has_ended and error is None:
+            for name, value in session.changed(statement.changes):
+                answer.headers.add(name, value)
+        return answer
+
+
+def _text() -> str:
+    """The statement.
+
+    Raises:
+        SeamlineError: INVALID_REQUEST.
+    """
+    try:
+        return flask.request.get_data().decode()
+    except UnicodeDecodeError as error:
+        raise SeamlineError(
+            INVALID_REQUEST, "the body is not UTF-8", hint="Send the statement's text as the body."
+        ) from error
+
+
+def _chunk(statement: Statement, index: int, seconds: float) -> bytes | None:
+    """A chunk of the result; None when there is none yet, or any more."""
+    statement.wait_for_columns(seconds)
+    spool = statement.spool
+    if spool is None or statement.error is not None:
+        return None
+    has_chunk = spool.has_chunk(index, seconds)
+    if spool.complete:
+        statement.wait(seconds)  # it is about to end, and then says how
+    return spool.chunk(index, 0) if has_chunk and statement.error is None else None
+
+
+def _is_end(statement: Statement, place: Place) -> bool:
+    return statement.spool is None or place.chunk >= statement.spool.chunk_count
+
+
+def _with_rows(body: dict[str, Any], rows: Sequence[str]) -> str:
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return f'{text[:-1]},"data":[{",".join(rows)}]}}' if rows else text

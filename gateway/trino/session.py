@@ -1,0 +1,137 @@
+"""The session of a client of Trino's protocol, which the client keeps and sends along in headers.
+
+    X-Trino-Catalog, -Schema          what names leave out
+    X-Trino-Session                   name=value, …; values as in a URL
+    X-Trino-Prepared-Statement        name=text, …; both as in a URL
+    X-Trino-Transaction-Id            NONE, or what START TRANSACTION has answered
+    X-Trino-User                      whom the client takes itself for
+    X-Trino-Source, -Client-Tags      what the client says of itself
+
+What a statement changes of it goes back in headers, and the client sends it from then on. All other
+headers are of no consequence: the time zone is UTC, whatever a client's is.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from werkzeug.datastructures import Headers
+
+from seamline.errors import INVALID_REQUEST, PERMISSION_DENIED, SeamlineError
+from seamline.gateway.query.statements import NO_TRANSACTION, StatementRequest
+
+PREFIX = "X-Trino-"
+
+
+def request_of(text: str, headers: Headers) -> StatementRequest:
+    """What a client asks for.
+
+    Args:
+        text: The statement.
+        headers: The request's.
+
+    Raises:
+        SeamlineError: INVALID_REQUEST.
+    """
+    transaction = _header(headers, "Transaction-Id")
+    return StatementRequest(
+        statement=text,
+        catalog=_header(headers, "Catalog"),
+        schema=_header(headers, "Schema"),
+        properties=dict(_pairs(headers, "Session")),
+        prepared=dict(_pairs(headers, "Prepared-Statement")),
+        transaction=transaction or NO_TRANSACTION,
+        source=_header(headers, "Source"),
+        client_tags=tuple(_items(headers, "Client-Tags")),
+        carries_tokens=False,
+    )
+
+
+def check_user(headers: Headers, principal: str) -> None:
+    """A client must be who it takes itself for.
+
+    Args:
+        headers: The request's.
+        principal: Who it has proved to be.
+
+    Raises:
+        SeamlineError: PERMISSION_DENIED.
+    """
+    for name in ("User", "Original-User"):
+        user = _header(headers, name)
+        if user is not None and user != principal:
+            raise SeamlineError(
+                PERMISSION_DENIED,
+                f"{principal} cannot act as {user}",
+                hint=f"Connect as user {principal}, or leave the user out.",
+            )
+
+
+def changed(changes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The headers that carry what a statement has changed of its session.
+
+    Args:
+        changes: As `Statement.changes` has it.
+    """
+    for name in ("catalog", "schema"):
+        if name in changes:
+            yield f"{PREFIX}Set-{name.title()}", _latin(changes[name])
+    for name, value in changes.get("properties", {}).items():
+        if value is None:
+            yield f"{PREFIX}Clear-Session", name
+        else:
+            yield f"{PREFIX}Set-Session", f"{name}={_quoted(value)}"
+    for name, text in changes.get("prepared", {}).items():
+        if text is None:
+            yield f"{PREFIX}Deallocated-Prepare", _quoted(name)
+        else:
+            yield f"{PREFIX}Added-Prepare", f"{_quoted(name)}={_quoted(text)}"
+    if "transaction" in changes:
+        begun = changes["transaction"]
+        if begun is None:
+            yield f"{PREFIX}Clear-Transaction-Id", "true"
+        else:
+            yield f"{PREFIX}Started-Transaction-Id", begun
+
+
+def _header(headers: Headers, name: str) -> str | None:
+    """A header's text, whose bytes are UTF-8 where they are not ASCII; None when it is empty."""
+    value = headers.get(PREFIX + name, "").strip()
+    try:
+        value = value.encode("latin-1").decode()
+    except UnicodeError as error:
+        raise SeamlineError(INVALID_REQUEST, f"the header {PREFIX}{name} is not UTF-8") from error
+    return value or None
+
+
+def _items(headers: Headers, name: str) -> Iterator[str]:
+    for item in (_header(headers, name) or "").split(","):
+        if item.strip():
+            yield item.strip()
+
+
+def _pairs(headers: Headers, name: str) -> Iterator[tuple[str, str]]:
+    for item in _items(headers, name):
+        key, equals, value = item.partition("=")
+        if not equals or not key.strip():
+            raise SeamlineError(
+                INVALID_REQUEST,
+                f"the header {PREFIX}{name} is not a list of name=value",
+                hint="Values are encoded as in a URL.",
+            )
+        yield _unquoted(key.strip()), _unquoted(value.strip())
+
+
+def _quoted(text: str) -> str:
+    return urllib.parse.quote_plus(text)
+
+
+def _unquoted(text: str) -> str:
+    return urllib.parse.unquote_plus(text)
+
+
+def _latin(text: str) -> str:
+    """The text's bytes in UTF-8, as WSGI carries them."""
+    return text.encode().decode("latin-1")

@@ -1,0 +1,63 @@
+"""Types as Trino's protocol describes them: a raw type and its arguments.
+
+`decimal(12,2)` is `{"rawType": "decimal", "arguments": [{"kind": "LONG", "value": 12}, …]}`; the
+arguments of arrays and maps are of the kind `TYPE`, those of rows `NAMED_TYPE`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seamline.sql.types import (
+    VARCHAR,
+    Array,
+    Char,
+    Decimal,
+    Field,
+    Map,
+    Row,
+    Time,
+    Timestamp,
+    Type,
+)
+
+_UNBOUNDED = 2_147_483_647
+"""The length of a varchar that has none."""
+
+
+def signature(type_: Type) -> dict[str, Any]:
+    """The signature of a type, JSON-ready."""
+    match type_:
+        case Decimal(precision, scale):
+            return _signature("decimal", _long(precision), _long(scale))
+        case Timestamp(precision, zoned):
+            name = "timestamp with time zone" if zoned else "timestamp"
+            return _signature(name, _long(precision))
+        case Time(precision):
+            return _signature("time", _long(precision))
+        case Char(length):
+            return _signature("char", _long(length))
+        case Array(element):
+            return _signature("array", _type(element))
+        case Map(key, value):
+            return _signature("map", _type(key), _type(value))
+        case Row(fields):
+            return _signature("row", *map(_named, fields))
+    return _signature(str(type_), *([_long(_UNBOUNDED)] if type_ == VARCHAR else []))
+
+
+def _signature(name: str, *arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"rawType": name, "arguments": list(arguments)}
+
+
+def _long(value: int) -> dict[str, Any]:
+    return {"kind": "LONG", "value": value}
+
+
+def _type(type_: Type) -> dict[str, Any]:
+    return {"kind": "TYPE", "value": signature(type_)}
+
+
+def _named(field: Field) -> dict[str, Any]:
+    value = {"fieldName": {"name": field.name}, "typeSignature": signature(field.type)}
+    return {"kind": "NAMED_TYPE", "value": value}

@@ -1,0 +1,135 @@
+"""Values as Trino's protocol has them in JSON.
+
+Integers are numbers, decimals and whatever has to do with time are texts with as many digits as
+their type says, varbinary is base64, NaN and the infinities are texts. A row is an array of its
+fields, and a map an object whose keys are texts.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import json
+import math
+import struct
+import zoneinfo
+from collections.abc import Callable
+from typing import Any
+
+from seamline.sql import types
+from seamline.sql.time_zones import offset_of
+from seamline.sql.types import Array, Char, Decimal, Map, Row, Time, Timestamp, Type, Varbinary
+
+Encode = Callable[[Any], Any]
+_REAL_DIGITS = range(6, 10)
+_SECONDS = len("2024-02-29 01:02:03")
+
+
+def encoder(type_: Type) -> Encode:
+    """What makes JSON of a value of the type, as Arrow gives it to Python; null stays null."""
+    encode = _encoder(type_)
+    return lambda value: None if value is None else encode(value)
+
+
+def is_plain(type_: Type) -> bool:
+    """Whether values of the type are the same in JSON."""
+    return type_ in _PLAIN or isinstance(type_, types.Interval)
+
+
+_PLAIN = frozenset(
+    {types.BOOLEAN, *types.INTEGERS, types.VARCHAR, types.UUID, types.JSON, types.UNKNOWN}
+)
+
+
+def _encoder(type_: Type) -> Encode:
+    match type_:
+        case Array(element):
+            item = encoder(element)
+            return lambda values: [item(value) for value in values]
+        case Map(key, value):
+            name, inner = _key(encoder(key)), encoder(value)
+            return lambda pairs: {name(k): inner(v) for k, v in pairs}
+        case Row(fields):
+            members = [(field.name, encoder(field.type)) for field in fields]
+            return lambda row: [encode(row[name]) for name, encode in members]
+        case Timestamp():
+            return _zoned(type_) if type_.zoned else _local(type_.precision)
+        case Time(precision):
+            return _time(precision)
+        case Char(length):
+            return lambda text: text.ljust(length)
+        case Decimal():
+            return _decimal
+        case Varbinary():
+            return lambda data: base64.b64encode(data).decode()
+        case types.DATE:
+            return datetime.date.isoformat
+        case types.REAL:
+            return _real
+        case types.DOUBLE:
+            return _double
+    return lambda value: value
+
+
+def _decimal(value: decimal.Decimal) -> str:
+    return format(value, "f")
+
+
+def _double(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+
+
+def _real(value: float) -> float | str:
+    """The shortest number that is this one among those of 32 bits."""
+    if not math.isfinite(value):
+        return _double(value)
+    texts = (f"{value:.{digits}g}" for digits in _REAL_DIGITS)
+    return next((float(text) for text in texts if _is_real(float(text), value)), value)
+
+
+def _is_real(candidate: float, value: float) -> bool:
+    try:
+        return bool(struct.unpack("f", struct.pack("f", candidate))[0] == value)
+    except OverflowError:  # rounded up beyond the largest
+        return False
+
+
+def _local(precision: int) -> Callable[[datetime.datetime], str]:
+    end = _SECONDS + (precision + 1 if precision else 0)
+    return lambda value: value.isoformat(" ", "microseconds")[:end]
+
+
+def _time(precision: int) -> Callable[[datetime.time], str]:
+    end = len("01:02:03") + (precision + 1 if precision else 0)
+    return lambda value: value.isoformat("microseconds")[:end]
+
+
+def _zoned(type_: Timestamp) -> Callable[[datetime.datetime], str]:
+    """The clock in the type's zone, and the zone."""
+    minutes = offset_of(type_.zone)
+    zone: datetime.tzinfo = (
+        zoneinfo.ZoneInfo(type_.zone)
+        if minutes is None
+        else datetime.timezone(datetime.timedelta(minutes=minutes))
+    )
+    local = _local(type_.precision)
+
+    def text(value: datetime.datetime) -> str:
+        try:
+            clock, name = value.astimezone(zone), type_.zone
+        except OverflowError:  # an hour before the first year: the same instant, elsewhere
+            clock, name = value.astimezone(datetime.UTC), "UTC"
+        return f"{local(clock.replace(tzinfo=None))} {name}"
+
+    return text
+
+
+def _key(encode: Encode) -> Callable[[Any], str]:
+    def text(value: Any) -> str:
+        encoded = encode(value)
+        return encoded if isinstance(encoded, str) else json.dumps(encoded)
+
+    return text

@@ -1,0 +1,132 @@
+"""Goal: an owner bounds what principals use, and whoever hits a bound hears which, and until when.
+
+Method: gateways with one limit each, asked over HTTP and by the DB-API; what is read is files of a
+real catalog and the tail of a log in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support import offline
+from support.gateway import Gateway
+
+import seamline
+from seamline.errors import SCAN_TOO_LARGE, TOO_MANY_STATEMENTS, SeamlineError
+
+TOKENS = "".join(
+    f"  - {{name: {name}, sha256: {hashlib.sha256(name.encode()).hexdigest()}}}\n"
+    for name in ("ann", "bob")
+)
+
+
+@contextlib.contextmanager
+def limited(folder: pathlib.Path, limits: str) -> Iterator[Gateway]:
+    more = f"tail: {{follow: false}}\nlimits: {{{limits}}}\nauth:\n  tokens:\n{TOKENS}"
+    config = offline.load_config(folder, more)
+    with contextlib.closing(
+        Gateway(config, connections=offline.MemoryConnections(config))
+    ) as gateway:
+        yield gateway
+
+
+def ask(gateway: Gateway, who: str) -> Any:
+    headers = {"Authorization": f"Bearer {who}"}
+    client = gateway.app.test_client()
+    return client.post("/api/v1/statements", json={"statement": "SELECT 1"}, headers=headers)
+
+
+def test_statements_of_a_principal_in_a_minute(tmp_path: pathlib.Path) -> None:
+    with limited(tmp_path, "principal_statements_per_minute_max: 3") as gateway:
+        assert [ask(gateway, "ann").status_code for _ in range(4)] == [200, 200, 200, 429]
+        refused = ask(gateway, "ann")
+        error = refused.get_json()["error"]
+        assert error["code"] == "TOO_MANY_STATEMENTS"
+        assert "ann has submitted 3" in error["message"]
+        assert error["details"]["limit"] == "limits.principal_statements_per_minute_max"
+        assert error["details"]["allowed"] == 3
+        assert 0 < int(refused.headers["Retry-After"]) <= 60
+        assert int(refused.headers["Retry-After"]) == error["details"]["retry_after_s"]
+        assert ask(gateway, "bob").status_code == 200
+        with (
+            seamline.connect(gateway.url, access_token="ann") as connection,
+            pytest.raises(seamline.OperationalError) as caught,
+        ):
+            connection.execute("SELECT 1")
+        assert caught.value.code is TOO_MANY_STATEMENTS
+        assert caught.value.retry_after_s is not None
+        assert 0 < caught.value.retry_after_s <= 60
+
+
+def test_statements_of_all_in_a_minute(tmp_path: pathlib.Path) -> None:
+    with limited(tmp_path, "statements_per_minute_max: 3") as gateway:
+        found = [ask(gateway, who).status_code for who in ("ann", "bob", "ann", "bob", "ann")]
+        assert found == [200, 200, 200, 429, 429]
+        details = ask(gateway, "bob").get_json()["error"]["details"]
+        assert details["limit"] == "limits.statements_per_minute_max"
+
+
+def test_what_is_refused_is_not_counted(tmp_path: pathlib.Path) -> None:
+    """Whoever is refused as one of all has not used up what is theirs."""
+    limits = "statements_per_minute_max: 1, principal_statements_per_minute_max: 1"
+    with limited(tmp_path, limits) as gateway:
+        assert ask(gateway, "ann").status_code == 200
+        for _ in range(3):
+            details = ask(gateway, "bob").get_json()["error"]["details"]
+            assert details["limit"] == "limits.statements_per_minute_max"
+
+
+def test_a_feed_is_one_statement_however_long_it_lasts(tmp_path: pathlib.Path) -> None:
+    with limited(tmp_path, "statements_per_minute_max: 2") as gateway:
+        memory = gateway.parts.connections.memory  # type: ignore[attr-defined]
+        memory.create_topic("bids", 1)
+        gateway.rows("CREATE TABLE bids (id bigint) WITH (topic = 'bids')")
+        client = gateway.app.test_client()
+        headers = {"Authorization": "Bearer ann"}
+        answer = client.get("/api/v1/tail/bids?from=now", headers=headers)
+        assert answer.status_code == 200
+        events: Iterator[Any] = iter(answer.response)
+        seen = ""
+        for id_ in range(4):
+            memory.produce("bids", 0, json.dumps({"id": id_}).encode())
+            while f"[[{id_}" not in seen:
+                event = next(events)
+                seen += event if isinstance(event, str) else event.decode()
+        answer.close()
+
+
+def test_bytes_of_a_statement(tmp_path: pathlib.Path) -> None:
+    with limited(tmp_path, "scan_bytes_max: 20000") as gateway:
+        memory = gateway.parts.connections.memory  # type: ignore[attr-defined]
+        memory.create_topic("bids", 1)
+        gateway.rows("CREATE TABLE bids (id bigint, text varchar) WITH (topic = 'bids')")
+        gateway.rows(
+            "CREATE TABLE large AS SELECT x AS id, sha256(CAST(CAST(x AS varchar) AS varbinary)) b "
+            "FROM UNNEST(sequence(1, 2000)) AS t(x)"
+        )
+        assert gateway.rows("SELECT 1 WHERE 1 = 1") == [(1,)]
+        error = refused(gateway, "SELECT count(b) FROM large")
+        assert error.details["bytes"] > error.details["allowed"] == 20000
+        assert "of files, 0 of tails" in error.message
+        assert gateway.rows("EXPLAIN SELECT count(b) FROM large")
+        memory.produce("bids", 0, json.dumps({"id": 1, "text": "x" * 9000}).encode())
+        assert gateway.rows("SELECT count(*) FROM bids") == [(1,)]
+        for id_ in (2, 3):
+            memory.produce("bids", 0, json.dumps({"id": id_, "text": "x" * 9000}).encode())
+        error = refused(gateway, "SELECT count(*) FROM bids")
+        assert "0 of files" in error.message
+        assert error.code.http_status == 422
+
+
+def refused(gateway: Gateway, sql: str) -> SeamlineError:
+    with pytest.raises(SeamlineError) as caught:
+        gateway.rows(sql)
+    assert caught.value.code is SCAN_TOO_LARGE
+    assert caught.value.details["limit"] == "limits.scan_bytes_max"
+    return caught.value

@@ -1,0 +1,1 @@
+"""A gateway under attack, beside clients who must not notice."""

@@ -1,0 +1,289 @@
+"""Goal: at the prompt, what somebody types is done, and what they see is what they need.
+
+Method: the real command in a pseudo-terminal, before a real gateway; keys are sent as a keyboard
+sends them. What comes back is read without the sequences that move the cursor.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import stat
+import time
+from collections.abc import Iterator
+
+import pexpect
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+from support import offline, programs
+from support.gateway import Gateway
+
+from seamline.gateway.query.statements import State
+
+UP, CTRL_C, CTRL_D, TAB = "\x1b[A", "\x03", "\x04", "\t"
+ENDLESS = (
+    "SELECT count(*) FROM UNNEST(sequence(1, 9999)) a(x), UNNEST(sequence(1, 9999)) b(y),"
+    " UNNEST(sequence(1, 9999)) c(z) WHERE x + y + z = -1;"
+)
+SOON_S = 15
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway whose catalog has one table, without a topic."""
+    folder = tmp_path_factory.mktemp("shell")
+    config = offline.config(folder)
+    catalog = load_catalog(
+        "lake",
+        type="sql",
+        uri=f"sqlite:///{folder}/catalog.db",
+        warehouse=f"file://{folder}/warehouse",
+    )
+    catalog.create_namespace("default")
+    fields = (NestedField(1, "colour", StringType()), NestedField(2, "weight", LongType()))
+    catalog.create_table("default.widgets", Schema(*fields))
+    catalog.close()
+    running = Gateway(config)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+class Terminal:
+    """The command in a pseudo-terminal."""
+
+    def __init__(
+        self, url: str, home: pathlib.Path, *arguments: str, columns: int = 100, **more: str
+    ) -> None:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("SEAMLINE_", "XDG_"))}
+        environment = {
+            **kept,
+            "TERM": "xterm",
+            "PROMPT_TOOLKIT_NO_CPR": "1",
+            "SEAMLINE_URL": url,
+            "PAGER": "",
+            "XDG_STATE_HOME": str(home / "state"),
+            "XDG_CONFIG_HOME": str(home / "config"),
+            **more,
+        }
+        program, *rest = programs.seamline(*arguments)
+        self.process = pexpect.spawn(
+            program,
+            rest,
+            env=programs.environment_of(environment),
+            dimensions=(30, columns),
+            encoding="utf-8",
+            timeout=SOON_S,
+        )
+        self.seen = ""
+
+    def type(self, keys: str) -> None:
+        """Presses keys."""
+        self.process.send(keys)
+
+    def shows(self, *texts: str) -> None:
+        """Waits until all of the texts were shown, in that order."""
+        for text in texts:
+            deadline = time.monotonic() + SOON_S
+            while text not in self.seen:
+                assert time.monotonic() < deadline, f"{text!r} is not in {self.seen!r}"
+                try:
+                    self.seen += plain(self.process.read_nonblocking(65536, 0.5))
+                except pexpect.TIMEOUT:
+                    continue
+                except pexpect.EOF:
+                    assert text in self.seen, f"{text!r} is not in {self.seen!r}, and it has ended"
+            self.seen = self.seen.partition(text)[2]
+
+    def ends(self) -> int:
+        """Its exit code."""
+        self.process.expect(pexpect.EOF)
+        self.process.close()
+        assert self.process.exitstatus is not None
+        return int(self.process.exitstatus)
+
+
+def plain(text: str) -> str:
+    """Text without escape sequences."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "")
+
+
+@pytest.fixture
+def terminal(gateway: Gateway, tmp_path: pathlib.Path) -> Iterator[Terminal]:
+    """The prompt."""
+    made = Terminal(gateway.url, tmp_path)
+    try:
+        made.shows("seamline>")
+        yield made
+    finally:
+        made.process.close(force=True)
+
+
+def test_statements_over_several_lines_are_run_and_remembered(
+    terminal: Terminal, gateway: Gateway, tmp_path: pathlib.Path
+) -> None:
+    terminal.type("SELECT 1 AS one,\r")
+    terminal.shows("->")
+    terminal.type("';' AS two;\r")
+    terminal.shows("│ one │ two │", "│   1 │ ;   │", "1 row", "seamline>")
+    terminal.type("\\x\r")
+    terminal.shows("one below the other", "seamline>")
+    terminal.type(UP + UP + "\r")
+    terminal.shows("─[ row 1 ]", "one │ 1", "two │ ;", "seamline>")
+    terminal.type(CTRL_D)
+    assert terminal.ends() == 0
+    file = tmp_path / "state" / "seamline" / "history"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "SELECT 1 AS one," in file.read_text()
+    again = Terminal(gateway.url, tmp_path)
+    again.shows("seamline>")
+    again.type(UP + "\r")
+    again.shows("│   1 │ ;   │", "seamline>")
+    again.type("\\q\r")
+    assert again.ends() == 0
+
+
+def test_names_are_completed(terminal: Terminal) -> None:
+    terminal.type("sel" + TAB)
+    terminal.shows("select")
+    terminal.type(" count(*) AS n FROM widg" + TAB)
+    terminal.shows("widgets")
+    terminal.type(" w WHERE w.colo" + TAB)
+    terminal.shows("colour")
+    terminal.type(" IS NULL;\r")
+    terminal.shows("│ n │", "│ 0 │", "seamline>")
+
+
+@pytest.mark.prove
+def test_what_is_made_is_completed_from_then_on(terminal: Terminal) -> None:
+    terminal.type("SELECT 1 FROM w" + TAB)
+    terminal.shows("dgets")
+    terminal.type(CTRL_C)
+    terminal.shows("seamline>")
+    terminal.type("CREATE VIEW gadgets AS SELECT 7 AS teeth;\r")
+    terminal.shows("done", "seamline>")
+    terminal.type("SELECT * FROM gad" + TAB)
+    terminal.shows("gets")
+    terminal.type(";\r")
+    terminal.shows("│ teeth │", "│     7 │", "seamline>")
+
+
+def test_ctrl_c_cancels_on_the_gateway_and_the_prompt_stays(
+    terminal: Terminal, gateway: Gateway
+) -> None:
+    terminal.type(ENDLESS + "\r")
+    statement = gateway.running()
+    terminal.shows("running", "on duckdb", "Ctrl-C cancels")
+    terminal.type(CTRL_C)
+    terminal.shows("canceled", "seamline>")
+    statement.wait(SOON_S)
+    assert statement.state is State.CANCELED
+    terminal.type("SELECT 2 AS two;\r")
+    terminal.shows("│   2 │", "seamline>")
+
+
+def test_an_error_shows_its_place(terminal: Terminal) -> None:
+    terminal.type("SELECT 1,\r")
+    terminal.shows("->")
+    terminal.type("  colr FROM widgets;\r")
+    terminal.shows(
+        "error: COLUMN_NOT_FOUND: column colr does not exist (line 2:3)\n",
+        "line 2:   colr FROM widgets\n" + " " * 10 + "^\n",
+        "hint: Did you mean colour?",
+        "seamline>",
+    )
+    terminal.type("SELECT * FROM widget;\r")
+    terminal.shows("hint: Did you mean widgets?", "seamline>")
+
+
+def test_meta_commands(terminal: Terminal, tmp_path: pathlib.Path) -> None:
+    def typed(keys: str, *shown: str) -> None:
+        terminal.type(keys + "\r")
+        terminal.shows(*shown, "seamline>")
+
+    typed("\\dt", "widgets")
+    typed("\\d widgets", "colour", "weight")
+    typed("\\df abs*", "abs")
+    typed("\\timing", "timing is on")
+    typed("SELECT count(*) AS n FROM widgets;", "│ 0 │", "time: ")
+    typed("\\receipt", "engine     duckdb", "table      lake.default.widgets")
+    typed("\\token", "next statement reads the same rows")
+    typed("\\token use", "next statement reads what that token stands for")
+    typed("SELECT count(*) AS m FROM widgets;", "│ m │")
+    typed("\\explain", "Engine: duckdb", "scan_0: lake.default.widgets")
+    typed("\\format csv")
+    typed("SELECT NULL AS a, '' AS b, 'x' AS c;", 'a,b,c\n,"",x\n')
+    script = tmp_path / "two.sql"
+    script.write_text("\\format tsv\nSELECT 1 AS a,\n 2 AS b;\n\nSELECT nope;\nSELECT 3;\n")
+    typed(f"\\i {script}", "1\t2", "COLUMN_NOT_FOUND", f"in {script}: statement 2, line 5")
+    results = tmp_path / "results"
+    typed(f"\\o {results}", "results go to")
+    typed("SELECT 5 AS e;", "1 row")
+    assert results.read_text() == "e\n5\n"
+    typed("\\nothing", "INVALID_ARGUMENT", "\\? lists them")
+    typed("\\?", "\\watch [seconds]")
+
+
+@pytest.mark.prove
+def test_watch_goes_on_until_ctrl_c(terminal: Terminal) -> None:
+    terminal.type("SELECT 8 AS eight;\r")
+    terminal.shows("│     8 │", "seamline>")
+    terminal.type("\\watch 0.1\r")
+    terminal.shows("│     8 │", "until Ctrl-C", "│     8 │", "until Ctrl-C", "│     8 │")
+    terminal.type(CTRL_C)
+    terminal.shows("canceled", "seamline>")
+
+
+@pytest.mark.prove
+def test_what_is_longer_than_the_screen_goes_through_the_pager(
+    gateway: Gateway, tmp_path: pathlib.Path
+) -> None:
+    terminal = Terminal(gateway.url, tmp_path, PAGER="sed s/^/paged:/")
+    terminal.shows("seamline>")
+    long = "SELECT * FROM UNNEST(sequence(1, {})) t(n);\r"
+    terminal.type(long.format(50))
+    terminal.shows("paged:│ 50 │", "seamline>")
+    terminal.type(long.format(5))
+    terminal.shows("\n│ 5 │", "seamline>")
+    terminal.type("\\pset pager off\r")
+    terminal.shows("the pager is off", "seamline>")
+    terminal.type(long.format(50))
+    terminal.shows("\n│ 50 │", "seamline>")
+    terminal.type(CTRL_D)
+    assert terminal.ends() == 0
+
+
+@pytest.mark.prove
+def test_no_colours_where_they_are_not_wanted(gateway: Gateway, tmp_path: pathlib.Path) -> None:
+    for no_color, dim in (("", True), ("1", False)):
+        terminal = Terminal(
+            gateway.url, tmp_path, "--execute", "SELECT NULL AS a", NO_COLOR=no_color
+        )
+        shown = terminal.process.read()
+        assert ("\x1b[2m∅" in shown) == dim
+
+
+def test_a_binary_format_is_not_for_a_terminal(gateway: Gateway, tmp_path: pathlib.Path) -> None:
+    terminal = Terminal(gateway.url, tmp_path, "-e", "SELECT 1", "--format", "arrow")
+    terminal.shows("--format arrow is not for a terminal")
+    assert terminal.ends() == 2
+
+
+def test_a_plan_is_readable_at_80_columns(gateway: Gateway, tmp_path: pathlib.Path) -> None:
+    terminal = Terminal(
+        gateway.url, tmp_path, "-q", "-e", "EXPLAIN SELECT * FROM widgets", columns=80
+    )
+    lines = plain(str(terminal.process.read())).splitlines()
+    assert lines[0].startswith("Engine: duckdb")
+    assert all(len(line) <= 80 for line in lines)
+    assert any(line.startswith("├─ columns    colour, weight") for line in lines)
+
+
+def test_no_gateway(tmp_path: pathlib.Path) -> None:
+    terminal = Terminal("http://127.0.0.1:1", tmp_path)
+    terminal.shows("error: GATEWAY_UNAVAILABLE")
+    assert terminal.ends() == 3

@@ -1,0 +1,305 @@
+"""Goal: whatever becomes of the process of a statement, only that statement notices.
+
+Method: real processes, which are killed at every place, given statements that never end, and
+statements that ask for more memory than there is; beside them others that must not notice.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import pathlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pytest
+from support.engine_tables import Storage, bound, table_of
+
+from seamline.connectors.duckdb import workers as module
+from seamline.connectors.duckdb.frames import Kind
+from seamline.connectors.duckdb.workers import DuckDBWorkers, _Process
+from seamline.connectors.protocols import EngineQuery, EngineScan, NoDeadline
+from seamline.connectors.shared_memory import shared_memory
+from seamline.errors import CANCELED, MEMORY_LIMIT, STATEMENT_KILLED, SeamlineError
+from seamline.sql import types
+from seamline.sql.types import Field
+
+FIELDS = {"t": (Field("n", types.BIGINT, 1), Field("k", types.VARCHAR, 2))}
+COUNT = 50_000
+ROWS = pa.table({"n": range(COUNT), "k": [f"k{n % 100}" for n in range(COUNT)]})
+ENDLESS = "SELECT count(*) FROM t a, t b, t c WHERE a.n + b.n + c.n = -1"
+
+
+class Ended(NoDeadline):
+    """A deadline that comes when it is told to."""
+
+    def __init__(self) -> None:
+        self._is_over = threading.Event()
+        self._stops: list[Callable[[], None]] = []
+
+    def check(self) -> None:
+        if self._is_over.is_set():
+            raise SeamlineError(CANCELED, "told to end")
+
+    def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
+        self._stops.append(stop)
+        return lambda: self._stops.remove(stop)
+
+    def end(self) -> None:
+        self._is_over.set()
+        for stop in list(self._stops):
+            stop()
+
+
+@pytest.fixture
+def engine(tmp_path: pathlib.Path) -> Iterator[DuckDBWorkers]:
+    running = DuckDBWorkers(
+        memory_bytes=1 << 28,
+        threads=1,
+        spill_directory=str(tmp_path / "spill"),
+        spill_bytes=1 << 20,
+    )
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def ask(engine: DuckDBWorkers, tmp_path: pathlib.Path) -> Callable[[str], pa.Table]:
+    tables = {"t": Storage(tmp_path).stored(ROWS, "both")}
+
+    def asked(sql: str) -> pa.Table:
+        query, names = bound(sql, FIELDS)
+        return table_of(engine, query, names, tables)
+
+    return asked
+
+
+def query_of(sql: str) -> EngineQuery:
+    query, _ = bound(sql, FIELDS)
+    fields = [types.result_field(c.name, c.type) for c in query.output]
+    scans = tuple(
+        EngineScan(s.scan_id, ("t",), s.columns, tail=str(n)) for n, s in enumerate(query.scans)
+    )
+    rows = [ROWS.select([column.name for column in scan.columns]) for scan in scans]
+    return EngineQuery(
+        tree=query.tree,
+        schema=pa.schema(fields),
+        scans=scans,
+        tails={str(n): table for n, table in enumerate(rows)},
+    )
+
+
+def own_processes() -> list[psutil.Process]:
+    """The processes of this engine: children of the one that forks them."""
+    children = psutil.Process().children()
+    forking = [c for c in children if c.is_running() and module.MODULE in c.cmdline()]
+    return [process for one in forking for process in one.children()]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        threading.Event().wait(0.01)
+
+
+def at_work(engine: DuckDBWorkers, but: int = 0) -> int:
+    """The process that runs a statement, once that has begun to compute."""
+
+    def computes() -> bool:
+        running = engine.running - {but}
+        return any(psutil.Process(pid).cpu_times().user > 0.5 for pid in running)
+
+    wait_until(computes)
+    return set(engine.running - {but}).pop()
+
+
+def pids() -> set[int]:
+    return {process.pid for process in own_processes()}
+
+
+def test_a_process_that_died_while_it_waited_is_not_noticed(
+    engine: DuckDBWorkers, ask: Callable[[str], pa.Table]
+) -> None:
+    before = pids()
+    assert ask("SELECT count(*) FROM t").to_pylist() == [{"_col0": COUNT}]
+    idle = pids() - before
+    for process_id in idle:
+        os.kill(process_id, signal.SIGKILL)
+    wait_until(lambda: not idle & pids())
+    assert ask("SELECT max(n) FROM t").to_pylist() == [{"_col0": COUNT - 1}]
+
+
+def test_a_killed_statement_is_tried_twice_more_and_then_named(engine: DuckDBWorkers) -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        found = pool.submit(lambda: list(engine.run(query_of(ENDLESS), NoDeadline()).batches))
+        victim = at_work(engine)
+        for _ in range(2):
+            os.kill(victim, signal.SIGKILL)
+            victim = at_work(engine, but=victim)
+        os.kill(victim, signal.SIGKILL)
+        error = found.exception(60)
+    assert isinstance(error, SeamlineError)
+    assert error.code is STATEMENT_KILLED
+    assert error.code.retriable
+
+
+def test_first_rows_are_held_back_so_that_it_can_be_tried_again(
+    ask: Callable[[str], pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hear = _Process.next
+    gone: list[_Process] = []
+
+    def lose(process: _Process) -> Any:
+        kind, content = hear(process)
+        if kind is Kind.DONE and len(gone) < 2:
+            gone.append(process)
+            raise EOFError
+        return kind, content
+
+    monkeypatch.setattr(_Process, "next", lose)
+    assert ask("SELECT count(*) AS n FROM t").to_pylist() == [{"n": COUNT}]
+    assert len(gone) == 2
+
+
+def test_one_that_has_given_rows_is_not_tried_again(engine: DuckDBWorkers) -> None:
+    query = query_of("SELECT a.n, b.n AS m, a.k, b.k AS l FROM t a, t b")
+    stream = engine.run(query, NoDeadline())
+    assert next(stream.batches).num_rows
+    (running,) = engine.running
+    os.kill(running, signal.SIGKILL)
+    with pytest.raises(SeamlineError, match="was killed") as caught:
+        list(stream.batches)
+    assert caught.value.code is STATEMENT_KILLED
+    stream.close()
+
+
+def test_others_go_on(engine: DuckDBWorkers, ask: Callable[[str], pa.Table]) -> None:
+    deadline = Ended()
+    before = pids()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        endless = pool.submit(lambda: list(engine.run(query_of(ENDLESS), deadline).batches))
+        busy = at_work(engine)
+        for _ in range(5):
+            assert ask("SELECT count(*) FROM t").to_pylist() == [{"_col0": COUNT}]
+        for idle in pids() - before - {busy}:
+            os.kill(idle, signal.SIGSEGV)
+        assert ask("SELECT count(DISTINCT k) FROM t").to_pylist() == [{"_col0": 100}]
+        assert not endless.done()
+        deadline.end()
+        error = endless.exception(60)
+    assert isinstance(error, SeamlineError)
+    assert error.code is CANCELED
+
+
+def test_what_ends_when_told_leaves_its_process_to_the_next(engine: DuckDBWorkers) -> None:
+    stream = engine.run(query_of("SELECT a.n, b.n AS m FROM t a, t b"), NoDeadline())
+    next(stream.batches)
+    used = engine.running
+    stream.close()
+    following = engine.run(query_of("SELECT count(n) FROM t"), NoDeadline())
+    assert engine.running == used
+    assert list(following.batches)
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_statement_that_never_ends_is_ended(
+    listens: bool, engine: DuckDBWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where its process does not listen."""
+    monkeypatch.setattr(module, "GRACE_S", 1.0)
+    deadline = Ended()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        found = pool.submit(lambda: list(engine.run(query_of(ENDLESS), deadline).batches))
+        running = at_work(engine)
+        if not listens:
+            os.kill(running, signal.SIGSTOP)
+        deadline.end()
+        error = found.exception(60)
+        wait_until(lambda: listens or running not in pids())
+    assert isinstance(error, SeamlineError)
+    assert error.code is CANCELED
+
+
+def test_a_long_statement_gives_way_to_others_and_its_process_ends(engine: DuckDBWorkers) -> None:
+    deadline = Ended()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        found = pool.submit(lambda: list(engine.run(query_of(ENDLESS), deadline).batches))
+        running = psutil.Process(at_work(engine))
+        wait_until(lambda: running.cpu_times().user > 1.5 * module.SHORT_S)
+        assert running.nice() == psutil.Process().nice()  # as long as it is alone
+        other = engine.run(query_of("SELECT n, k FROM t"), NoDeadline())
+        wait_until(lambda: running.nice() > psutil.Process().nice())
+        other.close()
+        threads = [thread.id for thread in running.threads()]
+        wait_until(lambda: all(psutil.Process(thread).nice() > 0 for thread in threads))
+        deadline.end()
+        found.exception(60)
+    wait_until(lambda: running.pid not in pids())
+    assert list(engine.run(query_of("SELECT count(n) FROM t"), NoDeadline()).batches)
+
+
+BOMBS = (
+    "SELECT length(array_join(array_agg(rpad(k, 1000000, 'x')), ',')) FROM t",
+    "SELECT cardinality(array_agg(repeat(n, 10000))) FROM t",
+    "SELECT map_agg(n, rpad(k, 100000, 'x')) FROM t",
+)
+
+
+@pytest.mark.parametrize("sql", BOMBS)
+def test_what_needs_too_much_memory_fails_alone(
+    sql: str, engine: DuckDBWorkers, ask: Callable[[str], pa.Table]
+) -> None:
+    before = psutil.Process().memory_info().rss
+    with pytest.raises(SeamlineError) as caught:
+        list(engine.run(query_of(sql), NoDeadline()).batches)
+    assert caught.value.code in (MEMORY_LIMIT, STATEMENT_KILLED)
+    assert ask("SELECT count(*) FROM t").to_pylist() == [{"_col0": COUNT}]
+    assert psutil.Process().memory_info().rss - before < 1 << 28
+
+
+def test_the_process_that_forks_may_die(
+    engine: DuckDBWorkers, ask: Callable[[str], pa.Table]
+) -> None:
+    assert ask("SELECT count(*) FROM t").to_pylist() == [{"_col0": COUNT}]
+    engine.close()  # so that a new one is needed
+    children = psutil.Process().children()
+    (forking,) = (c.pid for c in children if module.MODULE in c.cmdline())
+    os.kill(forking, signal.SIGKILL)
+    psutil.Process(forking).wait(10)
+    assert ask("SELECT count(*) FROM t").to_pylist() == [{"_col0": COUNT}]
+
+
+def test_tails_in_shared_memory_do_not_travel(engine: DuckDBWorkers) -> None:
+    placed = pa.Table.from_batches([shared_memory().place(b) for b in ROWS.to_batches()])
+    used = shared_memory().used_bytes
+    query = query_of("SELECT n, k FROM t WHERE n % 2 = 1")
+    (scan,) = query.scans
+    query = EngineQuery(
+        query.tree, query.schema, query.scans, {"0": placed.slice(10, 1000).select(["n", "k"])}
+    )
+    found = pa.Table.from_batches(engine.run(query, NoDeadline()).batches)
+    assert sorted(found.column("n").to_pylist()) == list(range(11, 1010, 2))
+    assert shared_memory().used_bytes == used
+    assert scan.tail == "0"
+
+
+def test_nothing_is_left_behind(tmp_path: pathlib.Path) -> None:
+    before = pids()
+    spill = str(tmp_path / "spill")
+    engine = DuckDBWorkers(
+        memory_bytes=1 << 28, threads=1, spill_directory=spill, spill_bytes=1 << 20
+    )
+    streams = [engine.run(query_of("SELECT n, k FROM t"), NoDeadline()) for _ in range(7)]
+    assert len(engine.running) == 7
+    for stream in streams:
+        assert sum(batch.num_rows for batch in stream.batches) == COUNT
+        stream.close()
+    wait_until(lambda: len(pids() - before) <= module.IDLE_MAX)
+    engine.close()
+    wait_until(lambda: pids() <= before)

@@ -1,0 +1,328 @@
+"""Goal: Trino's Python client works unchanged, and the protocol keeps what it promises beyond it.
+
+Method: the client that Trino publishes, over HTTP; what it does not look at (addresses, slugs,
+pages asked for twice, headers) is asked for by hand. The gateway has a catalog in one file and a
+cluster that nobody answers for.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import importlib
+import math
+import uuid
+import zoneinfo
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import trino
+from support import offline
+from support.gateway import Gateway
+from trino.transaction import IsolationLevel
+
+from seamline.errors import ERRORS
+from seamline.gateway.trino.pages import PAGE_BYTES
+
+relativedelta: Any = importlib.import_module("dateutil.relativedelta").relativedelta
+"""What the client makes of an interval of months."""
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    running = Gateway(offline.config(tmp_path_factory.mktemp("trino")))
+    running.rows("CREATE TABLE plain (id bigint, text varchar)")
+    running.rows("INSERT INTO plain VALUES (1, 'a'), (2, 'ü')")
+    yield running
+    running.close()
+
+
+def connect(gateway: Gateway, **options: Any) -> Any:
+    address = urlsplit(gateway.url)
+    defaults = {"user": "ann", "catalog": "lake", "schema": "default"}
+    made: Any = trino.dbapi.connect
+    return made(host=address.hostname, port=address.port, **(defaults | options))
+
+
+@pytest.fixture
+def cursor(gateway: Gateway) -> Iterator[Any]:
+    with connect(gateway) as connection:
+        yield connection.cursor()
+
+
+def rows(cursor: Any, sql: str, parameters: Any = None) -> list[Any]:
+    return [tuple(row) for row in cursor.execute(sql, parameters).fetchall()]
+
+
+# --- Types ---------------------------------------------------------------------------------------
+
+BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
+VALUES: list[tuple[str, str, Any]] = [
+    ("true", "boolean", True),
+    ("TINYINT '-128'", "tinyint", -128),
+    ("SMALLINT '32767'", "smallint", 32767),
+    ("-2147483648", "integer", -(2**31)),
+    ("9223372036854775807", "bigint", 2**63 - 1),
+    ("REAL '0.1'", "real", 0.1),
+    ("REAL '3.4028235e38'", "real", 3.4028235e38),
+    ("CAST(nan() AS real)", "real", math.nan),
+    ("5e-324", "double", 5e-324),
+    ("-infinity()", "double", -math.inf),
+    ("DECIMAL '12345678901234567890.123456789'", "decimal(29,9)",
+     decimal.Decimal("12345678901234567890.123456789")),
+    ("DECIMAL '-0.00'", "decimal(2,2)", decimal.Decimal("0.00")),
+    ("'ü😀\"\\'", "varchar", "ü😀\"\\"),
+    ("CAST('ab' AS char(4))", "char(4)", "ab  "),
+    ("X'00ff80'", "varbinary", b"\x00\xff\x80"),
+    ("DATE '0001-01-01'", "date", datetime.date(1, 1, 1)),
+    ("TIME '23:59:59.999999'", "time(6)", datetime.time(23, 59, 59, 999999)),
+    ("TIME '01:02:03'", "time(0)", datetime.time(1, 2, 3)),
+    ("TIMESTAMP '2024-02-29 01:02:03'", "timestamp(0)", datetime.datetime(2024, 2, 29, 1, 2, 3)),
+    ("TIMESTAMP '2024-02-29 01:02:03.120'", "timestamp(3)",
+     datetime.datetime(2024, 2, 29, 1, 2, 3, 120000)),
+    ("TIMESTAMP '1969-12-31 23:59:59.999999'", "timestamp(6)",
+     datetime.datetime(1969, 12, 31, 23, 59, 59, 999999)),
+    ("TIMESTAMP '2024-07-01 12:00:00 Europe/Berlin'", "timestamp(0) with time zone",
+     datetime.datetime(2024, 7, 1, 12, tzinfo=BERLIN)),
+    ("TIMESTAMP '2024-07-01 12:00:00.5 -03:30'", "timestamp(1) with time zone",
+     datetime.datetime(2024, 7, 1, 12, 0, 0, 500000,
+                       datetime.timezone(-datetime.timedelta(hours=3, minutes=30)))),
+    ("TIMESTAMP '2024-07-01 12:00:00 UTC'", "timestamp(0) with time zone",
+     datetime.datetime(2024, 7, 1, 12, tzinfo=zoneinfo.ZoneInfo("UTC"))),
+    ("UUID '6f9619ff-8b86-d011-b42d-00c04fc964ff'", "uuid",
+     uuid.UUID("6f9619ff-8b86-d011-b42d-00c04fc964ff")),
+    ("JSON '{\"a\": [1, null]}'", "json", '{"a":[1,null]}'),
+    ("INTERVAL '1 02:03:04.005' DAY TO SECOND", "interval day to second",
+     datetime.timedelta(days=1, hours=2, minutes=3, seconds=4, milliseconds=5)),
+    ("-INTERVAL '14' MONTH", "interval year to month", relativedelta(years=-1, months=-2)),
+    ("ARRAY[X'01', NULL]", "array(varbinary)", [b"\x01", None]),
+    ("ARRAY[ARRAY[nan()], ARRAY[]]", "array(array(double))", [[math.nan], []]),
+    ("MAP(ARRAY['a', ''], ARRAY[DECIMAL '1.5', NULL])", "map(varchar, decimal(2,1))",
+     {"a": decimal.Decimal("1.5"), "": None}),
+    ("MAP(ARRAY[1, 2], ARRAY[DATE '2024-01-01', NULL])", "map(integer, date)",
+     {1: datetime.date(2024, 1, 1), 2: None}),
+    ("MAP(ARRAY[0.5e0], ARRAY[true])", "map(double, boolean)", {0.5: True}),
+    ("CAST(ROW(1, ARRAY[ROW(TIMESTAMP '2024-01-01 00:00:00.5')]) AS"
+     " row(a bigint, b array(row(t timestamp(1)))))",
+     "row(a bigint, b array(row(t timestamp(1))))",
+     (1, [(datetime.datetime(2024, 1, 1, 0, 0, 0, 500000),)])),
+    ("NULL", "unknown", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sql", "type_", "value"), VALUES, ids=[sql for sql, *_ in VALUES])
+def test_every_type_and_its_null(cursor: Any, sql: str, type_: str, value: Any) -> None:
+    found = rows(cursor, f"SELECT {sql} AS x UNION ALL SELECT NULL WHERE {sql} IS NOT NULL")
+    assert [column[:2] for column in cursor.description] == [("x", type_)]
+    assert [repr(row[0]) for row in found[:1]] == [repr(value)] or found[0][0] == value
+    assert found[1:] == ([(None,)] if value is not None else [])
+
+
+# --- Statements ----------------------------------------------------------------------------------
+
+
+def test_parameters(cursor: Any) -> None:
+    sql = "SELECT id, ?, ? FROM plain WHERE text = ?"
+    day = datetime.date(2024, 2, 29)
+    assert rows(cursor, sql, (decimal.Decimal("1.50"), day, "ü")) == [
+        (2, decimal.Decimal("1.50"), day)
+    ]
+    hostile = "' OR 1=1 --"
+    assert rows(cursor, "SELECT count(*) FROM plain WHERE text = ?", (hostile,)) == [(0,)]
+
+
+def test_an_insert_is_counted(cursor: Any) -> None:
+    rows(cursor, "CREATE TABLE more (id bigint)")
+    assert cursor.update_type == "CREATE TABLE"
+    assert rows(cursor, "INSERT INTO more VALUES 1, 2, 3") == [(3,)]
+    assert (cursor.update_type, cursor.rowcount) == ("INSERT", 3)
+    assert rows(cursor, "SELECT sum(id) FROM more") == [(6,)]
+    assert cursor.update_type is None
+
+
+def test_the_session_is_the_client_s(gateway: Gateway, cursor: Any) -> None:
+    rows(cursor, "SET SESSION row_limit = 1")
+    assert rows(cursor, "SELECT id FROM plain") in ([(1,)], [(2,)])
+    rows(cursor, "RESET SESSION row_limit")
+    assert len(rows(cursor, "SELECT id FROM plain")) == 2
+    rows(cursor, "USE lake.information_schema")
+    assert ("plain",) in rows(cursor, "SELECT table_name FROM tables")
+    rows(cursor, "PREPARE p FROM SELECT ? + 1")
+    assert rows(cursor, "EXECUTE p USING 41") == [(42,)]
+    assert rows(cursor, "DESCRIBE INPUT p")[0][0] == 0
+    assert rows(cursor, "DESCRIBE OUTPUT p")[0][0] == "_col0"
+    rows(cursor, "DEALLOCATE PREPARE p")
+    with pytest.raises(trino.exceptions.TrinoUserError, match="prepared statement p"):
+        rows(cursor, "EXECUTE p USING 41")
+    other = connect(gateway).cursor()
+    assert len(rows(other, "SELECT * FROM plain")) == 2
+
+
+def test_a_token_travels_in_the_session(gateway: Gateway, cursor: Any) -> None:
+    rows(cursor, "CREATE TABLE seen (id bigint)")
+    rows(cursor, "INSERT INTO seen VALUES 1")
+    with gateway.connect() as connection:  # receipts are not part of this protocol
+        token = connection.execute("SELECT * FROM seen").token
+    rows(cursor, "INSERT INTO seen VALUES 2")
+    rows(cursor, f"SET SESSION token = '{token}'")
+    assert rows(cursor, "SELECT * FROM seen") == [(1,)]
+    rows(cursor, "RESET SESSION token")
+    assert sorted(rows(cursor, "SELECT * FROM seen")) == [(1,), (2,)]
+
+
+def test_transactions_are_words(gateway: Gateway, cursor: Any) -> None:
+    with connect(gateway, isolation_level=IsolationLevel.SERIALIZABLE) as connection:
+        within = connection.cursor()
+        assert rows(within, "SELECT count(*) FROM plain") == [(2,)]
+        with pytest.raises(trino.exceptions.TrinoUserError, match="autocommit"):
+            rows(within, "INSERT INTO plain VALUES (9, 'x')")
+        connection.commit()
+        assert rows(connection.cursor(), "SELECT count(*) FROM plain") == [(2,)]
+        connection.rollback()
+    for sql in ("COMMIT", "ROLLBACK WORK"):
+        with pytest.raises(trino.exceptions.TrinoUserError, match="in no transaction"):
+            rows(cursor, sql)
+    with gateway.connect() as ours, pytest.raises(Exception, match="START TRANSACTION is not"):
+        ours.execute("START TRANSACTION READ ONLY")
+
+
+def test_errors_have_their_names_and_places(cursor: Any) -> None:
+    with pytest.raises(trino.exceptions.TrinoUserError) as caught:
+        rows(cursor, "SELECT id,\n  nothing FROM plain")
+    found = caught.value
+    assert (found.error_name, found.error_type) == ("COLUMN_NOT_FOUND", "USER_ERROR")
+    assert found.error_code == ERRORS["COLUMN_NOT_FOUND"].number
+    assert found.message.startswith("line 2:3: column nothing does not exist\n")
+    assert found.error_exception == "seamline.COLUMN_NOT_FOUND"
+    for sql, name in (
+        ("", "SYNTAX_ERROR"),
+        ("SELECT 1; SELECT 2", "MULTIPLE_STATEMENTS"),
+        ("SELECT 1 / 0", "DIVISION_BY_ZERO"),
+        ("SET SESSION nothing = 1", "INVALID_SESSION_PROPERTY"),
+        ("DELETE FROM plain", "STATEMENT_NOT_ALLOWED"),
+    ):
+        with pytest.raises(trino.exceptions.TrinoUserError) as caught:
+            rows(cursor, sql)
+        assert caught.value.error_name == name
+
+
+def test_many_rows_in_pages(cursor: Any) -> None:
+    sql = (
+        "SELECT a * 1000 + b, concat('row ', CAST(a AS varchar))"
+        " FROM UNNEST(sequence(0, 199)) t(a) CROSS JOIN UNNEST(sequence(0, 999)) u(b)"
+    )
+    found = rows(cursor, sql)
+    assert len(found) == 200_000
+    assert {row[0] for row in found} == set(range(200_000))
+
+
+def test_explain_analyze_answers_with_lines_alone(cursor: Any) -> None:
+    (*_, (last,)) = rows(cursor, "EXPLAIN ANALYZE SELECT * FROM UNNEST(sequence(1, 1000))")
+    assert [column[0] for column in cursor.description] == ["Query Plan"]
+    assert "1,000 rows" in last
+
+
+# --- By hand -------------------------------------------------------------------------------------
+
+
+def test_pages_can_be_asked_for_again(gateway: Gateway) -> None:
+    client: Any = gateway.app.test_client()
+    sql = "SELECT rpad('x', 1000, 'ä') FROM UNNEST(sequence(1, 5000)) t(a)"
+    answer = client.post("/v1/statement", data=sql).json
+    count = 0
+    while "nextUri" in answer:
+        address = answer["nextUri"]
+        page = client.get(address)
+        again = client.get(address)
+        if "data" in page.json:
+            assert again.json["data"] == page.json["data"]
+            assert len("".join(map(str, page.json["data"]))) < 2 * PAGE_BYTES
+        count += len(page.json.get("data", ()))
+        answer = page.json
+    assert count == 5000
+    assert answer["stats"]["state"] == "FINISHED"
+    assert answer["stats"]["progressPercentage"] == 100.0
+    assert client.delete(address).status_code == 204
+    assert client.get(address).status_code == 404
+
+
+def test_addresses_cannot_be_made_up(gateway: Gateway) -> None:
+    client: Any = gateway.app.test_client()
+    answer = client.post("/v1/statement", data="SELECT 1").json
+    path = urlsplit(answer["nextUri"]).path
+    _, _, _, statement_id, slug, *_ = path.split("/")
+    for wrong in (path.replace(slug, "0" * len(slug)), path.replace(statement_id, "x")):
+        for method in (client.get, client.delete):
+            refused = method(wrong)
+            assert refused.status_code == 404
+            assert refused.json["error"]["code"] == "STATEMENT_NOT_FOUND"
+    assert client.get(path).status_code == 200
+
+
+def test_a_statement_is_ended(gateway: Gateway) -> None:
+    client: Any = gateway.app.test_client()
+    sql = (
+        "WITH t AS (SELECT x FROM UNNEST(sequence(1, 10000)) AS t(x))"
+        " SELECT count(*) FROM t a, t b, t c WHERE a.x + b.x + c.x = -1"
+    )
+    for by_id in (False, True):
+        answer = client.post("/v1/statement", data=sql).json
+        address = answer["infoUri"] if by_id else answer["nextUri"]
+        assert client.delete(address).status_code == 204
+        while "nextUri" in answer:
+            answer = client.get(answer["nextUri"]).json
+        assert answer["error"]["errorName"] == "CANCELED"
+        assert client.get(answer["infoUri"]).json["state"] == "FAILED"
+
+
+def test_what_is_changed_travels_in_headers(gateway: Gateway) -> None:
+    client: Any = gateway.app.test_client()
+
+    def headers(sql: str, **given: str) -> dict[str, str]:
+        sent = {f"X-Trino-{name.replace('_', '-')}": value for name, value in given.items()}
+        answer = client.post("/v1/statement", data=sql, headers=sent)
+        while "nextUri" in answer.json:
+            answer = client.get(answer.json["nextUri"])
+        assert "error" not in answer.json, answer.json
+        prefix = "X-Trino-"
+        return {
+            name.removeprefix(prefix): value
+            for name, value in answer.headers
+            if name.startswith(prefix)
+        }
+
+    assert headers("USE lake.information_schema") == {
+        "Set-Catalog": "lake",
+        "Set-Schema": "information_schema",
+    }
+    assert headers("SET SESSION freshness = 'bounded ''5s'''") == {
+        "Set-Session": "freshness=bounded+%275s%27"
+    }
+    assert headers("RESET SESSION freshness") == {"Clear-Session": "freshness"}
+    assert headers("PREPARE a FROM SELECT ', =?'") == {"Added-Prepare": "a=SELECT+%27%2C+%3D%3F%27"}
+    assert headers("DEALLOCATE PREPARE a", Prepared_Statement="b=x,a=SELECT+1") == {
+        "Deallocated-Prepare": "a"
+    }
+    (begun,) = headers("START TRANSACTION", Transaction_Id="NONE").items()
+    assert begun[0] == "Started-Transaction-Id"
+    assert headers("COMMIT", Transaction_Id=begun[1]) == {"Clear-Transaction-Id": "true"}
+
+
+def test_the_gateway_says_who_it_is(gateway: Gateway) -> None:
+    client: Any = gateway.app.test_client()
+    info = client.get("/v1/info").json
+    assert info["environment"].startswith("seamline ")
+    assert info["nodeVersion"]["version"].isdecimal()
+
+
+def test_addresses_are_as_clients_reach_the_gateway(tmp_path: Any) -> None:
+    running = Gateway(offline.config(tmp_path, http__external_url="https://lake.example/sql/"))
+    try:
+        client: Any = running.app.test_client()
+        answer = client.post("/v1/statement", data="SELECT 1").json
+        assert answer["nextUri"].startswith("https://lake.example/sql/v1/statement/")
+        assert answer["infoUri"].startswith("https://lake.example/sql/v1/query/")
+    finally:
+        running.close()
