@@ -10,7 +10,7 @@ import dataclasses
 import enum
 import socket
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +26,8 @@ from seamline.sql.kernels.kernel import Kernel
 _HEAD = struct.Struct("<BQ")
 _JOINED_BYTES_MAX = 16 << 10
 """Smaller buffers are sent together."""
+_ROWS_BYTES = 4 << 20
+"""Rows go over in parts of about this size; a row that is larger goes by itself."""
 
 
 class Kind(enum.IntEnum):
@@ -69,6 +71,16 @@ def send(channel: socket.socket, kind: Kind, *content: Any) -> None:
     channel.sendall(head)
     for part in parts:
         channel.sendall(part)
+
+
+def in_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows of a batch, some megabytes at a time: more than that the gateway need not hold."""
+    if batch.num_rows <= 1 or batch.nbytes <= _ROWS_BYTES:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from in_parts(batch.slice(0, half))
+    yield from in_parts(batch.slice(half))
 
 
 def receive(channel: socket.socket) -> tuple[Kind, pa.Buffer]:

@@ -34,7 +34,7 @@ import pyarrow as pa
 
 from seamline.connectors import supervision
 from seamline.connectors.duckdb.engine import DuckDBEngine
-from seamline.connectors.duckdb.frames import Kind, receive, send, unpacked
+from seamline.connectors.duckdb.frames import Kind, in_parts, receive, send, unpacked
 from seamline.connectors.shared_memory import MappedMemory
 from seamline.errors import CANCELED, MEMORY_LIMIT, SeamlineError
 
@@ -200,7 +200,8 @@ class _Worker:
         try:
             self._send(Kind.STARTED)
             for batch in stream.batches:
-                self._send(Kind.BATCH, batch.serialize())
+                for part in in_parts(batch):
+                    self._send(Kind.BATCH, part.serialize())
         finally:
             stream.close()
 

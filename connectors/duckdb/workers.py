@@ -324,10 +324,9 @@ class _Running:
                 held.append(content)
             if content is None or sum(each.size for each in held) > _HELD_BYTES:
                 self._repeats_left = 0
-                for each in held:
+                while held:
                     self._deadline.check()
-                    yield pa.ipc.read_record_batch(each, schema)
-                held.clear()
+                    yield pa.ipc.read_record_batch(held.pop(0), schema)
             if content is None:
                 return
 

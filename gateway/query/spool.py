@@ -221,18 +221,16 @@ class ResultSpool:
             self._changed.notify_all()
 
     def _flush(self) -> None:
-        sink = io.BytesIO()
+        self._check_size(sum(map(pa.ipc.get_record_batch_size, self._pending)))
+        sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.schema) as writer:
             for batch in self._pending:
                 writer.write_batch(batch)
         rows = sum(batch.num_rows for batch in self._pending)
-        data = sink.getvalue()
         self._pending, self._pending_bytes = [], 0
-        self.size_bytes += len(data)
-        if self.size_bytes > self._size_bytes_max:
-            raise SeamlineError(
-                RESULT_TOO_LARGE, f"the result is larger than {self._size_bytes_max:,} bytes"
-            )
+        data = sink.getvalue()
+        self._check_size(data.size)
+        self.size_bytes += data.size
         with self._changed:
             if self._closed:
                 return
@@ -240,9 +238,15 @@ class ResultSpool:
             self._rows.append(rows)
             self._changed.notify_all()
 
-    def _keep(self, data: bytes) -> bytes | tuple[int, int]:
-        if self._stays_in_memory(len(data)):
-            return data
+    def _check_size(self, more: int) -> None:
+        if self.size_bytes + more > self._size_bytes_max:
+            raise SeamlineError(
+                RESULT_TOO_LARGE, f"the result is larger than {self._size_bytes_max:,} bytes"
+            )
+
+    def _keep(self, data: pa.Buffer) -> bytes | tuple[int, int]:
+        if self._stays_in_memory(data.size):
+            return bytes(data)
         try:
             if self._file is None:
                 private_folder(self._path.parent)
@@ -256,7 +260,7 @@ class ResultSpool:
                     DISK_FULL, f"no space for results at {self._path.parent}"
                 ) from error
             raise
-        return start, len(data)
+        return start, data.size
 
     def _stays_in_memory(self, size: int) -> bool:
         total = self._in_memory + size

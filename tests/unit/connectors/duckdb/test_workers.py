@@ -7,6 +7,7 @@ statements that ask for more memory than there is; beside them others that must 
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import os
 import pathlib
 import signal
@@ -303,3 +304,16 @@ def test_nothing_is_left_behind(tmp_path: pathlib.Path) -> None:
     wait_until(lambda: len(pids() - before) <= module.IDLE_MAX)
     engine.close()
     wait_until(lambda: pids() <= before)
+
+
+def test_large_rows_come_a_few_megabytes_at_a_time(engine: DuckDBWorkers) -> None:
+    sql = """SELECT rpad('', 100000, 'x') || CAST(n AS varchar) AS text
+             FROM UNNEST(sequence(1, 1000)) AS t (n)"""
+    stream = engine.run(query_of(sql), NoDeadline())
+    with contextlib.closing(stream):
+        sizes, rows = [], []
+        for batch in stream.batches:
+            sizes.append(batch.nbytes)
+            rows += batch.column(0).to_pylist()
+    assert max(sizes) < 5 << 20
+    assert rows == ["x" * 100_000 + str(n) for n in range(1, 1001)]
