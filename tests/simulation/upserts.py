@@ -10,11 +10,14 @@ written below the ends of a read.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
+from fakes.faulty import Fault, FaultyCatalog, FaultyLog, FaultyTierTable
 from fakes.memory import ManualClock, MemoryCatalog, MemoryLog, MemoryTable, Row
 
 from seamline.connectors.protocols import Deadline, EngineScan, HotLog, NoDeadline
@@ -49,6 +52,8 @@ BINDING = TopicBinding(
 )
 Values = dict[bytes, bytes]
 Event = tuple[str, int, int]
+Meanwhile = tuple[tuple[int, Event], ...]
+"""What others do before which call to the outside, counted from 0."""
 
 
 class WrongReadError(AssertionError):
@@ -69,6 +74,8 @@ class Ways:
         tells_compaction: Whether the log says that it is compacted.
         forgets_untiered: Whether deletes are forgotten before they are tiered, which
             `delete.retention.ms` is there to prevent.
+        waits: Whether records that are replaced while a statement runs outlive it, as
+            `min.compaction.lag.ms` sees to.
     """
 
     newest: Callable[[list[Row]], Row] = lambda rows: rows[-1]
@@ -79,6 +86,7 @@ class Ways:
     stands_in: bool = False
     tells_compaction: bool = True
     forgets_untiered: bool = False
+    waits: bool = True
 
 
 MUTANTS: Mapping[str, Ways] = {
@@ -165,6 +173,7 @@ class UpsertHistory:
         self.log.create_topic(TOPIC, PARTITIONS)
         self.written: list[Row] = []
         self.tokens: list[tuple[Seam, Values]] = []
+        self._begun: Offsets | None = None
         self.table = UpsertTable(ways, self.log.clock, self.log)
         bounds = self._bounds()
         first = Boundary(
@@ -208,6 +217,36 @@ class UpsertHistory:
             case "repeat" if self.tokens:
                 self._read_again(*self.tokens[first % len(self.tokens)])
 
+    def read_while(self, meanwhile: Meanwhile) -> int:
+        """A read to which things happen between its steps.
+
+        Returns:
+            How many calls to the outside it made.
+        """
+        with self._at_work() as begun:
+            steps = _Steps(self, meanwhile)
+            catalog = FaultyCatalog(self._catalog, steps)
+            answer = self._ask(
+                ALL, sources=Sources(catalog, cast("HotLog", _Stepwise(self, steps)))
+            )
+        if any(end > answer.seam.end[partition] for partition, end in begun.items()):
+            raise WrongReadError(f"a read ends at {answer.seam.end}, it began at {begun}")
+        self._judge(answer, self._fold(answer.seam.end), "a read")
+        return steps.count
+
+    def tier_while(self, meanwhile: Meanwhile) -> int:
+        """A step of tiering to which things happen between its own; the same."""
+        with self._at_work():
+            steps = _Steps(self, meanwhile)
+            self._tier(FaultyTierTable(cast("Any", self.table), steps), 4)
+        return steps.count
+
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[Offsets]:
+        self._begun = self._bounds().end
+        yield self._begun
+        self._begun = None
+
     # --- Writing -------------------------------------------------------------------------------
 
     def _write(self, number: int, value: bytes | None) -> None:
@@ -217,7 +256,10 @@ class UpsertHistory:
 
     def _compact(self, number: int, age: int) -> None:
         held = self._boundary().next
-        before = {p: end - (number + p) % 3 for p, end in self._bounds().end.items()} if age else {}
+        ends = self._bounds().end
+        before = {p: end - (number + p) % 3 for p, end in ends.items()} if age else {}
+        if self._begun is not None and self.ways.waits:
+            before = {p: min(before.get(p, end), self._begun[p]) for p, end in ends.items()}
         forgotten = dict.fromkeys(held, 2**60) if self.ways.forgets_untiered else held
         self.log.compact(TOPIC, before, forgotten if number % 2 else {})
 
@@ -225,7 +267,8 @@ class UpsertHistory:
         try:
             tier_once(table, self.log, NEVER, records_max=records_max)  # type: ignore[arg-type]
         except SeamlineError as error:
-            if error.code not in (COMMIT_CONFLICT, SNAPSHOT_GONE):
+            overtaken = (LOG_TRIMMED,) if self._begun is not None else ()
+            if error.code not in (COMMIT_CONFLICT, SNAPSHOT_GONE, *overtaken):
                 raise
 
     # --- Reading -------------------------------------------------------------------------------
@@ -237,10 +280,16 @@ class UpsertHistory:
         state = self.table.state
         return cold_side(state, state.current_snapshot_id).boundary
 
-    def _ask(self, statement: str, asked: Predicate | None = None, **how: Any) -> Answer:
+    def _ask(
+        self,
+        statement: str,
+        asked: Predicate | None = None,
+        sources: Sources | None = None,
+        **how: Any,
+    ) -> Answer:
         self.log.clock.advance()
         log = self.log if self.ways.tells_compaction else _NeverCompacted(self.log)
-        sources = Sources(self._catalog, cast("HotLog", log))
+        sources = sources or Sources(self._catalog, cast("HotLog", log))
         engine = _NewestRows(self.table, self.ways, asked)
         now_ms = self.log.clock.now_ms
         return read(
@@ -342,6 +391,40 @@ class _NewestRows(RowsEngine):
         return [*cold, *(row for row in found.values() if is_row(row) or not ways.deletes)]
 
 
+class _Steps:
+    """Lets others act before a call; no call fails. See `fakes.faulty.FaultPlan`."""
+
+    def __init__(self, history: UpsertHistory, meanwhile: Meanwhile) -> None:
+        self._history = history
+        self._meanwhile = meanwhile
+        self.count = 0
+
+    def at(self, call: str) -> Fault:
+        """See `FaultPlan.at`."""
+        now, self.count = self.count, self.count + 1
+        for number, event in self._meanwhile:
+            if number == now:
+                self._history.happen(event)
+        return Fault.NONE
+
+    def later(self, effect: Callable[[], object]) -> None:
+        """See `FaultPlan.later`; nothing comes late."""
+        raise AssertionError(effect)
+
+
+class _Stepwise(FaultyLog):
+    """A log to which things happen between calls, and which says whether it is compacted."""
+
+    def __init__(self, history: UpsertHistory, steps: _Steps) -> None:
+        super().__init__(history.log, steps)
+        self._history = history
+
+    def is_compacted(self, topic: str, deadline: Deadline) -> bool:
+        """See `TellsCompaction.is_compacted`."""
+        ways = self._history.ways
+        return ways.tells_compaction and self._history.log.is_compacted(topic, deadline)
+
+
 class _NeverCompacted:
     """A log that says of no topic that it is compacted."""
 
@@ -433,6 +516,37 @@ def every(kinds: tuple[Event, ...], length: int) -> Iterator[tuple[Event, ...]]:
     for rest in every(kinds, length - 1):
         for event in kinds:
             yield (event, *rest)
+
+
+def interleaved(
+    before: tuple[Event, ...], what: str, others: tuple[Event, ...], count: int, ways: Ways = Ways()
+) -> Iterator[str]:
+    """What goes wrong where so many of `others` happen at every step of a read or of tiering.
+
+    Args:
+        before: What has happened before.
+        what: `read_while` or `tier_while`.
+        others: What may happen meanwhile.
+        count: How many of them do.
+        ways: How the table is read and written.
+    """
+
+    def run(meanwhile: Meanwhile) -> int:
+        world = UpsertHistory(ways)
+        for event in before:
+            world.happen(event)
+        calls = int(getattr(world, what)(meanwhile))
+        for event in (("read", 0, 0), ("tier", 4, 0), ("read", 0, 0)):
+            world.happen(event)
+        return calls
+
+    for places in itertools.combinations_with_replacement(range(run(())), count):
+        for events in itertools.product(others, repeat=count):
+            meanwhile = tuple(zip(places, events, strict=True))
+            try:
+                run(meanwhile)
+            except (WrongReadError, SeamlineError) as error:
+                yield f"{before}, {what} {meanwhile}: {error}"
 
 
 def failure(history: object, ways: Ways = Ways()) -> str | None:
