@@ -85,6 +85,15 @@ def restart(choose: Callable[[Arena, random.Random], Process]) -> Fault:
     return fault
 
 
+def replace_gateways(arena: Arena, chance: random.Random) -> str:
+    """Restarts the gateways one after another, as a platform rolls out a new version."""
+    for process in chance.sample(arena.stack.gateways, len(arena.stack.gateways)):
+        process.stop_and_restart()
+        if not process.is_ready_within(READY_S, arena.ended):
+            return f"{process.name} was not back within {READY_S:g} s"
+    return "both, one after the other"
+
+
 def pause(choose: Callable[[Arena, random.Random], Process], longest_s: float) -> Fault:
     """Stops a process for a moment."""
 
@@ -333,6 +342,7 @@ LANES: dict[str, dict[str, Fault]] = {
     "gateway": {
         "gateway: kill -9": kill(_gateway, Arena.answers),
         "gateway: stop and continue": pause(_gateway, 1.5),
+        "gateways: replaced one after another": replace_gateways,
     },
     "restarts": {"orderly restart of one of them": restart(_anything)},
     "producers": {
