@@ -82,6 +82,9 @@ lock: $(READY) ## Make the locks anew: Python packages and jars, each with its h
 	  --output-file helm/image/requirements.lock pyproject.toml helm/image/drivers.in
 	$(BIN)/python -c 'from seamline.connectors.jvm import jars; jars.pin(print)'
 
+console: ## Build the web console from gateway/console into the package (needs Node.js)
+	cd gateway/console && npm ci --silent && npm run build
+
 sbom: ## List what the image installs, as CycloneDX in build/seamline.cdx.json
 	rm -rf build/sbom && $(PYTHON) -m venv build/sbom && $(PYTHON) -m venv build/sbom/tools
 	build/sbom/bin/python -m pip install --quiet --disable-pip-version-check \

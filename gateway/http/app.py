@@ -30,7 +30,15 @@ from seamline.errors import (
 from seamline.gateway.access import authentication
 from seamline.gateway.access.audit import AuditLog, Origin
 from seamline.gateway.config.model import Config
-from seamline.gateway.http import answers, openapi, query, requests_audited, statements, tail
+from seamline.gateway.http import (
+    answers,
+    console,
+    openapi,
+    query,
+    requests_audited,
+    statements,
+    tail,
+)
 from seamline.gateway.http import seams as seam_routes
 from seamline.gateway.http.operations import COME_AGAIN, JSON, REFUSALS, Answer, json, operation
 from seamline.gateway.http.presented import presented
@@ -47,6 +55,8 @@ from seamline.version import VERSION
 _LOG = logging.getLogger("seamline.http")
 _WAITS_MAX = 500
 """Requests that wait for statements at once; the other connections are for other requests."""
+_NAVIGATES = "navigate"
+"""What a browser says it does when somebody has typed an address, or followed a link."""
 _FINE = {200: json(answers.Status, "It is")}
 _METRICS = {200: Answer("Metrics", {"text/plain": None})}
 _WHO = REFUSALS - {INVALID_REQUEST, REQUEST_TOO_LARGE}
@@ -99,6 +109,7 @@ def create_app(
     streams = Streams(rest.authentication)
     app.register_blueprint(statements.blueprint(service, turns, streams))
     app.register_blueprint(query.blueprint(service, turns))
+    app.register_blueprint(console.blueprint())
     app.register_blueprint(seam_routes.blueprint(seams))
     app.register_blueprint(tail.blueprint(service, seams, turns, streams))
     external_url, is_open = config.http.external_url, rest.authentication.is_open
@@ -114,6 +125,8 @@ def _add_access(app: flask.Flask, rest: IcebergRest, audit: AuditLog) -> None:
     @app.before_request
     def authenticate() -> None:
         path = flask.request.path
+        if console.serves(path):
+            return
         if not flask.request.headers.get("Authorization", "").lower().startswith("bearer "):
             # what else a browser proves, it proves to whatever page asks
             authentication.check_site(flask.request.headers.get("Sec-Fetch-Site"))
@@ -135,7 +148,10 @@ def _add_access(app: flask.Flask, rest: IcebergRest, audit: AuditLog) -> None:
     @app.after_request
     def add_headers(answer: flask.Response) -> flask.Response:
         if answer.status_code == UNAUTHENTICATED.http_status:
-            answer.headers.setlist("WWW-Authenticate", rest.authentication.challenges)
+            challenges = rest.authentication.challenges
+            if flask.request.headers.get("Sec-Fetch-Mode", _NAVIGATES) != _NAVIGATES:
+                challenges = challenges[:1]  # a page asks its user itself, not by the browser
+            answer.headers.setlist("WWW-Authenticate", challenges)
         requests_audited.answered(audit, answer.status_code)
         answer.headers["X-Content-Type-Options"] = "nosniff"
         answer.headers.setdefault("Cache-Control", "no-store")

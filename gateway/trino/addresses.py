@@ -35,8 +35,8 @@ class Addresses:
         return f"{self._base()}/v1/statement/{statement_id}/{slug}/{place.chunk}/{place.row}"
 
     def info(self, statement_id: str) -> str:
-        """Where the state of a statement is."""
-        return f"{self._base()}/v1/query/{statement_id}"
+        """Where a person may read of a statement: in the console."""
+        return f"{self._base()}/#/q/{statement_id}"
 
     def check(self, statement_id: str, slug: str) -> None:
         """An address must be one that was given out here.

@@ -77,13 +77,20 @@ def site_packages() -> list[pathlib.Path]:
     return [pathlib.Path(entry) for entry in sys.path if entry.endswith("site-packages")]
 
 
+CONSOLE = {
+    f"seamline/gateway/http/console/{name}"
+    for name in ("console.css", "console.js", "index.html", "licenses.txt", "sources.sha256")
+}
+
+
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: pathlib.Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"seamline"}
     files = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
     found = {name.removesuffix("/__init__.py").removesuffix(".py") for name in files}
     expected = {module_name(path).replace(".", "/") for path in modules()}
-    assert found == {*expected, "seamline/py.typed", "seamline/connectors/jvm/jars.sha256"}
+    others = {"seamline/py.typed", "seamline/connectors/jvm/jars.sha256", *CONSOLE}
+    assert found == {*expected, *others}
 
 
 def test_the_command_leads_to_its_module(installed: pathlib.Path) -> None:

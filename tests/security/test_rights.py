@@ -428,7 +428,7 @@ def test_nobody_acts_as_somebody_else_by_trinos_protocol(world: World) -> None:
     assert refused["error"]["errorName"] == "PERMISSION_DENIED"
     assert "nextUri" not in refused
     answer = client.post("/v1/statement", data=sql, headers=headers("boss", "boss")).json
-    for address in (answer["nextUri"], answer["infoUri"]):
+    for address in (answer["nextUri"], f"/v1/query/{answer['id']}"):
         for method in (client.get, client.delete):
             assert method(address).status_code == 401
             assert method(address, headers=headers("ann", "ann")).status_code == 404

@@ -276,11 +276,14 @@ FORBIDDEN = {
 }
 
 
+MADE = {"__pycache__", "node_modules"}
+
+
 def text_files() -> Iterator[pathlib.Path]:
     for folder in TEXT_FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
             is_text = path.suffix in TEXT_SUFFIXES or path.name == "Makefile"
-            if path.is_file() and is_text and "__pycache__" not in path.parts:
+            if path.is_file() and is_text and MADE.isdisjoint(path.parts):
                 yield path
     own = (p for p in ROOT.iterdir() if p.is_file() and p.name != ".git")
     yield from (p for p in own if p.suffix in TEXT_SUFFIXES)

@@ -269,12 +269,13 @@ def test_a_statement_is_ended(gateway: Gateway) -> None:
     )
     for by_id in (False, True):
         answer = client.post("/v1/statement", data=sql).json
-        address = answer["infoUri"] if by_id else answer["nextUri"]
+        state = f"/v1/query/{answer['id']}"
+        address = state if by_id else answer["nextUri"]
         assert client.delete(address).status_code == 204
         while "nextUri" in answer:
             answer = client.get(answer["nextUri"]).json
         assert answer["error"]["errorName"] == "CANCELED"
-        assert client.get(answer["infoUri"]).json["state"] == "FAILED"
+        assert client.get(state).json["state"] == "FAILED"
 
 
 def test_what_is_changed_travels_in_headers(gateway: Gateway) -> None:
@@ -323,6 +324,6 @@ def test_addresses_are_as_clients_reach_the_gateway(tmp_path: Any) -> None:
         client: Any = running.app.test_client()
         answer = client.post("/v1/statement", data="SELECT 1").json
         assert answer["nextUri"].startswith("https://lake.example/sql/v1/statement/")
-        assert answer["infoUri"].startswith("https://lake.example/sql/v1/query/")
+        assert answer["infoUri"].startswith("https://lake.example/sql/#/q/")
     finally:
         running.close()

@@ -1,0 +1,277 @@
+// A grid over a result of any length: it holds the rows that are seen, and some chunks around them.
+
+import { cells } from "./csv";
+import { count, h } from "./dom";
+import type { Column } from "./api";
+
+const ROW_PX = 26;
+const SPARE_ROWS = 12;
+/** What a cell's edges and the gap before a column's type take. */
+const SPARE_CH = 4;
+const CHUNKS_KEPT = 6;
+/** Browsers know no heights beyond some millions of pixels; longer results scroll in larger steps. */
+const HEIGHT_PX_MAX = 8_000_000;
+const CELL_SHOWN = 400;
+const SAMPLED_ROWS = 200;
+
+type Rows = (string | null)[][];
+export type Load = (chunk: number) => Promise<string>;
+
+const NUMERIC = /^(tinyint|smallint|integer|bigint|real|double|decimal)/;
+
+export class Grid {
+  readonly element: HTMLElement;
+  private readonly body: HTMLElement;
+  private readonly space: HTMLElement;
+  private readonly chunks = new Map<number, Rows | Promise<void>>();
+  private readonly starts: number[] = [0];
+  private readonly widths: number[];
+  private active = { row: 0, column: 0 };
+  private first = 0;
+  private drawn = 0;
+  private failure: string | null = null;
+
+  constructor(
+    private readonly columns: Column[],
+    chunkRows: number[],
+    private readonly load: Load,
+  ) {
+    for (const rows of chunkRows) this.starts.push(this.starts.at(-1)! + rows);
+    this.widths = columns.map((column) => Math.min(48, column.name.length + column.type.length + SPARE_CH));
+    this.space = h("div", { class: "grid-space" });
+    this.body = h("div", { class: "grid-body" });
+    this.element = h(
+      "div",
+      {
+        class: "grid",
+        role: "grid",
+        tabindex: "0",
+        "aria-label": "Rows of the result",
+        "aria-rowcount": this.rowCount + 1,
+        "aria-colcount": columns.length,
+        on: {
+          scroll: () => this.scrolled(),
+          keydown: (event) => this.pressed(event),
+          copy: (event) => this.copied(event),
+          click: (event) => this.clicked(event),
+        },
+      },
+      this.space,
+      this.body,
+    );
+    new ResizeObserver(() => this.draw()).observe(this.element);
+    void this.chunk(0);
+  }
+
+  get rowCount(): number {
+    return this.starts.at(-1)!;
+  }
+
+  private get height(): number {
+    return Math.min(HEIGHT_PX_MAX, this.rowCount * ROW_PX);
+  }
+
+  private get visible(): number {
+    return Math.max(1, Math.floor(this.element.clientHeight / ROW_PX) - 2);
+  }
+
+  private get lastFirst(): number {
+    return Math.max(0, this.rowCount - this.visible);
+  }
+
+  private scrolled(): void {
+    const range = this.height + 3 * ROW_PX - this.element.clientHeight;
+    const share = range > 0 ? Math.min(1, this.element.scrollTop / range) : 0;
+    const exact = this.rowCount * ROW_PX <= HEIGHT_PX_MAX;
+    this.first = exact
+      ? Math.min(this.lastFirst, Math.floor(this.element.scrollTop / ROW_PX))
+      : Math.round(share * this.lastFirst);
+    this.draw();
+  }
+
+  private scrollTo(first: number): void {
+    this.first = Math.max(0, Math.min(this.lastFirst, first));
+    const range = this.height + 3 * ROW_PX - this.element.clientHeight;
+    const exact = this.rowCount * ROW_PX <= HEIGHT_PX_MAX;
+    this.element.scrollTop = exact ? this.first * ROW_PX : (this.first / Math.max(1, this.lastFirst)) * range;
+    this.draw();
+  }
+
+  private chunkOf(row: number): number {
+    let low = 0;
+    let high = this.starts.length - 2;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.starts[middle]! <= row) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+
+  /** The rows of a chunk, once they are there; the oldest of others are let go. */
+  private chunk(number: number): Rows | null {
+    const held = this.chunks.get(number);
+    if (held instanceof Promise) return null;
+    if (held) {
+      this.chunks.delete(number);
+      this.chunks.set(number, held);
+      return held;
+    }
+    const coming = this.load(number)
+      .then((text) => {
+        const rows = withoutNames(cells(text), number);
+        this.chunks.set(number, rows);
+        this.failure = null;
+        if (this.drawn === 0 || number === 0) this.measure(rows);
+      })
+      .catch((error: unknown) => {
+        this.chunks.delete(number);
+        this.failure = error instanceof Error ? error.message : String(error);
+      })
+      .then(() => this.draw());
+    this.chunks.set(number, coming);
+    for (const other of this.chunks.keys()) {
+      if (this.chunks.size <= CHUNKS_KEPT) break;
+      if (other !== number) this.chunks.delete(other);
+    }
+    return null;
+  }
+
+  private measure(rows: Rows): void {
+    for (const row of rows.slice(0, SAMPLED_ROWS)) {
+      row.forEach((value, column) => {
+        this.widths[column] = Math.min(48, Math.max(this.widths[column] ?? 6, (value ?? "NULL").length + SPARE_CH));
+      });
+    }
+  }
+
+  private row(number: number): (string | null)[] | null {
+    const chunk = this.chunkOf(number);
+    return this.chunk(chunk)?.[number - this.starts[chunk]!] ?? null;
+  }
+
+  draw(): void {
+    this.drawn++;
+    const template = `${count(this.rowCount).length + 3}ch ${this.widths
+      .map((width) => `${width}ch`)
+      .join(" ")}`;
+    this.space.style.height = `${this.height + 3 * ROW_PX}px`;
+    const last = Math.min(this.rowCount, this.first + this.visible + SPARE_ROWS);
+    const lines: HTMLElement[] = [this.head(template)];
+    for (let number = this.first; number < last; number++) lines.push(this.line(number, template));
+    if (this.failure) {
+      lines.push(h("div", { class: "grid-failure", role: "alert" }, `Rows could not be fetched: ${this.failure}`));
+    }
+    this.body.replaceChildren(...lines);
+    this.element.setAttribute("aria-activedescendant", "active-cell");
+  }
+
+  private head(template: string): HTMLElement {
+    const line = h("div", { class: "grid-row grid-head", role: "row", "aria-rowindex": 1 });
+    line.style.gridTemplateColumns = template;
+    line.append(h("div", { class: "grid-number", role: "columnheader" }, "#"));
+    this.columns.forEach((column) => {
+      line.append(
+        h(
+          "div",
+          { class: "grid-name", role: "columnheader", title: `${column.name} ${column.type}` },
+          column.name,
+          h("span", { class: "type" }, column.type),
+        ),
+      );
+    });
+    return line;
+  }
+
+  private line(number: number, template: string): HTMLElement {
+    const line = h("div", { class: "grid-row", role: "row", "aria-rowindex": number + 2 });
+    line.style.gridTemplateColumns = template;
+    line.append(h("div", { class: "grid-number", role: "rowheader" }, count(number + 1)));
+    const values = this.row(number);
+    this.columns.forEach((column, at) => {
+      const value = values ? (values[at] ?? null) : undefined;
+      const isActive = number === this.active.row && at === this.active.column;
+      const shown = value === undefined ? "…" : value === null ? "NULL" : value.slice(0, CELL_SHOWN);
+      const kind = value === null ? "null" : NUMERIC.test(column.type) ? "number" : "";
+      line.append(
+        h(
+          "div",
+          {
+            class: `grid-cell ${kind} ${isActive ? "active" : ""}`,
+            role: "gridcell",
+            id: isActive ? "active-cell" : undefined,
+            "aria-colindex": at + 1,
+            "data-row": number,
+            "data-column": at,
+            title: value && value.length > 20 ? value.slice(0, 4000) : undefined,
+          },
+          shown,
+        ),
+      );
+    });
+    return line;
+  }
+
+  private clicked(event: MouseEvent): void {
+    const found = (event.target as HTMLElement).closest<HTMLElement>("[data-row]");
+    if (!found || getSelection()?.toString()) return;
+    this.active = { row: Number(found.dataset["row"]), column: Number(found.dataset["column"]) };
+    this.draw();
+  }
+
+  private pressed(event: KeyboardEvent): void {
+    if (event.altKey || event.metaKey) return;
+    const page = this.visible - 1;
+    const { row, column } = this.active;
+    const moves: Record<string, [number, number]> = {
+      ArrowDown: [row + 1, column],
+      ArrowUp: [row - 1, column],
+      ArrowRight: [row, column + 1],
+      ArrowLeft: [row, column - 1],
+      PageDown: [row + page, column],
+      PageUp: [row - page, column],
+      Home: event.ctrlKey ? [0, 0] : [row, 0],
+      End: event.ctrlKey ? [this.rowCount - 1, this.columns.length - 1] : [row, this.columns.length - 1],
+    };
+    const to = moves[event.key];
+    if (!to || this.rowCount === 0 || (event.ctrlKey && !["Home", "End"].includes(event.key))) return;
+    event.preventDefault();
+    this.active = {
+      row: Math.max(0, Math.min(this.rowCount - 1, to[0])),
+      column: Math.max(0, Math.min(this.columns.length - 1, to[1])),
+    };
+    if (this.active.row < this.first) this.scrollTo(this.active.row);
+    else if (this.active.row >= this.first + this.visible) this.scrollTo(this.active.row - this.visible + 1);
+    else this.draw();
+    this.body.querySelector("#active-cell")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  private copied(event: ClipboardEvent): void {
+    if (getSelection()?.toString()) return;
+    const value = this.row(this.active.row)?.[this.active.column];
+    if (value === undefined) return;
+    event.clipboardData?.setData("text/plain", value ?? "");
+    event.preventDefault();
+  }
+
+  /** All of it as CSV, a chunk at a time. */
+  async csv(progress: (share: number) => void): Promise<Blob> {
+    const parts: string[] = [];
+    for (let number = 0; number + 1 < this.starts.length; number++) {
+      parts.push(await this.load(number));
+      progress((number + 1) / (this.starts.length - 1));
+    }
+    return new Blob(parts, { type: "text/csv" });
+  }
+
+  /** The first rows, for a chart. */
+  async sample(most: number): Promise<Rows> {
+    const text = await this.load(0);
+    return withoutNames(cells(text), 0).slice(0, most);
+  }
+}
+
+/** The first chunk begins with a line of names. */
+function withoutNames(rows: Rows, chunk: number): Rows {
+  return chunk === 0 ? rows.slice(1) : rows;
+}

@@ -1,0 +1,261 @@
+// The tree of tables, and the page of one.
+
+import type { SQLNamespace } from "@codemirror/lang-sql";
+
+import type { Api } from "./api";
+import { count, h, plural, quoted } from "./dom";
+import type { Names } from "./editor";
+import { legend, seam, type Partition } from "./pictures";
+import { named, problemBox } from "./runs";
+
+const LIVE_MS = 2000;
+const SAMPLE = 50;
+const FRESHNESS_ASKED = 25;
+
+export interface Table {
+  catalog: string;
+  schema: string;
+  name: string;
+  topic: string | null;
+  isView: boolean;
+  error: string | null;
+}
+
+interface Listed {
+  table_catalog: string;
+  table_schema: string;
+  table_name: string;
+  table_type: string;
+  topic: string | null;
+  error: string | null;
+}
+
+export function full(table: Table, suffix = ""): string {
+  return [table.catalog, table.schema, `${table.name}${suffix}`].map(quoted).join(".");
+}
+
+export class Tree {
+  readonly element = h("nav", { class: "tree", "aria-label": "Tables" });
+  private readonly filter = h("input", {
+    type: "search",
+    placeholder: "Filter tables",
+    "aria-label": "Filter tables",
+    on: { input: () => this.draw() },
+  });
+  private readonly list = h("div", { class: "tree-list" });
+  private readonly tails = new Map<string, string>();
+  private tables: Table[] = [];
+
+  constructor(
+    private readonly api: Api,
+    private readonly onInsert: (text: string) => void,
+  ) {
+    const again = h(
+      "button",
+      { type: "button", title: "Look for tables again", "aria-label": "Look for tables again", on: { click: () => void this.load() } },
+      "↻",
+    );
+    this.element.append(h("div", { class: "tree-top" }, this.filter, again), this.list);
+  }
+
+  find(catalog: string, schema: string, name: string): Table {
+    const found = this.tables.find((t) => t.catalog === catalog && t.schema === schema && t.name === name);
+    return found ?? { catalog, schema, name, topic: null, isView: false, error: null };
+  }
+
+  async load(): Promise<Names | null> {
+    this.list.replaceChildren(h("p", { class: "muted" }, "Looking for tables …"));
+    try {
+      const [listed, columns, functions] = await Promise.all([
+        this.api.rows<Listed>(
+          "SELECT table_catalog, table_schema, table_name, table_type, topic, error FROM information_schema.tables ORDER BY 1, 2, 3",
+        ),
+        this.api.rows<{ table_catalog: string; table_schema: string; table_name: string; column_name: string }>(
+          "SELECT table_catalog, table_schema, table_name, column_name FROM information_schema.columns ORDER BY ordinal_position",
+        ),
+        this.api.rows<{ Function: string }>("SHOW FUNCTIONS"),
+      ]);
+      this.tables = listed.map((row) => ({
+        catalog: row.table_catalog,
+        schema: row.table_schema,
+        name: row.table_name,
+        topic: row.topic,
+        isView: row.table_type === "VIEW",
+        error: row.error,
+      }));
+      this.draw();
+      void this.askFreshness();
+      return names(this.tables, columns, functions.map((row) => row.Function));
+    } catch (error) {
+      this.list.replaceChildren(problemBox(named(error)));
+      return null;
+    }
+  }
+
+  private async askFreshness(): Promise<void> {
+    for (const table of this.tables.filter((t) => t.topic && !t.error).slice(0, FRESHNESS_ASKED)) {
+      try {
+        const [row] = await this.api.rows<{ tail: number | null }>(`SELECT sum(tail) AS tail FROM ${full(table, "$seam")}`);
+        this.tails.set(full(table), `${count(row?.tail ?? 0)} in the log alone`);
+      } catch (error) {
+        this.tails.set(full(table), named(error).code);
+      }
+    }
+    this.draw();
+  }
+
+  private draw(): void {
+    const wanted = this.filter.value.toLowerCase();
+    const shown = this.tables.filter((table) => full(table).toLowerCase().includes(wanted));
+    const groups = new Map<string, Table[]>();
+    for (const table of shown) {
+      const key = `${table.catalog}.${table.schema}`;
+      groups.set(key, [...(groups.get(key) ?? []), table]);
+    }
+    this.list.replaceChildren(
+      ...[...groups].map(([place, tables]) =>
+        h("details", { open: true }, h("summary", {}, place), h("ul", {}, ...tables.map((table) => this.entry(table)))),
+      ),
+    );
+    if (shown.length === 0) {
+      const why = this.tables.length > 0 ? "No table has that in its name." : "There are no tables yet: CREATE TABLE, or seamline table create.";
+      this.list.append(h("p", { class: "muted" }, why));
+    }
+  }
+
+  private entry(table: Table): HTMLElement {
+    const freshness = this.tails.get(full(table));
+    const path = [table.catalog, table.schema, table.name].map(encodeURIComponent).join("/");
+    return h(
+      "li",
+      {},
+      h("a", { href: `#/t/${path}`, title: table.error ?? freshness ?? full(table) }, table.name),
+      table.topic && h("span", { class: "badge hot", title: `topic ${table.topic}` }, "hot"),
+      !table.isView && h("span", { class: "badge cold" }, "cold"),
+      table.isView && h("span", { class: "badge" }, "view"),
+      table.error && h("span", { class: "badge bad", title: table.error }, "!"),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "insert",
+          title: `Put ${table.name} into the statement`,
+          "aria-label": `Put ${table.name} into the statement`,
+          on: { click: () => this.onInsert(full(table)) },
+        },
+        "+",
+      ),
+      freshness && h("div", { class: "freshness" }, freshness),
+    );
+  }
+}
+
+function names(
+  tables: Table[],
+  columns: { table_catalog: string; table_schema: string; table_name: string; column_name: string }[],
+  functions: string[],
+): Names {
+  const known = new Map<string, string[]>();
+  for (const column of columns) {
+    const key = `${column.table_catalog}\n${column.table_schema}\n${column.table_name}`;
+    known.set(key, [...(known.get(key) ?? []), column.column_name]);
+  }
+  const found: Record<string, Record<string, Record<string, string[]>>> = {};
+  const short: Record<string, string[]> = {};
+  for (const { catalog, schema, name } of tables) {
+    const own = known.get(`${catalog}\n${schema}\n${name}`) ?? [];
+    ((found[catalog] ??= {})[schema] ??= {})[name] = own;
+    short[name] = own;
+  }
+  return { tables: { ...found, ...short } as SQLNamespace, functions: [...new Set(functions)], schema: "" };
+}
+
+// --- One table ----------------------------------------------------------------------------------
+
+export class TablePage {
+  readonly element = h("section", { class: "page", "aria-label": "Table" });
+  private timer = 0;
+  private number = 0;
+
+  constructor(
+    private readonly api: Api,
+    private readonly onQuery: (text: string) => void,
+  ) {}
+
+  hide(): void {
+    this.number++;
+    clearTimeout(this.timer);
+  }
+
+  show(table: Table): void {
+    this.hide();
+    const number = this.number;
+    const picture = h("div", { class: "live" });
+    const query = `SELECT * FROM ${full(table)} LIMIT 100`;
+    const parts = [
+      h("h2", {}, `${table.catalog}.${table.schema}.${table.name}`, table.topic && h("span", { class: "muted" }, ` over topic ${table.topic}`)),
+      h("p", {}, h("button", { type: "button", class: "primary", on: { click: () => this.onQuery(query) } }, "Query it"), " ", h("a", { href: "#/" }, "Back to the editor")),
+      table.topic && h("h3", {}, "The seam, now"),
+      table.topic && picture,
+      this.part("Columns", `DESCRIBE ${full(table)}`),
+      !table.isView && this.part("Snapshots and tiering", `SELECT committed_at, operation, rows_added, rows_total, boundary, snapshot_id FROM ${full(table, "$snapshots")} ORDER BY committed_at DESC LIMIT 50`),
+      this.part("Sample", `SELECT * FROM ${full(table)} LIMIT ${SAMPLE}`),
+      this.part("Definition", `SHOW CREATE ${table.isView ? "VIEW" : "TABLE"} ${full(table)}`, true),
+    ];
+    this.element.replaceChildren(...parts.filter((made) => made instanceof HTMLElement));
+    if (table.topic) void this.look(table, picture, number);
+  }
+
+  private async look(table: Table, picture: HTMLElement, number: number): Promise<void> {
+    try {
+      const found = await this.api.rows<Partition & { tail: number; topic: string }>(
+        `SELECT partition, boundary, "end", tail FROM ${full(table, "$seam")} ORDER BY partition`,
+      );
+      if (number !== this.number) return;
+      const tail = found.reduce((sum, partition) => sum + partition.tail, 0);
+      const end = found.reduce((sum, partition) => sum + partition.end, 0);
+      picture.replaceChildren(
+        h("p", {}, `${count(tail)} of ${plural(end, "offset")} are in the log alone; every statement sees them.`),
+        legend(false),
+        seam(found, table.name),
+      );
+    } catch (error) {
+      if (number !== this.number) return;
+      picture.replaceChildren(problemBox(named(error)));
+    }
+    this.timer = window.setTimeout(() => void this.look(table, picture, number), LIVE_MS);
+  }
+
+  private part(title: string, statement: string, isText = false): HTMLElement {
+    const content = h("div", { class: "part" }, "…");
+    const number = this.number;
+    this.api
+      .rows<Record<string, unknown>>(statement)
+      .then((rows) => {
+        if (number !== this.number) return;
+        if (isText) {
+          const text = rows.map((row) => String(Object.values(row)[0])).join("\n");
+          content.replaceChildren(h("pre", { class: "text", tabindex: "0" }, text));
+        } else content.replaceChildren(small(title, rows));
+      })
+      .catch((error: unknown) => content.replaceChildren(problemBox(named(error))));
+    return h("details", { open: title !== "Sample" }, h("summary", {}, title), content);
+  }
+}
+
+function small(title: string, rows: Record<string, unknown>[]): HTMLElement {
+  const [first] = rows;
+  if (!first) return h("p", { class: "muted" }, "none");
+  const show = (value: unknown): string =>
+    value === null ? "NULL" : typeof value === "object" ? JSON.stringify(value) : String(value);
+  return h(
+    "div",
+    { class: "scrolled", tabindex: "0", role: "region", "aria-label": title },
+    h(
+      "table",
+      {},
+      h("thead", {}, h("tr", {}, ...Object.keys(first).map((name) => h("th", { scope: "col" }, name)))),
+      h("tbody", {}, ...rows.map((row) => h("tr", {}, ...Object.values(row).map((value) => h("td", { class: value === null ? "null" : "" }, show(value).slice(0, 300)))))),
+    ),
+  );
+}

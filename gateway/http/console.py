@@ -1,0 +1,59 @@
+"""The web console: a page that asks this gateway by its own REST interface.
+
+Its sources are in `gateway/console`; `make console` builds them into the folder beside this module,
+which wheels carry. The page itself holds nothing that is secret, and is given to everybody; whoever
+uses it proves who he is by the requests that it sends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+
+import flask
+
+ROOT = "/"
+_PAGE = "index.html"
+_TYPES = {
+    _PAGE: "text/html; charset=utf-8",
+    "console.js": "text/javascript; charset=utf-8",
+    "console.css": "text/css; charset=utf-8",
+}
+_NAMES = ", ".join(repr(name) for name in _TYPES)
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",  # asked for again each time, and not sent when it is the same
+}
+
+
+def serves(path: str) -> bool:
+    """Whether a request is for the page."""
+    return path == ROOT or path.removeprefix(ROOT) in _TYPES
+
+
+def blueprint() -> flask.Blueprint:
+    """The page and its files."""
+    folder = importlib.resources.files("seamline.gateway.http").joinpath("console")
+    contents = {name: folder.joinpath(name).read_bytes() for name in _TYPES}
+    routes = flask.Blueprint("console", __name__)
+
+    @routes.get(ROOT)
+    def page() -> flask.Response:
+        return answer(_PAGE)
+
+    @routes.get(f"{ROOT}<any({_NAMES}):name>")
+    def file(name: str) -> flask.Response:
+        return answer(name)
+
+    def answer(name: str) -> flask.Response:
+        found = flask.Response(contents[name], content_type=_TYPES[name], headers=_HEADERS)
+        found.set_etag(hashlib.sha256(contents[name]).hexdigest()[:32])
+        return found.make_conditional(flask.request)
+
+    return routes

@@ -1,0 +1,234 @@
+"""Goal: the console shows what the gateway answers, to everybody, and runs nothing of it.
+
+Method: a real Chromium over a real gateway. Pages are used by keys and by the names that assistive
+technology reads; axe-core looks at each of them in both themes; whatever the page's own code or its
+policy complains of fails the test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import pathlib
+import re
+from collections.abc import Iterator
+
+import bcrypt
+import pytest
+from playwright.sync_api import Browser, expect
+from support.browser import Window, chromium
+from support.gateway import Gateway
+from support.stack import Stack
+
+pytestmark = pytest.mark.integration
+
+MILLION = (
+    "SELECT a.n * 100 + b.n AS id, 'row ' || CAST(b.n AS varchar) AS text,"
+    " CAST(NULL AS integer) AS nothing"
+    " FROM UNNEST(sequence(0, 9999)) AS a(n) CROSS JOIN UNNEST(sequence(0, 99)) AS b(n) ORDER BY 1"
+)
+EVIL = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def window(browser: Browser, gateway: Gateway) -> Iterator[Window]:
+    with contextlib.closing(browser.new_context(viewport={"width": 1280, "height": 900})) as own:
+        own.set_default_timeout(30_000)
+        found = Window(own.new_page(), gateway.url)
+        yield found
+        assert found.errors == []
+
+
+@pytest.fixture(scope="module")
+def table(stack: Stack) -> str:
+    """A table with rows in files and more in the log, one of which is up to no good."""
+    name = f"console_{hashlib.sha256(str(id(stack)).encode()).hexdigest()[:8]}"
+    stack.create_topic(name, 2)
+    stack.create_table(name, "id bigint, price double, text varchar")
+    stack.produce(name, [{"id": n, "price": n / 4, "text": "plain"} for n in range(40)])
+    stack.tier(name)
+    stack.produce(name, [{"id": 40, "price": 1.5, "text": EVIL}, {"id": 41, "text": ""}])
+    return name
+
+
+def test_statements_are_run_by_keys_and_show_rows_plan_and_receipt(
+    window: Window, table: str
+) -> None:
+    window.open()
+    window.run(f"SELECT id, price, text FROM {table} ORDER BY id DESC LIMIT 3")
+    window.status("3 rows")
+    window.status("40 cold")
+    window.status("2 hot")
+    assert window.cells() == [["41", "NULL", ""], ["40", "1.5", EVIL], ["39", "9.75", "plain"]]
+    assert window.page.title() == "Seamline"
+    window.page.get_by_role("tab", name="Plan").click()
+    picture = window.page.get_by_role("img", name=re.compile("40 offsets in files, 2 in the log"))
+    expect(picture).to_be_visible()
+    window.page.keyboard.press("ArrowRight")
+    expect(window.page.locator("pre.text")).to_contain_text('"rows_hot": 2')
+    window.page.get_by_role("tab", name="Chart").click()
+    expect(window.page.get_by_role("img", name=re.compile("price of 3 rows"))).to_be_visible()
+
+
+def test_an_error_is_underlined_where_it_lies(window: Window, table: str) -> None:
+    window.open()
+    window.run(f"SELECT 1;\n\nSELECT id,\n  prise FROM {table}")
+    window.page.get_by_role("alert").filter(has_text="COLUMN_NOT_FOUND").wait_for()
+    expect(window.page.locator(".content")).to_contain_text("Did you mean price?")
+    expect(window.page.locator(".cm-lintRange-error")).to_have_text("prise")
+
+
+def test_names_are_completed(window: Window, table: str) -> None:
+    window.open()
+    window.write("SELECT ")
+    window.page.keyboard.type("approx_dis")
+    window.page.locator(".cm-tooltip-autocomplete", has_text="approx_distinct").wait_for()
+    window.write("SELECT count(*) FROM ")
+    window.page.keyboard.type(table[:11])
+    window.page.locator(".cm-tooltip-autocomplete", has_text=table).wait_for()
+
+
+def test_a_statement_is_canceled_by_escape(window: Window, gateway: Gateway) -> None:
+    window.open()
+    window.run(
+        "WITH t AS (SELECT x FROM UNNEST(sequence(1, 10000)) AS t(x))"
+        " SELECT count(*) FROM t a, t b, t c WHERE a.x + b.x + c.x = -1"
+    )
+    window.page.get_by_role("button", name="Cancel").wait_for()
+    window.page.keyboard.press("Escape")
+    window.page.get_by_role("alert").filter(has_text="CANCELED").wait_for()
+    assert gateway.rows("SELECT 1") == [(1,)]
+
+
+def test_a_million_rows_are_a_few_elements(window: Window, tmp_path: pathlib.Path) -> None:
+    window.open()
+    window.run(MILLION)
+    window.status("1,000,000 rows")
+    grid = window.page.get_by_role("grid")
+    grid.focus()
+    window.page.keyboard.press("Control+End")
+    last = window.page.locator('.grid-row[aria-rowindex="1000001"] .grid-cell')
+    expect(last).to_have_text(["999999", "row 99", "NULL"])
+    assert window.page.locator(".grid-cell").count() < 400
+    window.page.keyboard.press("PageUp")
+    window.page.keyboard.press("Home")
+    expect(window.page.locator("#active-cell")).not_to_have_text("…")
+    with window.page.expect_download() as started:
+        window.page.get_by_role("button", name="Download CSV").click()
+    file = tmp_path / "all.csv"
+    started.value.save_as(file)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "id,text,nothing"
+    assert lines[1:] == [f"{n},row {n % 100}," for n in range(1_000_000)]
+    statement = window.page.url.rpartition("/")[2]
+    assert window.page.request.delete(f"{window.url}/api/v1/statements/{statement}").ok
+
+
+def test_a_link_and_the_history_lead_back_to_a_statement(window: Window, table: str) -> None:
+    window.open()
+    sql = f"SELECT max(id) AS newest FROM {table}"
+    window.run(sql)
+    window.status("1 row")
+    link = window.page.url
+    assert "#/q/" in link
+    window.open("#/history")
+    past = window.page.locator(".history .statement")
+    expect(past.first).to_have_text(sql)
+    assert not [text for text in past.all_inner_texts() if "information_schema" in text]
+    past.first.click()
+    window.status("1 row")
+    assert window.cells() == [["41"]]
+    assert window.page.url == link
+
+
+def test_the_page_of_a_table_shows_its_seam_as_it_moves(
+    window: Window, stack: Stack, table: str
+) -> None:
+    window.open()
+    window.page.get_by_role("link", name=table).click()
+    window.page.get_by_role("img", name=re.compile("40 offsets in files")).wait_for()
+    for text in ("price", "_kafka_offset", "rows_added"):
+        expect(window.page.locator(".page", has_text=text).first).to_be_visible()
+    before = window.page.get_by_text(re.compile(r"\d+ of \d+ offsets are in the log alone"))
+    assert before.inner_text().startswith("2 of 42")
+    stack.produce(table, [{"id": 42, "text": "new"}])
+    window.page.get_by_text("3 of 43 offsets are in the log alone").wait_for()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nobody_is_kept_out(window: Window, table: str, theme: str) -> None:
+    window.open()
+    window.page.evaluate("theme => localStorage.setItem('seamline.theme', theme)", theme)
+    window.open()
+    background = window.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", background))) > 380) == (theme == "light")
+    assert window.barriers() == []
+    window.run(f"SELECT * FROM {table}")
+    window.status("rows")
+    assert window.barriers() == []
+    for tab in ("Plan", "Chart", "Receipt"):
+        window.page.get_by_role("tab", name=tab).click()
+        window.page.locator(".content > *").first.wait_for()
+        assert window.barriers() == [], tab
+    window.run("SELECT nothing FROM nowhere")
+    window.page.get_by_role("alert").wait_for()
+    assert window.barriers() == []
+    for place in (f"#/t/lake/default/{table}", "#/history"):
+        window.open(place)
+        window.page.locator(".page:visible h2").wait_for()
+        assert window.barriers() == [], place
+
+
+def test_who_has_to_log_in_is_asked_once(
+    browser: Browser, stack: Stack, table: str, tmp_path: pathlib.Path
+) -> None:
+    file = tmp_path / "passwords"
+    file.write_bytes(b"ann:" + bcrypt.hashpw("böse".encode(), bcrypt.gensalt(4)))
+    flags = {"auth.passwords": str(file), "state_directory": str(tmp_path / "state")}
+    gateway = Gateway(stack.configured(flags))
+    with (
+        contextlib.closing(gateway),
+        contextlib.closing(browser.new_context()) as own,
+    ):
+        own.set_default_timeout(30_000)
+        window = Window(own.new_page(), gateway.url)
+        window.page.goto(gateway.url)
+        form = window.page.get_by_role("dialog")
+        form.get_by_label("User").fill("ann")
+        form.get_by_label("Password or access token").fill("wrong")
+        window.page.keyboard.press("Enter")
+        form.get_by_text("password").first.wait_for()
+        form.get_by_label("User").fill("ann")
+        form.get_by_label("Password or access token").fill("böse")
+        window.page.keyboard.press("Enter")
+        window.page.get_by_role("link", name=table).wait_for()
+        window.run(f"SELECT count(*) FROM {table}")
+        window.status("1 row")
+        assert window.errors == []
+
+
+def test_a_gateway_that_is_gone_is_named(
+    browser: Browser, stack: Stack, tmp_path: pathlib.Path
+) -> None:
+    gateway = Gateway(stack.configured({"state_directory": str(tmp_path)}))
+    with contextlib.closing(browser.new_context()) as own:
+        window = Window(own.new_page(), gateway.url)
+        window.open()
+        gateway.close()
+        window.run("SELECT 1")
+        window.page.get_by_role("alert").filter(has_text="GATEWAY_UNAVAILABLE").wait_for()
+
+
+def test_the_page_may_run_nothing_but_its_own_files(window: Window) -> None:
+    answer = window.page.goto(window.url)
+    assert answer is not None
+    policy = answer.headers["content-security-policy"]
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+    assert window.page.content().count("<script") == 1
