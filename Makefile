@@ -101,6 +101,9 @@ audit: ## Ask for known faults of what is locked (needs PyPI's list of vulnerabi
 chaos: $(READY) ## Attack exactness on real parts (SEED=1, MINUTES=10); ends with `violations: 0`
 	@cd tests && ../$(BIN)/python -m chaos --seed $(SEED) --minutes $(MINUTES)
 
+clients: $(READY) ## Ask one gateway the same by every client; prints what each can do
+	@cd tests && ../$(BIN)/python -m clients
+
 siege: jars ## Honest clients beside every attack at once (SEED=1, MINUTES=10); says whether it held
 	@cd tests && ../$(BIN)/python -m siege --seed $(SEED) --minutes $(MINUTES)
 

@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 ONE_PASS = frozenset(
     f"test_{name}"
     for name in (
-        *("changes", "clients", "creating", "errors", "exactness"),
+        *("changes", "clients", "console", "creating", "errors", "exactness"),
         *("merging", "names", "slt", "tiering", "tokens"),
     )
 )

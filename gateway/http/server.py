@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import ctypes
 import errno
 import functools
 import gc
@@ -203,16 +204,29 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
             self._gateway.close()
 
 
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
+"""Names of malloc.h."""
+_RETURNED_BYTES = 2 << 20
+"""Pieces of memory from this size on are returned to the system as soon as they are freed."""
+_HEAPS_MAX = 4
+
+
 def settle_memory() -> None:
     """Sets up garbage collection and memory for followers.
 
     Ten thousand messages at a time are freed by reference counts. To the garbage collector they
     look like objects that stay: every few polls it would walk everything the process holds. And
     decoded rows come and go by megabytes, which Arrow's own allocators keep but the system's
-    returns; `ARROW_DEFAULT_MEMORY_POOL` decides when it is set.
+    returns; `ARROW_DEFAULT_MEMORY_POOL` decides when it is set. The system's returns what is large
+    only as long as it is not told that the large is common, and keeps a heap for each of many
+    threads: both are bounded, where it is the GNU one.
     """
     if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
         pa.set_memory_pool(pa.system_memory_pool())
+    with contextlib.suppress(AttributeError, OSError):
+        system = ctypes.CDLL(None)
+        system.mallopt(_M_MMAP_THRESHOLD, _RETURNED_BYTES)
+        system.mallopt(_M_ARENA_MAX, _HEAPS_MAX)
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_MAX)

@@ -106,6 +106,7 @@ def test_a_statement_is_canceled_by_escape(window: Window, gateway: Gateway) -> 
     assert gateway.rows("SELECT 1") == [(1,)]
 
 
+@pytest.mark.prove
 def test_a_million_rows_are_a_few_elements(window: Window, tmp_path: pathlib.Path) -> None:
     window.open()
     window.run(MILLION)
@@ -151,7 +152,7 @@ def test_the_page_of_a_table_shows_its_seam_as_it_moves(
     window: Window, stack: Stack, table: str
 ) -> None:
     window.open()
-    window.page.get_by_role("link", name=table).click()
+    window.page.get_by_role("link", name=table).first.click()
     window.page.get_by_role("img", name=re.compile("40 offsets in files")).wait_for()
     for text in ("price", "_kafka_offset", "rows_added"):
         expect(window.page.locator(".page", has_text=text).first).to_be_visible()
@@ -161,6 +162,7 @@ def test_the_page_of_a_table_shows_its_seam_as_it_moves(
     window.page.get_by_text("3 of 43 offsets are in the log alone").wait_for()
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_nobody_is_kept_out(window: Window, table: str, theme: str) -> None:
     window.open()
@@ -185,6 +187,7 @@ def test_nobody_is_kept_out(window: Window, table: str, theme: str) -> None:
         assert window.barriers() == [], place
 
 
+@pytest.mark.prove
 def test_who_has_to_log_in_is_asked_once(
     browser: Browser, stack: Stack, table: str, tmp_path: pathlib.Path
 ) -> None:
@@ -207,12 +210,13 @@ def test_who_has_to_log_in_is_asked_once(
         form.get_by_label("User").fill("ann")
         form.get_by_label("Password or access token").fill("böse")
         window.page.keyboard.press("Enter")
-        window.page.get_by_role("link", name=table).wait_for()
+        window.page.get_by_role("link", name=table).first.wait_for()
         window.run(f"SELECT count(*) FROM {table}")
         window.status("1 row")
         assert window.errors == []
 
 
+@pytest.mark.prove
 def test_a_gateway_that_is_gone_is_named(
     browser: Browser, stack: Stack, tmp_path: pathlib.Path
 ) -> None:

@@ -16,18 +16,30 @@ export interface Table {
   catalog: string;
   schema: string;
   name: string;
+  kind: "table" | "view" | "topic";
   topic: string | null;
-  isView: boolean;
   error: string | null;
+}
+
+interface ListedColumn {
+  table_catalog: string;
+  table_schema: string;
+  table_name: string;
+  column_name: string;
 }
 
 interface Listed {
   table_catalog: string;
   table_schema: string;
-  table_name: string;
+  table_name: string | null;
   table_type: string;
   topic: string | null;
   error: string | null;
+}
+
+/** Whether both tiers are there. */
+function isUnified(table: Table): boolean {
+  return table.kind === "table" && table.topic !== null && table.error === null;
 }
 
 export function full(table: Table, suffix = ""): string {
@@ -60,27 +72,28 @@ export class Tree {
 
   find(catalog: string, schema: string, name: string): Table {
     const found = this.tables.find((t) => t.catalog === catalog && t.schema === schema && t.name === name);
-    return found ?? { catalog, schema, name, topic: null, isView: false, error: null };
+    return found ?? { catalog, schema, name, kind: "table", topic: null, error: null };
   }
 
   async load(): Promise<Names | null> {
     this.list.replaceChildren(h("p", { class: "muted" }, "Looking for tables …"));
     try {
-      const [listed, columns, functions] = await Promise.all([
-        this.api.rows<Listed>(
-          "SELECT table_catalog, table_schema, table_name, table_type, topic, error FROM information_schema.tables ORDER BY 1, 2, 3",
-        ),
-        this.api.rows<{ table_catalog: string; table_schema: string; table_name: string; column_name: string }>(
-          "SELECT table_catalog, table_schema, table_name, column_name FROM information_schema.columns ORDER BY ordinal_position",
+      const [catalogs, functions] = await Promise.all([
+        this.api.rows<{ catalog_name: string; connector_name: string }>(
+          "SELECT catalog_name, connector_name FROM system.metadata.catalogs WHERE connector_name <> 'system' ORDER BY connector_name, catalog_name",
         ),
         this.api.rows<{ Function: string }>("SHOW FUNCTIONS"),
       ]);
+      const clusters = new Set(catalogs.filter((row) => row.connector_name === "kafka").map((row) => row.catalog_name));
+      const found = await Promise.all(catalogs.map((row) => this.inCatalog(row.catalog_name)));
+      const listed = found.flatMap((each) => each.tables);
+      const columns = found.flatMap((each) => each.columns);
       this.tables = listed.map((row) => ({
         catalog: row.table_catalog,
         schema: row.table_schema,
-        name: row.table_name,
+        name: row.table_name ?? "",
+        kind: clusters.has(row.table_catalog) ? "topic" : row.table_type === "VIEW" ? "view" : "table",
         topic: row.topic,
-        isView: row.table_type === "VIEW",
         error: row.error,
       }));
       this.draw();
@@ -92,8 +105,28 @@ export class Tree {
     }
   }
 
+  /** What a catalog has; one that is away has an entry that says why. */
+  private async inCatalog(catalog: string): Promise<{ tables: Listed[]; columns: ListedColumn[] }> {
+    const place = `${quoted(catalog)}.information_schema`;
+    try {
+      const [tables, columns] = await Promise.all([
+        this.api.rows<Listed>(
+          `SELECT table_catalog, table_schema, table_name, table_type, topic, error FROM ${place}.tables ORDER BY 1, 2, 3`,
+        ),
+        this.api.rows<ListedColumn>(
+          `SELECT table_catalog, table_schema, table_name, column_name FROM ${place}.columns ORDER BY ordinal_position`,
+        ),
+      ]);
+      return { tables, columns };
+    } catch (error) {
+      const { code, message } = named(error);
+      const away = { table_catalog: catalog, table_schema: "", table_name: null, table_type: "", topic: null };
+      return { tables: [{ ...away, error: `${code}: ${message}` }], columns: [] };
+    }
+  }
+
   private async askFreshness(): Promise<void> {
-    for (const table of this.tables.filter((t) => t.topic && !t.error).slice(0, FRESHNESS_ASKED)) {
+    for (const table of this.tables.filter(isUnified).slice(0, FRESHNESS_ASKED)) {
       try {
         const [row] = await this.api.rows<{ tail: number | null }>(`SELECT sum(tail) AS tail FROM ${full(table, "$seam")}`);
         this.tails.set(full(table), `${count(row?.tail ?? 0)} in the log alone`);
@@ -109,7 +142,7 @@ export class Tree {
     const shown = this.tables.filter((table) => full(table).toLowerCase().includes(wanted));
     const groups = new Map<string, Table[]>();
     for (const table of shown) {
-      const key = `${table.catalog}.${table.schema}`;
+      const key = [table.catalog, table.schema].filter(Boolean).join(".");
       groups.set(key, [...(groups.get(key) ?? []), table]);
     }
     this.list.replaceChildren(
@@ -124,6 +157,7 @@ export class Tree {
   }
 
   private entry(table: Table): HTMLElement {
+    if (!table.name) return h("li", {}, h("span", { class: "warning" }, table.error));
     const freshness = this.tails.get(full(table));
     const path = [table.catalog, table.schema, table.name].map(encodeURIComponent).join("/");
     return h(
@@ -131,8 +165,8 @@ export class Tree {
       {},
       h("a", { href: `#/t/${path}`, title: table.error ?? freshness ?? full(table) }, table.name),
       table.topic && h("span", { class: "badge hot", title: `topic ${table.topic}` }, "hot"),
-      !table.isView && h("span", { class: "badge cold" }, "cold"),
-      table.isView && h("span", { class: "badge" }, "view"),
+      table.kind === "table" && table.name && h("span", { class: "badge cold" }, "cold"),
+      table.kind === "view" && h("span", { class: "badge" }, "view"),
       table.error && h("span", { class: "badge bad", title: table.error }, "!"),
       h(
         "button",
@@ -152,7 +186,7 @@ export class Tree {
 
 function names(
   tables: Table[],
-  columns: { table_catalog: string; table_schema: string; table_name: string; column_name: string }[],
+  columns: ListedColumn[],
   functions: string[],
 ): Names {
   const known = new Map<string, string[]>();
@@ -165,7 +199,7 @@ function names(
   for (const { catalog, schema, name } of tables) {
     const own = known.get(`${catalog}\n${schema}\n${name}`) ?? [];
     ((found[catalog] ??= {})[schema] ??= {})[name] = own;
-    short[name] = own;
+    short[name] ??= own; // lakes come before clusters, where topics often have the same names
   }
   return { tables: { ...found, ...short } as SQLNamespace, functions: [...new Set(functions)], schema: "" };
 }
@@ -193,17 +227,17 @@ export class TablePage {
     const picture = h("div", { class: "live" });
     const query = `SELECT * FROM ${full(table)} LIMIT 100`;
     const parts = [
-      h("h2", {}, `${table.catalog}.${table.schema}.${table.name}`, table.topic && h("span", { class: "muted" }, ` over topic ${table.topic}`)),
+      h("h2", {}, full(table), table.kind === "table" && table.topic && h("span", { class: "muted" }, ` over topic ${table.topic}`)),
       h("p", {}, h("button", { type: "button", class: "primary", on: { click: () => this.onQuery(query) } }, "Query it"), " ", h("a", { href: "#/" }, "Back to the editor")),
-      table.topic && h("h3", {}, "The seam, now"),
-      table.topic && picture,
+      isUnified(table) && h("h3", {}, "The seam, now"),
+      isUnified(table) && picture,
       this.part("Columns", `DESCRIBE ${full(table)}`),
-      !table.isView && this.part("Snapshots and tiering", `SELECT committed_at, operation, rows_added, rows_total, boundary, snapshot_id FROM ${full(table, "$snapshots")} ORDER BY committed_at DESC LIMIT 50`),
+      table.kind === "table" && this.part("Snapshots and tiering", `SELECT committed_at, operation, rows_added, rows_total, boundary, snapshot_id FROM ${full(table, "$snapshots")} ORDER BY committed_at DESC LIMIT 50`),
       this.part("Sample", `SELECT * FROM ${full(table)} LIMIT ${SAMPLE}`),
-      this.part("Definition", `SHOW CREATE ${table.isView ? "VIEW" : "TABLE"} ${full(table)}`, true),
+      table.kind !== "topic" && this.part("Definition", `SHOW CREATE ${table.kind} ${full(table)}`, true),
     ];
     this.element.replaceChildren(...parts.filter((made) => made instanceof HTMLElement));
-    if (table.topic) void this.look(table, picture, number);
+    if (isUnified(table)) void this.look(table, picture, number);
   }
 
   private async look(table: Table, picture: HTMLElement, number: number): Promise<void> {

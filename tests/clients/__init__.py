@@ -1,0 +1,1 @@
+"""Every client that people use asks one gateway the same: `make clients`."""
