@@ -54,6 +54,7 @@ def blueprint() -> flask.Blueprint:
     def answer(name: str) -> flask.Response:
         found = flask.Response(contents[name], content_type=_TYPES[name], headers=_HEADERS)
         found.set_etag(hashlib.sha256(contents[name]).hexdigest()[:32])
-        return found.make_conditional(flask.request)
+        found.make_conditional(flask.request)
+        return found
 
     return routes

@@ -214,7 +214,7 @@ class Polars(Client):
         return list(self._frame(sql, values).rows())
 
     def columns(self, table: str) -> list[str] | None:
-        return self._frame(f"SELECT * FROM {table} LIMIT 0").columns
+        return list(self._frame(f"SELECT * FROM {table} LIMIT 0").columns)
 
     def _frame(self, sql: str, values: Sequence[Any] | None = None) -> pl.DataFrame:
         with seamline.connect(self.url, catalog="lake", schema="default") as connection:

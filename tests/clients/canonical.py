@@ -80,7 +80,9 @@ def _map(given: Value) -> dict[str, str]:
     if isinstance(given, str):
         given = _object(given)
     if not isinstance(given, Mapping):
-        given = dict(part.values() if isinstance(part, Mapping) else part for part in given)
+        given = dict(
+            tuple(part.values()) if isinstance(part, Mapping) else tuple(part) for part in given
+        )
     return {str(name): str(part) for name, part in given.items()}
 
 
