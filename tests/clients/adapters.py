@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -28,6 +27,7 @@ import urllib3
 from py4j.protocol import Py4JJavaError
 from support import programs
 from support.java_library import java_library
+from support.waiting import wait_until
 
 import seamline
 import seamline.aio
@@ -437,13 +437,12 @@ class Curl(Command):
 
 def _until_running(url: str) -> str:
     """The statement that runs, once one does."""
-    ends = time.monotonic() + _END_S
-    while time.monotonic() < ends:
+
+    def found() -> str | None:
         answer = urllib3.request("GET", f"{url}/api/v1/statements?state=RUNNING")
-        for each in answer.json()["statements"]:
-            return str(each["statement_id"])
-        time.sleep(0.1)
-    raise TimeoutError("no statement runs")
+        return next((str(each["statement_id"]) for each in answer.json()["statements"]), None)
+
+    return str(wait_until(found, _END_S, "a statement that runs"))
 
 
 CLIENTS: tuple[type[Client], ...] = (

@@ -184,16 +184,20 @@ def test_many_of_one_principal_go_one_by_one_beside_others_while_much_is_to_do(
     def running() -> int:
         return sum(s.state is State.RUNNING for s in many)
 
+    def end(statement: Statement) -> None:
+        statement.cancel()
+        wait_until(lambda: statement.state is State.CANCELED, what="its end")
+
     load.is_high = True
-    many[0].cancel()
+    end(many[0])
     wait_until(lambda: running() == 3, what="another one: nobody else is there")
     few = [service.submit(ONE, BOB) for _ in range(2)]
     wait_until(lambda: all(s.state is State.RUNNING for s in few), what="those of somebody else")
     for left in (2, 1, 1, 1):
-        next(s for s in many if s.state is State.RUNNING).cancel()
+        end(next(s for s in many if s.state is State.RUNNING))
         wait_until(lambda left=left: running() == left, what=f"{left} of many")  # type: ignore[misc]
     load.is_high = False
-    next(s for s in many if s.state is State.RUNNING).cancel()
+    end(next(s for s in many if s.state is State.RUNNING))
     wait_until(lambda: running() == 3, what="as many as before")
     answers.hold(False)
     assert [s.wait(10) for s in few] == [State.SUCCEEDED] * 2
