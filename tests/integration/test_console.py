@@ -107,6 +107,18 @@ def test_a_statement_is_canceled_by_escape(window: Window, gateway: Gateway) -> 
 
 
 @pytest.mark.prove
+def test_a_session_that_is_refused_begins_anew(window: Window) -> None:
+    window.open()
+    session = '{"after": "of another gateway", "properties": {}, "prepared": {}}'
+    window.page.evaluate("text => sessionStorage.setItem('seamline.session', text)", session)
+    window.open()
+    window.run("SELECT 1")
+    window.page.get_by_role("alert").filter(has_text="INVALID_TOKEN").wait_for()
+    window.run("SELECT 1")
+    window.status("1 row")
+
+
+@pytest.mark.prove
 def test_a_million_rows_are_a_few_elements(window: Window, tmp_path: pathlib.Path) -> None:
     window.open()
     window.run(MILLION)

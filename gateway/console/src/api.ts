@@ -82,6 +82,9 @@ export const OWN = "/* console */ ";
 const CREDENTIAL = "seamline.credential";
 const SESSION = "seamline.session";
 
+/** What says that the tab has seen something that is not to be had any more, or not here. */
+const FORGET = new Set(["INVALID_TOKEN", "HISTORY_CHANGED"]);
+
 /** What a session has: what it must not fall behind, and what SET SESSION and USE have changed. */
 interface Session {
   after?: string;
@@ -128,6 +131,12 @@ export class Api {
     });
   }
 
+  /** Lets the next statement begin anew where the session itself was what was refused. */
+  forget(problem: Problem): void {
+    if (FORGET.has(problem.code)) delete this.session.after;
+    this.keep();
+  }
+
   /** Takes over what a statement has changed. */
   remember(manifest: Manifest): void {
     if (manifest.session) this.session.after = manifest.session;
@@ -136,7 +145,7 @@ export class Api {
     if (schema) this.session.schema = schema;
     merge(this.session.properties, properties);
     merge(this.session.prepared, prepared);
-    sessionStorage.setItem(SESSION, JSON.stringify(this.session));
+    this.keep();
   }
 
   manifest(id: string, waitS = 0): Promise<Manifest> {
@@ -199,7 +208,13 @@ export class Api {
       const refused = problem(body, answer);
       if (answer.status !== 401) throw new ApiError(answer.status, refused);
       sessionStorage.setItem(CREDENTIAL, await this.askForCredential(refused));
+      this.session = { properties: {}, prepared: {} }; // it may be somebody else from now on
+      this.keep();
     }
+  }
+
+  private keep(): void {
+    sessionStorage.setItem(SESSION, JSON.stringify(this.session));
   }
 }
 

@@ -113,6 +113,7 @@ export class Runs {
 
   private failed(problem: Problem): void {
     this.problem = problem;
+    this.api.forget(problem);
     this.status.replaceChildren();
     this.tab = "rows";
     this.show();
