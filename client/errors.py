@@ -339,7 +339,7 @@ STATEMENT_NOT_FOUND = _declare(
     "STATEMENT_NOT_FOUND",
     63,
     _USER,
-    "The statement is unknown here or its result has been released; submit it again.",
+    "Its result has been released, or the gateway was started again since; submit it again.",
     status=404,
 )
 CANCELED = _declare("CANCELED", 64, _USER, "The statement was canceled on request.", status=409)
