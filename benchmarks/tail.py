@@ -37,7 +37,7 @@ from seamline.connectors.kafka.subscription import MESSAGES_MAX
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.files import FILE_NAME
 from seamline.gateway.config.load import load
-from seamline.gateway.http.server import settle_memory
+from seamline.gateway.memory import settle_memory
 from seamline.gateway.query import names
 from seamline.gateway.query.deadline import no_deadline
 from seamline.gateway.query.gather import Gatherer

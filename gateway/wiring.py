@@ -35,6 +35,7 @@ from seamline.gateway.iceberg_rest.catalog import IcebergRest, ServedCatalog
 from seamline.gateway.iceberg_rest.scan_plans import ScanPlans
 from seamline.gateway.iceberg_rest.sessions import SessionTokens
 from seamline.gateway.iceberg_rest.tables import ServedTables
+from seamline.gateway.memory import give_back_memory
 from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.query.answers import Answers
 from seamline.gateway.query.gather import Gatherer
@@ -231,6 +232,7 @@ class Gateway:
         gc.collect(_YOUNG)  # a failed statement's traceback may hold a tail; see `settle_memory`
         self.service.sweep()
         supervision.attempt("sweeper", self.snapshot_tags.sweep)
+        give_back_memory()
         return _SWEEP_S
 
     def _closing(self, part: T) -> T:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import ctypes
 import errno
 import functools
-import gc
 import json
 import os
 import pathlib
@@ -22,7 +20,6 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
@@ -42,7 +39,6 @@ if TYPE_CHECKING:
 
 _ANSWERS_S = 15
 _CLOSE_S = 5
-_YOUNG_MAX = 50_000
 _FAILURE_BYTES_MAX = 1 << 16
 _CONNECTIONS = 1000
 _HEADER_BYTES_MAX = 1 << 16
@@ -166,6 +162,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
             raise SystemExit(Arbiter.APP_LOAD_ERROR) from error
 
     def _load(self) -> flask.Flask:
+        from seamline.gateway.memory import settle_memory
         from seamline.gateway.wiring import Gateway
 
         sys.setswitchinterval(_TURN_S)
@@ -202,34 +199,6 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
     def _close(self, _: Any, __: Any) -> None:
         if self._gateway is not None:
             self._gateway.close()
-
-
-_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
-"""Names of malloc.h."""
-_RETURNED_BYTES = 2 << 20
-"""Pieces of memory from this size on are returned to the system as soon as they are freed."""
-_HEAPS_MAX = 4
-
-
-def settle_memory() -> None:
-    """Sets up garbage collection and memory for followers.
-
-    Ten thousand messages at a time are freed by reference counts. To the garbage collector they
-    look like objects that stay: every few polls it would walk everything the process holds. And
-    decoded rows come and go by megabytes, which Arrow's own allocators keep but the system's
-    returns; `ARROW_DEFAULT_MEMORY_POOL` decides when it is set. The system's returns what is large
-    only as long as it is not told that the large is common, and keeps a heap for each of many
-    threads: both are bounded, where it is the GNU one.
-    """
-    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
-        pa.set_memory_pool(pa.system_memory_pool())
-    with contextlib.suppress(AttributeError, OSError):
-        system = ctypes.CDLL(None)
-        system.mallopt(_M_MMAP_THRESHOLD, _RETURNED_BYTES)
-        system.mallopt(_M_ARENA_MAX, _HEAPS_MAX)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_YOUNG_MAX)
 
 
 def serve(config: Config, ready: Callable[[str], None]) -> None:
