@@ -19,6 +19,10 @@ export interface Column {
   type: string;
 }
 
+export function isNumeric(column: Column): boolean {
+  return /^(tinyint|smallint|integer|bigint|real|double|decimal)/.test(column.type);
+}
+
 export interface Receipt {
   engine?: string;
   rows_cold?: number;

@@ -2,7 +2,7 @@
 
 import { cells } from "./csv";
 import { count, h } from "./dom";
-import type { Column } from "./api";
+import { isNumeric, type Column } from "./api";
 
 const ROW_PX = 26;
 const SPARE_ROWS = 12;
@@ -16,8 +16,6 @@ const SAMPLED_ROWS = 200;
 
 type Rows = (string | null)[][];
 export type Load = (chunk: number) => Promise<string>;
-
-const NUMERIC = /^(tinyint|smallint|integer|bigint|real|double|decimal)/;
 
 export class Grid {
   readonly element: HTMLElement;
@@ -192,7 +190,7 @@ export class Grid {
       const value = values ? (values[at] ?? null) : undefined;
       const isActive = number === this.active.row && at === this.active.column;
       const shown = value === undefined ? "…" : value === null ? "NULL" : value.slice(0, CELL_SHOWN);
-      const kind = value === null ? "null" : NUMERIC.test(column.type) ? "number" : "";
+      const kind = value === null ? "null" : isNumeric(column) ? "number" : "";
       line.append(
         h(
           "div",

@@ -1,5 +1,6 @@
 // What a statement reads, and where a table's two tiers meet, drawn to scale.
 
+import { isNumeric, type Column } from "./api";
 import { bytes, count, h, plural, svg } from "./dom";
 
 interface Range {
@@ -9,7 +10,7 @@ interface Range {
 export interface Scan {
   table: string;
   kind: string;
-  columns: { name: string; type: string }[];
+  columns: Column[];
   condition?: string | null;
   files?: number;
   files_total?: number;
@@ -167,10 +168,9 @@ export function plan(found: Plan): HTMLElement {
 }
 
 /** Bars of the first numeric column by the first other one. */
-export function chart(columns: { name: string; type: string }[], rows: (string | null)[][]): HTMLElement {
-  const isNumber = (type: string): boolean => /^(tinyint|smallint|integer|bigint|real|double|decimal)/.test(type);
-  let value = columns.findIndex((column, at) => at > 0 && isNumber(column.type));
-  if (value < 0) value = columns.findIndex((column) => isNumber(column.type));
+export function chart(columns: Column[], rows: (string | null)[][]): HTMLElement {
+  let value = columns.findIndex((column, at) => at > 0 && isNumeric(column));
+  if (value < 0) value = columns.findIndex(isNumeric);
   if (value < 0 || rows.length === 0) {
     return h("p", { class: "muted" }, "A chart needs rows, and a column of numbers: the first is drawn over the first other column.");
   }
