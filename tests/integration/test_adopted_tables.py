@@ -98,9 +98,9 @@ def boundary(stack: Stack, name: str) -> dict[int, int]:
 
 
 @contextlib.contextmanager
-def sink(stack: Stack, *sinks: Sink) -> Iterator[ConnectWorker]:
+def sink(stack: Stack, *sinks: Sink, folder: str = "connect") -> Iterator[ConnectWorker]:
     """A worker with these connectors, until the block ends."""
-    worker = ConnectWorker(stack.directory, stack.bootstrap_servers)
+    worker = ConnectWorker(stack.directory, stack.bootstrap_servers, folder)
     worker.start(find_java(os.environ), jars.connect_jars(lambda _: None), sinks)
     try:
         yield worker
@@ -163,6 +163,61 @@ def test_the_iceberg_sink_is_read_exactly_while_it_commits(
 
 def _ends(sent: Sent) -> dict[int, int]:
     return {p: 1 + max(o for q, o in sent.places if q == p) for p in (0, 1)}
+
+
+@pytest.mark.prove
+def test_partitions_of_a_sink_move_and_its_commits_are_partial(
+    stack: Stack, gateway: Gateway, name: str
+) -> None:
+    """Two workers share a sink; one of them is held up until a commit goes on without it."""
+    sent = Sent(stack, name)
+    table = f"default.{name}"
+
+    def part(client: str) -> Sink:
+        hurried = {"tasks.max": "1", "iceberg.control.commit.timeout-ms": "2000"}
+        named = {"consumer.override.client.id": client}
+        return Sink(name, table, {**POSITIONS, **hurried, **named}, commit_ms=500)
+
+    def holds(*wanted: str) -> bool:
+        sent.send(20)
+        check(gateway, sent, "duckdb")
+        return holders(stack, f"connect-iceberg-{name}") == dict(enumerate(wanted))
+
+    sent.send(100)
+    with sink(stack, part("first")) as first:
+        wait_until(functools.partial(has_rows, stack, name, first), seconds=120)
+        assert adopt(stack, name, columns=COLUMNS).boundary.provider == "kafka-connect"
+        wait_until(lambda: holds("first", "first"), seconds=60)
+        with sink(stack, part("second"), folder="second") as second:
+            wait_until(lambda: holds("first", "second"), seconds=120)
+            wait_until(lambda: boundary(stack, name) == _ends(sent), seconds=60)
+            assert second.pid is not None
+            os.kill(second.pid, signal.SIGSTOP)
+            try:
+                held_up = boundary(stack, name)[1]
+                sent.send(50)
+                wait_until(lambda: boundary(stack, name)[0] == _ends(sent)[0], seconds=60)
+                assert boundary(stack, name)[1] == held_up < _ends(sent)[1]
+                read = [check(gateway, sent, engine) for engine in ENGINES]
+                assert [of["boundary"]["1"] for of in read] == [held_up, held_up]
+            finally:
+                os.kill(second.pid, signal.SIGCONT)
+            wait_until(lambda: boundary(stack, name) == _ends(sent), seconds=60)
+            check(gateway, sent, "spark")
+        wait_until(lambda: holds("first", "first"), seconds=120)
+        wait_until(lambda: boundary(stack, name) == _ends(sent), seconds=60)
+    check(gateway, sent, "spark")
+    assert audit(stack, name).is_clean
+
+
+def holders(stack: Stack, group: str) -> dict[int, str]:
+    """Who has which partition of the topic that a consumer group reads."""
+    (found,) = stack.admin.describe_consumer_groups([group]).values()
+    return {
+        partition.partition: member.client_id
+        for member in found.result(30).members
+        for partition in member.assignment.topic_partitions
+    }
 
 
 # --- Spark Structured Streaming ------------------------------------------------------------------

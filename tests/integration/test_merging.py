@@ -301,7 +301,8 @@ def test_a_change_log_is_its_database_for_every_reader(
     stack: Stack, gateway: Gateway, readers: LiveReaders, name: str, envelope: str, seams: int
 ) -> None:
     dice = random.Random(5)
-    captured = CapturedUsers(dice, envelope, wrapped=envelope == "debezium", partitions=2)
+    encoding = "wrapped" if envelope == "debezium" else "json"
+    captured = CapturedUsers(dice, envelope, encoding=encoding, partitions=2)
     stack.create_topic(name, 2)
     stack.create_table(
         name,

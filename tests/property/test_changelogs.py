@@ -17,7 +17,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from support.captured import CapturedUsers
+from support.captured import AVRO_KEY, AVRO_VALUE, ENCODINGS, CapturedUsers
 from support.upserts import Users, in_order
 
 from seamline.connectors.kafka.formats.decoder import Decoder
@@ -40,18 +40,27 @@ from seamline.sql.types import BIGINT, VARCHAR, Field
 ALL = "SELECT id, name, score FROM users"
 
 
+AVRO = {
+    "format": "avro",
+    "value_schema": json.dumps(AVRO_VALUE),
+    "key_format": "avro",
+    "key_schema": json.dumps(AVRO_KEY),
+}
+"""What a table says of changes in Avro without a registry."""
+
+
 def play(seed: int, folder: pathlib.Path, reads: int) -> None:
     """One history, read so many times."""
     dice = random.Random(seed)
     envelope = ["debezium", "maxwell", "debezium", "canal"][seed % 4]
-    wrapped = envelope == "debezium" and dice.random() < 0.5
+    encoding = dice.choice(ENCODINGS) if envelope == "debezium" else "json"
     partitions = dice.choice([1, 3])
-    captured = CapturedUsers(dice, envelope, wrapped=wrapped, partitions=partitions)
+    captured = CapturedUsers(dice, envelope, encoding=encoding, partitions=partitions)
     said: dict[str, Any] = {
         "mode": "changelog",
         "envelope": envelope,
         "key": None,
-        "spellings": ("text_numbers",),
+        **({"spellings": ("text_numbers",)} if encoding != "avro" else AVRO),
     }
     users = Users(folder, partitions, is_followed=dice.random() < 0.5, **said)
 
@@ -65,7 +74,7 @@ def play(seed: int, folder: pathlib.Path, reads: int) -> None:
         if dice.random() < 0.4:
             low = users.boundary().next
             users.tier({p: dice.randint(low[p], end) for p, end in users.end().items()})
-        assert users.ask(ALL) == in_order(captured.rows()), (seed, envelope, wrapped)
+        assert users.ask(ALL) == in_order(captured.rows()), (seed, envelope, encoding)
     write([captured.truncate()])
     with pytest.raises(SeamlineError) as caught:
         users.ask(ALL)

@@ -5,11 +5,53 @@ The database is the judge: what a table over the changes must be is what SQLite 
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import sqlite3
 from collections.abc import Iterator
 from typing import Any
+
+import fastavro
+
+ENCODINGS = ("json", "wrapped", "avro")
+"""How a change is written: as JSON, as Kafka Connect wraps that in its schema, or as Avro."""
+_USER = {
+    "type": "record",
+    "name": "Value",
+    "namespace": "db.users",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": ["null", "string"], "default": None},
+        {"name": "score", "type": ["null", "int"], "default": None},
+    ],
+}
+_SOURCE = {
+    "type": "record",
+    "name": "Source",
+    "fields": [{"name": "connector", "type": "string"}, {"name": "lsn", "type": "long"}],
+}
+AVRO_VALUE: dict[str, Any] = {
+    "type": "record",
+    "name": "Envelope",
+    "namespace": "db.users",
+    "fields": [
+        {"name": "before", "type": ["null", _USER], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "source", "type": ["null", _SOURCE], "default": None},
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"], "default": None},
+    ],
+}
+"""Debezium's envelope of a user."""
+AVRO_KEY: dict[str, Any] = {
+    "type": "record",
+    "name": "Key",
+    "namespace": "db.users",
+    "fields": [{"name": "id", "type": "long"}],
+}
+_AVRO = {"id": fastavro.parse_schema(AVRO_KEY), "op": fastavro.parse_schema(AVRO_VALUE)}
+"""By a field that only they have."""
 
 Record = tuple[bytes | None, bytes | None, int]
 """Key, value, and the id by which its partition is chosen."""
@@ -22,16 +64,16 @@ class CapturedUsers:
     Args:
         dice: Chooses what happens.
         envelope: How changes are written.
-        wrapped: Whether Kafka Connect wraps them in their schema.
+        encoding: One of `ENCODINGS`; Maxwell and Canal write JSON.
         partitions: Of the topic; a change of a key that is one record keeps to its partition.
     """
 
     def __init__(
-        self, dice: random.Random, envelope: str, *, wrapped: bool = False, partitions: int = 1
+        self, dice: random.Random, envelope: str, *, encoding: str = "json", partitions: int = 1
     ) -> None:
         self._dice = dice
         self._envelope = envelope
-        self._wrapped = wrapped
+        self._encoding = encoding
         self._partitions = partitions
         self._old_is_whole = dice.random() < 0.5  # as TiCDC writes Canal's
         self._database = sqlite3.connect(":memory:", isolation_level=None)
@@ -141,8 +183,13 @@ class CapturedUsers:
         return self._dumped({"id": id_})
 
     def _dumped(self, body: dict[str, Any]) -> bytes:
+        if self._encoding == "avro":
+            written = io.BytesIO()
+            (schema,) = (_AVRO[field] for field in _AVRO if field in body)
+            fastavro.schemaless_writer(written, schema, body)
+            return written.getvalue()
         wrapper = {"schema": {"type": "struct", "fields": []}, "payload": body}
-        return json.dumps(wrapper if self._wrapped else body).encode()
+        return json.dumps(wrapper if self._encoding == "wrapped" else body).encode()
 
     # --- The database --------------------------------------------------------------------------
 

@@ -88,12 +88,13 @@ class ConnectWorker:
     Args:
         directory: The stack's directory.
         servers: Where its broker is.
+        name: Of the folder it keeps its files in, there.
     """
 
-    def __init__(self, directory: pathlib.Path, servers: str) -> None:
+    def __init__(self, directory: pathlib.Path, servers: str, name: str = "connect") -> None:
         self._stack = directory
         self._servers = servers
-        self._directory = directory / "connect"
+        self._directory = directory / name
         self.log = self._directory / "connect.log"
         self._process: ProcessIdentity | None = None
 

@@ -1,0 +1,49 @@
+"""Goal: the demos, which a newcomer runs first, end with `all exact` and leave nothing behind.
+
+Method: the commands that `make demo` and `make demo-adopt` run, with fewer records, each in a
+process of its own with real parts; what they print is read.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.prove]
+
+RECORDS = 20_000
+QUESTIONS = 6
+
+
+@pytest.mark.parametrize("options", [(), ("--adopt",)], ids=["tiered", "adopted"])
+def test_the_demo_ends_all_exact(tmp_path: pathlib.Path, options: tuple[str, ...]) -> None:
+    folder = tmp_path / "state"
+    arguments = ["demo", "--records", str(RECORDS), "--state", str(folder), *options]
+    done = subprocess.run(
+        [sys.executable, "-m", "seamline.cli", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("\nall exact\n")
+    pattern = r"^   ([\d,]+) cold \+ ([\d,]+) hot rows read, .*: exact$"
+    answers = re.findall(pattern, done.stdout, re.MULTILINE)
+    assert len(answers) == QUESTIONS
+    assert any(cold != "0" and hot != "0" for cold, hot in answers)  # both tiers were there
+    assert "WRONG" not in done.stdout
+    left = [p.pid for p in psutil.process_iter() if str(folder) in " ".join(_words(p))]
+    assert left == []
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return []
