@@ -20,6 +20,8 @@ FAST := not integration and not spark and not prove and not soak
 
 export PYTHONPATH :=
 
+.PHONY: docs helm
+
 .DEFAULT_GOAL := help
 
 help: ## List the verbs
@@ -40,14 +42,20 @@ demo: $(READY) ## Run the main job end to end (RECORDS=1000000, KEEP=1 leaves it
 demo-adopt: $(READY) ## Adopt tables that a sink of Kafka Connect fills (RECORDS=200000)
 	@$(BIN)/seamline demo --adopt --records $(or $(filter-out 1000000,$(RECORDS)),200000) $(if $(KEEP),--keep)
 
-check: $(READY) ## Lint, format, types: what needs no run
+check: $(READY) docs ## Lint, format, types, the documentation's links: what needs no run
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tests/packaging/link_farm.py build/farm
 	MYPYPATH=build/farm:tests $(BIN)/python -m mypy --package seamline
 	MYPYPATH=build/farm:tests $(BIN)/python -m mypy --explicit-package-bases tests
 	MYPYPATH=build/farm $(BIN)/python -m mypy helm/check
+	MYPYPATH=build/farm $(BIN)/python -m mypy docs/site/hooks.py
+	MYPYPATH=build/farm:examples $(BIN)/python -m mypy --explicit-package-bases examples
 	MYPYPATH=build/farm:benchmarks $(BIN)/python -m mypy --explicit-package-bases benchmarks
+
+docs: $(READY) ## Build the documentation as a site, in build/site; a link to nothing fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "built: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site"
 
 jars: $(READY) ## Fetch the jars of the broker and of Spark, once a user
 	@$(BIN)/python -c 'from seamline.connectors.jvm import jars; jars.kafka_jars(print); jars.spark_jars(print)'

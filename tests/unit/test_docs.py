@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
+from support import interface_pages, links
 from support.sources import PARTS
 
 from seamline import errors
@@ -136,7 +138,26 @@ def default_text(name: str, default: object) -> str:
     return "" if default in ({}, [], "", None) else f"`{json.dumps(default).strip(chr(34))}`"
 
 
-@pytest.mark.parametrize("page", [functions_page, not_there_page, errors_page, configuration_page])
+def http_api_page() -> Iterator[str]:
+    document = json.loads((PAGES / "openapi.json").read_text(encoding="utf-8"))
+    return interface_pages.http_api_page(document)
+
+
+def python_api_page() -> Iterator[str]:
+    return interface_pages.python_api_page()
+
+
+GENERATED = (
+    functions_page,
+    not_there_page,
+    errors_page,
+    configuration_page,
+    http_api_page,
+    python_api_page,
+)
+
+
+@pytest.mark.parametrize("page", GENERATED)
 def test_page_is_what_the_code_says(
     page: Callable[[], Iterator[str]], request: pytest.FixtureRequest
 ) -> None:
@@ -155,6 +176,57 @@ def test_every_setting_is_described() -> None:
         if not setting.get("description")
     ]
     assert not missing
+
+
+# --- Pages -------------------------------------------------------------------------------------
+
+
+def test_links_lead_somewhere_on_a_code_host() -> None:
+    """The site's build holds the same for the site."""
+    assert [one for page in links.pages() for one in links.broken(page)] == []
+
+
+@pytest.mark.parametrize(
+    ("link", "problem"),
+    [
+        ("[a](nowhere.md)", "no such file"),
+        ("[a](other.md#not-there)", "no such heading"),
+        ("[a](#not-here)", "no such heading"),
+        ("[a](other.md#its-heading-of-code)", None),
+        ("[a](#twice-1)", None),
+        ("`[a](nowhere.md)`", None),
+    ],
+)
+def test_a_link_to_nothing_is_found(
+    link: str, problem: str | None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "ROOT", tmp_path)
+    (tmp_path / "other.md").write_text("# Its heading: of `code`\n", encoding="utf-8")
+    page = tmp_path / "page.md"
+    page.write_text(f"# Twice\n\n## Twice\n\n{link}\n", encoding="utf-8")
+    found = list(links.broken(page.relative_to(tmp_path)))
+    assert [one.rpartition(": ")[2] for one in found] == ([problem] if problem else [])
+
+
+def test_every_page_says_first_what_it_is_for() -> None:
+    """A heading, and a paragraph of a sentence or more before anything else."""
+    silent = [
+        str(page)
+        for page in links.pages()
+        if not re.match(r"# .+\n\n[A-Z`][^|#\n].{30,}", (ROOT / page).read_text(encoding="utf-8"))
+        and page.parts[0] != ".github"
+    ]
+    assert silent == []
+
+
+def test_every_picture_is_ours_to_draw_and_says_what_it_shows() -> None:
+    pictures = sorted((ROOT / "docs" / "images").rglob("*.svg"))
+    assert pictures
+    for path in pictures:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"https?://(?!www\.w3\.org/)|<script|<image|@import", text), path
+        root = ET.fromstring(text)
+        assert root.get("aria-label") or root.find("{*}desc") is not None, path
 
 
 # --- The architecture ----------------------------------------------------------------------------

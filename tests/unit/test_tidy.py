@@ -21,7 +21,9 @@ from seamline.errors import ERRORS
 
 MODULES = tuple(modules())
 MODULE_NAMES = frozenset(map(module_name, MODULES))
-TESTS = (*python_files("tests"), *python_files("benchmarks"))
+TESTS = tuple(
+    path for part in ("tests", "benchmarks", "examples", "docs") for path in python_files(part)
+)
 
 IMPORTS = {
     "sql": {"sql"},
@@ -266,7 +268,7 @@ def test_functions_are_short() -> None:
 
 # --- Text ----------------------------------------------------------------------------------------
 
-TEXT_FOLDERS = (*PARTS, "tests", "docs", "helm", "benchmarks", ".ci")
+TEXT_FOLDERS = (*PARTS, "tests", "docs", "helm", "benchmarks", "examples", ".ci", ".github")
 TEXT_SUFFIXES = {"", ".py", ".md", ".toml", ".yaml", ".yml", ".tpl", ".txt", ".slt", ".cfg", ".sh"}
 FORBIDDEN = {
     "a path of one machine": re.compile(r"(?<![\w.>}*])/(?:home|root|work|farm|Users)/\w"),
@@ -298,6 +300,17 @@ def test_no_file_names(what: str) -> None:
         if FORBIDDEN[what].search(line)
     ]
     assert not wrong
+
+
+def test_workflows_run_what_everybody_runs_with_actions_of_a_known_version() -> None:
+    folder = ROOT / ".github" / "workflows"
+    texts = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.yml")}
+    for name in ("ci.yml", "release.yml"):
+        assert re.search(r"run: \.ci/run\b", texts[name]), name
+    used = [line for text in texts.values() for line in text.splitlines() if "uses:" in line]
+    pinned = re.compile(r"uses: [\w./-]+@(?:v|release/v)(\d+) # major version \1\b")
+    assert used
+    assert [line for line in used if not pinned.search(line)] == []
 
 
 # --- Errors and marks ----------------------------------------------------------------------------
