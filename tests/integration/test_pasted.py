@@ -80,11 +80,16 @@ SHOWN = {
     ("docs/http.md", "curl -s localhost:8474/api/v1/statements"): ['"state":"SUCCEEDED"'],
     ("docs/http.md", "curl -s localhost:8474/api/v1/query"): ['"bids": 3}'],
     ("docs/command-line.md", "seamline query"): ["auction,price,channel", "│ Table"],
+    ("docs/quickstart.md", "printf"): ["created lake.default.clicks", "/4", "0 cold", "3 hot"],
+    ("docs/quickstart.md", "seamline tier"): ["/1", "3 cold", "1 hot"],
+    ("docs/quickstart.md", "seamline query"): ["boundary"],
+    ("docs/quickstart.md", "python"): ["(4,)\n3 1\n(4,)"],
 }
 """What a reader is shown of what comes out, by the file and the language or first words."""
 ELSEWHERE = {
     "curl -sN 'localhost:8474/api/v1/tail/": "a stream without an end, followed by test_changes",
     "seamline tail bids --where": "the same",
+    "pip install 'seamline[gateway,spark]'\nseamline local up        #": "as README's own begins",
     "make demo     #": "make's own verbs, which start from a clone",
     "CREATE TABLE orders WITH (adopt = true": "over a table of another writer, as in test_adopting",
     "seamline table adopt bronze.shop.orders": "over a Delta table, as in test_delta",
