@@ -10,7 +10,6 @@ from __future__ import annotations
 import pathlib
 import posixpath
 import re
-from collections.abc import Iterator
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -29,6 +28,7 @@ OUTSIDE = {
 }
 """Pages outside of `docs/`, by their path in the repository, and their place in the site."""
 _SOURCES = {place: path for path, place in OUTSIDE.items()}
+_FENCED = re.compile(r"(^ *```.*?^ *```[^\n]*$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?P<label>!?\[[^\]]*\])\((?P<target>[^)\s]+)\)")
 _CODE_IN_CELL = re.compile(r"(?<!`)`[^`]+`(?!`)")
 
@@ -44,19 +44,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """The page's text with its links as they are in the site."""
     place = page.file.src_uri
-    return "\n".join(
-        line if is_code else _LINK.sub(lambda found: _link(place, found), _unescaped(line))
-        for line, is_code in _lines(markdown)
-    )
+    texts_and_blocks = _FENCED.split(markdown)
+    texts_and_blocks[::2] = [_linked(place, text) for text in texts_and_blocks[::2]]
+    return "".join(texts_and_blocks)
 
 
-def _lines(markdown: str) -> Iterator[tuple[str, bool]]:
-    """Each line, and whether it is in a fenced block."""
-    is_code = False
-    for line in markdown.splitlines():
-        is_fence = line.lstrip().startswith("```")
-        yield line, is_code or is_fence
-        is_code ^= is_fence
+def _linked(place: str, text: str) -> str:
+    """A text without fenced blocks as it is in the site."""
+    unescaped = "\n".join(map(_unescaped, text.split("\n")))
+    return _LINK.sub(lambda found: _link(place, found), unescaped)
 
 
 def _unescaped(line: str) -> str:

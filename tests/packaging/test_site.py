@@ -169,7 +169,8 @@ def hooks() -> Any:
 def written(hooks: Any, place: str, text: str) -> str:
     """What the hook makes of a page's text."""
     config: MkDocsConfig = load_config(str(ROOT / "mkdocs.yml"))
-    page = Page(None, File.generated(config, place, content=text), config)
+    file = File(place, config.docs_dir, config.site_dir, use_directory_urls=True)
+    page = Page(None, file, config)
     return str(hooks.on_page_markdown(text, page=page, config=config, files=Files([])))
 
 
@@ -183,6 +184,7 @@ def written(hooks: Any, place: str, text: str) -> str:
             "[a](../../CHANGELOG.md#unreleased)",
             "[a](../changelog.md#unreleased)",
         ),
+        ("index.md", "[a\nb](../helm/README.md)", "[a\nb](helm.md)"),
         ("contributing.md", "[a](docs/tables.md#formats)", "[a](tables.md#formats)"),
         ("helm.md", "[`values.yaml`](seamline/values.yaml)", "`values.yaml`"),
         ("contributing.md", "[a](client/errors.py), [b](#taste)", "a, [b](#taste)"),

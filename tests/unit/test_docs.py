@@ -219,6 +219,17 @@ def test_every_page_says_first_what_it_is_for() -> None:
     assert silent == []
 
 
+def test_contributors_are_told_of_every_folder_of_tests() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    folders = {path.parent.relative_to(ROOT / "tests").parts[0] for path in _test_modules()}
+    assert set(re.findall(r"`tests/(\w+)/`", text)) == folders
+
+
+def _test_modules() -> list[pathlib.Path]:
+    tests = ROOT / "tests"
+    return [path for path in tests.rglob("*.py") if path.parent != tests]
+
+
 def test_every_picture_is_ours_to_draw_and_says_what_it_shows() -> None:
     pictures = sorted((ROOT / "docs" / "images").rglob("*.svg"))
     assert pictures
