@@ -35,7 +35,7 @@ pytestmark = pytest.mark.prove
 
 HOOKS = ROOT / "docs" / "site" / "hooks.py"
 SCHEMES = {"light": "default", "dark": "slate"}
-OPENED = ("", "concepts/", "reference/http-api/")
+OPENED = ("", "concepts/", "http/")
 
 
 @pytest.fixture(scope="module")

@@ -111,7 +111,7 @@ def _type(schema: Mapping[str, Any]) -> str:
             return " or ".join(_type(option) for option in options)
         case {"enum": [*values]} if len(values) <= _SHOWN_MAX:
             return ", ".join(f"`{value}`" for value in values if value is not None)
-        case {"type": "array", "items": {**items}} if items:
+        case {"type": "array", "items": items} if items:
             return f"array of {_type(items)}"
         case {"type": str(name)}:
             return name
