@@ -80,7 +80,12 @@ SHOWN = {
     ("docs/http.md", "curl -s localhost:8474/api/v1/statements"): ['"state":"SUCCEEDED"'],
     ("docs/http.md", "curl -s localhost:8474/api/v1/query"): ['"bids": 3}'],
     ("docs/command-line.md", "seamline query"): ["auction,price,channel", "│ Table"],
-    ("docs/quickstart.md", "printf"): ["created lake.default.clicks", "│ /3   │", "0 cold", "3 hot"],
+    ("docs/quickstart.md", "printf"): [
+        "created lake.default.clicks",
+        "│ /3   │",
+        "0 cold",
+        "3 hot",
+    ],
     ("docs/quickstart.md", "seamline tier"): ["/1", "3 cold", "1 hot"],
     ("docs/quickstart.md", "seamline query"): ["boundary"],
     ("docs/quickstart.md", "python"): ["(4,)\n3 1\n(4,)"],
