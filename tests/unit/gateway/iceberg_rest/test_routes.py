@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest.scan_planning import PlanCompleted
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from support import offline
@@ -286,6 +287,20 @@ def test_statistics_only_where_they_are_asked_for(catalog: Catalog) -> None:
     assert "lower-bounds" not in plain["file-scan-tasks"][0]["data-file"]
     bounds = asked["file-scan-tasks"][0]["data-file"]["lower-bounds"]
     assert bounds == {"keys": [1], "values": ["0000000000000000"]}
+
+
+def test_plans_are_what_other_models_of_the_specification_expect(catalog: Catalog) -> None:
+    condition = {"type": "lt", "term": "id", "value": 5}
+    asked = {"filter": condition, "stats-fields": ["id", "text"]}
+    found = catalog.request("POST", f"{PLAN}/plan", json=asked).json
+    assert found is not None
+    plan = PlanCompleted.model_validate(found)
+    files = [task.data_file for task in plan.file_scan_tasks]
+    assert len(files) == len(found["file-scan-tasks"]) > 0
+    for file, task in zip(files, found["file-scan-tasks"], strict=True):
+        assert file.record_count == task["data-file"]["record-count"] > 0
+        assert file.lower_bounds is not None
+        assert file.lower_bounds.to_dict().keys() == {1, 2}
 
 
 def test_a_limit_needs_no_more_files_than_hold_it(catalog: Catalog) -> None:
