@@ -30,7 +30,7 @@ def check_read(log: HotLog, read: LogRead, deadline: Deadline) -> None:
         return
     bounds = log.bounds([read.topic], read.isolation, deadline)[read.topic]
     require(spoiled(bounds, read))
-    check_not_cut(log, bounds, read.ends, read.end_epochs, deadline)
+    check_not_truncated(log, bounds, read.ends, read.end_epochs, deadline)
 
 
 @contextlib.contextmanager
@@ -56,7 +56,7 @@ def checked(log: HotLog, read: LogRead, deadline: Deadline) -> Iterator[None]:
     check_read(log, read, deadline)
 
 
-def check_not_cut(
+def check_not_truncated(
     log: HotLog,
     bounds: LogBounds,
     ends: Mapping[int, int],

@@ -277,11 +277,11 @@ class Gatherer:
         topics = {target: topic_of(target, before) for target in targets}
         floors = self._floors(topics, before, wanted)
         known_at = time.monotonic()
-        cuts: dict[Target, CachedEnds] = {}
+        cached_ends: dict[Target, CachedEnds] = {}
         if not wanted.freshness.asks_log:
             present = [t for t in targets if is_present(t, before, wanted)]
-            cuts = self._cuts(present, before, topics, floors, wanted.freshness)
-        asked = {topic for target, topic in topics.items() if target not in cuts}
+            cached_ends = self._cached_ends(present, before, topics, floors, wanted.freshness)
+        asked = {topic for target, topic in topics.items() if target not in cached_ends}
         bounds = self._bounds(asked - {None}, floors, wanted.deadline)
         tables = self._loaded.now({target.name for target in targets})
         # a commit that landed after the log was asked may hold records of a topic that was created
@@ -292,7 +292,7 @@ class Gatherer:
             if _has_moved(before.get(target.name), tables.get(target.name))
         }
         bounds |= self._bounds((moved & asked) - {None}, {}, wanted.deadline)
-        known = Known(tables, bounds, cuts, wanted, known_at)
+        known = Known(tables, bounds, cached_ends, wanted, known_at)
         pinned: dict[object, PinnedTable] = {}
         for target in targets:
             key = _identity(target, tables)
@@ -337,7 +337,7 @@ class Gatherer:
             if write.table is None and len({name.folded for name in named}) > 1:
                 raise SeamlineError(
                     INVALID_TOKEN,
-                    "the write token names no table, and the statement reads several",
+                    "the write token names no table, but the statement reads several",
                     hint="seamline.write_token({partition: offset}, table='…')",
                 )
             for name, topic in named.items():
@@ -352,7 +352,7 @@ class Gatherer:
         said = names.resolve(names.split(text), session, self._connections)
         return said.folded == name.folded
 
-    def _cuts(
+    def _cached_ends(
         self,
         targets: Sequence[Target],
         tables: Mapping[TableName, ColdTable],
@@ -372,10 +372,12 @@ class Gatherer:
             uuid = table.state.uuid
             if uuid not in of_table:
                 of_table[uuid] = self._tails.cached_ends(table.state, decoder, freshness.age_s_max)
-            cut = of_table[uuid]
+            cached = of_table[uuid]
             floor = floors.get(topic, Floor()).end
-            if cut is not None and all(cut.bounds.end.get(p, 0) >= o for p, o in floor.items()):
-                found[target] = cut
+            if cached is not None and all(
+                cached.bounds.end.get(p, 0) >= o for p, o in floor.items()
+            ):
+                found[target] = cached
         return found
 
     def _bounds(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from seamline.connectors.continuity import check_not_cut
+from seamline.connectors.continuity import check_not_truncated
 from seamline.connectors.protocols import ColdTable, Deadline, HotLog, TellsCompaction
 from seamline.errors import (
     HISTORY_CHANGED,
@@ -147,14 +147,14 @@ class Known:
     Attributes:
         tables: As they are now.
         bounds: What logs hold.
-        cuts: Ends that were not asked of the log.
+        cached_ends: Ends that were not asked of the log.
         wanted: What the call is to pin.
         known_at: On the monotonic clock, a moment before any of it was learned.
     """
 
     tables: Mapping[TableName, ColdTable]
     bounds: Mapping[Topic, LogBounds]
-    cuts: Mapping[Target, CachedEnds]
+    cached_ends: Mapping[Target, CachedEnds]
     wanted: Wanted
     known_at: float
 
@@ -207,10 +207,10 @@ class TablePinner:
         known: Known,
     ) -> PinnedTable:
         name, state, tails = target.name, table.state, self._tails
-        cut = known.cuts.get(target)
-        bounds = cut.bounds if cut is not None else known.bounds.get(topic)
+        cached = known.cached_ends.get(target)
+        bounds = cached.bounds if cached is not None else known.bounds.get(topic)
         if bounds is None:
-            raise SeamlineError(READ_CONFLICT, f"table {name.display} was bound to another topic")
+            raise SeamlineError(READ_CONFLICT, f"table {name.display} now has another topic")
         check_columns(state)
         if name.variant not in system.TABLE_VARIANTS:
             check_partitions(binding, len(bounds.end))
@@ -242,10 +242,10 @@ class TablePinner:
             stored=_stored(state, seam),
             cached=tails.cached(seam, decoder) if tails is not None else Offsets(),
             fits_cache=tails is not None and tails.fits(seam),
-            as_of=cut.as_of if cut is not None else None,
+            as_of=cached.as_of if cached is not None else None,
             present=present,
             known_at=known.known_at,
-            asked_at=known.known_at if cut is None else None,
+            asked_at=known.known_at if cached is None else None,
         )
         return PinnedTable(_relation(_columns(schema.columns, seam), state), facts, table)
 
@@ -457,7 +457,7 @@ def _seam_of_now(
             bounds = log.bounds([bounds.topic], head.boundary.isolation, deadline)[bounds.topic]
         seam = now.pin(state, head, bounds, cluster=cluster, bounds_are_newer=newer)
         if seam is not None:
-            check_not_cut(log, bounds, head.boundary.next, head.boundary.epochs, deadline)
+            check_not_truncated(log, bounds, head.boundary.next, head.boundary.epochs, deadline)
             return seam
     raise AssertionError("bounds read after the table always pin it")
 
@@ -471,7 +471,7 @@ def _check_remembered(log: HotLog, bounds: LogBounds, earlier: Seam, deadline: D
     if bounds.topic_id != earlier.topic_id:
         return  # pinning the table says so
     try:
-        check_not_cut(log, bounds, earlier.end, earlier.end_epochs, deadline)
+        check_not_truncated(log, bounds, earlier.end, earlier.end_epochs, deadline)
     except SeamlineError as error:
         if error.code is LOG_TRUNCATED:
             message = f"topic {bounds.topic} lost records a token stands for: {error.message}"
@@ -532,7 +532,7 @@ def _of_token(
     read = ", ".join(seam.display_name for seam in seams) or "no table"
     raise SeamlineError(
         INVALID_TOKEN,
-        f"{argument} is of a read of {read}, not of {name.display}",
+        f"{argument} comes from a read of {read}, not of {name.display}",
         hint="Give the token of a statement that has read the table.",
     )
 

@@ -38,7 +38,7 @@ from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.gather import Gatherer, ReadToken, no_tokens
 from seamline.gateway.query.names import Session
 from seamline.gateway.query.run import Execution, Executor
-from seamline.gateway.query.snapshot_tags import HeldSnapshots, SnapshotTags
+from seamline.gateway.query.snapshot_tags import SnapshotTags, TaggedSnapshots
 from seamline.gateway.query.tokens import After
 from seamline.gateway.query.views import ViewExpander
 from seamline.planners.physical import PhysicalPlan
@@ -112,7 +112,7 @@ class Running:
     execution: Execution
     batches: Batches
     retries: int
-    held: HeldSnapshots
+    held: TaggedSnapshots
 
 
 class Qualify(Protocol):
@@ -261,7 +261,7 @@ class Queries:
     ) -> Running:
         with contextlib.ExitStack() as opened:
             tags = self._snapshot_tags
-            held = tags.take(planned.plan, deadline) if tags else HeldSnapshots()
+            held = tags.take(planned.plan, deadline) if tags else TaggedSnapshots()
             opened.callback(held.release)
             execution = self._executor.start(
                 planned.plan,

@@ -15,7 +15,7 @@ from seamline.connectors.kafka.tail import Tail
 from seamline.gateway.config.model import Config
 from seamline.gateway.query.freshness import Freshness
 from seamline.gateway.query.pin import PinnedTable
-from seamline.gateway.query.snapshot_tags import Held, Pin
+from seamline.gateway.query.snapshot_tags import Pin, Tagging
 from seamline.planners.physical import PhysicalPlan
 from seamline.seam.seam import Seam, SeamKey
 
@@ -29,7 +29,7 @@ def receipt(
     token: str,
     session: str,
     retries: int,
-    held: Mapping[Pin, Held],
+    held: Mapping[Pin, Tagging],
 ) -> dict[str, Any]:
     """The receipt of a statement.
 
@@ -77,12 +77,12 @@ def pinned(table: PinnedTable, token: str, config: Config) -> dict[str, Any]:
 
 
 def _table(
-    plan: PhysicalPlan, seam: Seam, tail: Tail | None, held: Mapping[Pin, Held]
+    plan: PhysicalPlan, seam: Seam, tail: Tail | None, held: Mapping[Pin, Tagging]
 ) -> dict[str, Any]:
     scans = [scan for scan in plan.logical.scans if scan.seam.key == seam.key]
     cold = [scan.files for scan in scans if scan.files is not None]
     read = plan.tails.get(seam.key)
-    snapshot = held.get((seam.table, seam.snapshot_id or 0), Held())
+    snapshot = held.get((seam.table, seam.snapshot_id or 0), Tagging())
     return {
         "table": list(seam.table),
         "as_of": seam.as_of or None,

@@ -40,7 +40,7 @@ Pin = tuple[tuple[str, ...], int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Held:
+class Tagging:
     """The outcome of holding one snapshot.
 
     Attributes:
@@ -53,7 +53,7 @@ class Held:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HeldSnapshots:
+class TaggedSnapshots:
     """The snapshots that one statement holds.
 
     Attributes:
@@ -61,7 +61,7 @@ class HeldSnapshots:
         release: Releases them.
     """
 
-    held: Mapping[Pin, Held] = dataclasses.field(default_factory=dict)
+    held: Mapping[Pin, Tagging] = dataclasses.field(default_factory=dict)
     release: Callable[[], None] = lambda: None
 
 
@@ -100,32 +100,32 @@ class SnapshotTags:
         self._lock = threading.Lock()
         self._tags: dict[Pin, _Tag] = {}
 
-    def take(self, plan: PhysicalPlan, deadline: Deadline) -> HeldSnapshots:
+    def take(self, plan: PhysicalPlan, deadline: Deadline) -> TaggedSnapshots:
         """Holds what Spark is to read; a read by DuckDB is short and would start over instead.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE when a snapshot has already expired; nothing is held then.
         """
         if plan.route.engine != SPARK:
-            return HeldSnapshots()
+            return TaggedSnapshots()
         cold = (scan.seam for scan in plan.logical.scans if scan.facts.reads_cold)
         pins = {(seam.table, seam.snapshot_id) for seam in cold if seam.snapshot_id is not None}
         return self.hold(sorted(pins), deadline)
 
-    def hold(self, pins: Iterable[Pin], deadline: Deadline) -> HeldSnapshots:
+    def hold(self, pins: Iterable[Pin], deadline: Deadline) -> TaggedSnapshots:
         """Holds snapshots until they are released or the deadline has long passed.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE when one has already expired; nothing is held then.
         """
-        held: dict[Pin, Held] = {}
+        held: dict[Pin, Tagging] = {}
         try:
             for pin in pins:
                 held[pin] = self._hold(pin, deadline)
         except BaseException:
             self._release(held)
             raise
-        return HeldSnapshots(held, lambda: self._release(held))
+        return TaggedSnapshots(held, lambda: self._release(held))
 
     def sweep(self) -> None:
         """Removes the tags that no statement has used for a while."""
@@ -144,7 +144,7 @@ class SnapshotTags:
 
     # --- One snapshot --------------------------------------------------------------------------
 
-    def _hold(self, pin: Pin, deadline: Deadline) -> Held:
+    def _hold(self, pin: Pin, deadline: Deadline) -> Tagging:
         asked_at = time.monotonic()
         with self._lock:
             tag = self._tags.setdefault(pin, _Tag())
@@ -160,13 +160,13 @@ class SnapshotTags:
             self._leave(pin, tag)
             raise
 
-    def _ensure(self, pin: Pin, tag: _Tag, asked_at: float, deadline: Deadline) -> Held:
+    def _ensure(self, pin: Pin, tag: _Tag, asked_at: float, deadline: Deadline) -> Tagging:
         """The tag: made, renewed or as it is; whoever waited for another's try has its outcome."""
         needed_until = time.monotonic() + deadline.remaining_s() + _SPARE_S
         if tag.name is not None and tag.lasts_until >= needed_until:
-            return Held(tag.name)
+            return Tagging(tag.name)
         if tag.problem is not None and tag.problem[1] >= asked_at:
-            return Held(problem=tag.problem[0])
+            return Tagging(problem=tag.problem[0])
         lasts_s = max(_LIFE_S, 2 * (needed_until - time.monotonic()))
         lasts_until = time.monotonic() + lasts_s
         made = f"{TAG_PREFIX}{uuid.uuid4().hex}"
@@ -185,11 +185,11 @@ class SnapshotTags:
             if error.code is SNAPSHOT_GONE or not is_refused:
                 raise
             tag.problem = (error.message, time.monotonic())
-            return Held(problem=error.message)
+            return Tagging(problem=error.message)
         tag.name, tag.lasts_until, tag.problem = made, lasts_until, None
-        return Held(made)
+        return Tagging(made)
 
-    def _release(self, held: Mapping[Pin, Held]) -> None:
+    def _release(self, held: Mapping[Pin, Tagging]) -> None:
         for pin in held:
             with self._lock:
                 tag = self._tags.get(pin)
@@ -223,7 +223,7 @@ class SnapshotTags:
             commits.insist(lambda: commits.remove_refs(self._load(name), tags))
         except SeamlineError as error:
             text = ", ".join(tags)
-            _LOG.warning("%s of %s stay until they are too old: %s", text, ".".join(name), error)
+            _LOG.warning("%s of %s stay until they expire: %s", text, ".".join(name), error)
 
     def _load(self, name: tuple[str, ...]) -> IcebergTable:
         return self._connections.catalog(name[0]).load(name[1:])

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from seamline.connectors.continuity import check_not_cut
+from seamline.connectors.continuity import check_not_truncated
 from seamline.connectors.protocols import Deadline, HotLog
 from seamline.errors import LOG_TRUNCATED, READ_CONFLICT, TOPIC_RECREATED, SeamlineError
 from seamline.gateway.tail.source import FollowedTable
@@ -50,7 +50,7 @@ def look(
         recreated(topic, bounds.topic_id, table.source.topic_id),
         shortened(topic, bounds.end, known),
     )
-    check_not_cut(log, bounds, positions, epochs, deadline)
+    check_not_truncated(log, bounds, positions, epochs, deadline)
     return bounds
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from seamline.connectors.continuity import check_not_cut
+from seamline.connectors.continuity import check_not_truncated
 from seamline.connectors.protocols import Deadline, HotLog, TierTable
 from seamline.errors import (
     COMMIT_CONFLICT,
@@ -55,7 +55,7 @@ def tier_once(table: TierTable, log: HotLog, deadline: Deadline, *, records_max:
     bounds = log.bounds([binding.topic], before.isolation, deadline)[binding.topic]
     check_partitions(binding, len(bounds.end))
     batch = next_batch(state, binding, before, bounds, records_max=records_max)
-    check_not_cut(log, bounds, before.next, before.epochs, deadline)
+    check_not_truncated(log, bounds, before.next, before.epochs, deadline)
     if batch is None:
         _renew_boundary(table, state, binding)
         return Step(Outcome.IDLE, 0, lag(before, bounds), before.next)
@@ -139,7 +139,7 @@ def _check_landed(
     bounds = log.bounds([topic], batch.boundary.isolation, deadline)[topic]
     problem = (
         misplaced(after, batch, bounds)
-        or _cut(log, bounds, landed, deadline)
+        or _truncation(log, bounds, landed, deadline)
         or _second_writer(table, after)
     )
     if problem is not None:
@@ -148,12 +148,12 @@ def _check_landed(
     table.keep(landed.snapshot_id)
 
 
-def _cut(
+def _truncation(
     log: HotLog, bounds: LogBounds, landed: Boundary, deadline: Deadline
 ) -> SeamlineError | None:
     """Whether the log lost records of a batch while this was read."""
     try:
-        check_not_cut(log, bounds, landed.next, landed.epochs, deadline)
+        check_not_truncated(log, bounds, landed.next, landed.epochs, deadline)
     except SeamlineError as error:
         if error.code is LOG_TRUNCATED:
             return error

@@ -2,7 +2,7 @@
 
 Method: a table is loaded by one principal and changes afterwards. Another then sends everything a
 client may choose (tags, sessions, plan ids, pages), made from what the first was given; the first
-must still get the cut it began with, and its plans.
+must still get the seam it began with, and its plans.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Catalog:
         return answer
 
     def files(self, token: str, table: str = "orders") -> int:
-        """How many files a plan of the session's own cut has."""
+        """How many files a plan of the session's own seam has."""
         answer = self.ask(token, "POST", f"{PLANNED}/{table}/plan", json={})
         assert answer.status_code == 200, answer.text
         assert answer.json is not None
@@ -129,13 +129,13 @@ def load_without_a_session(catalog: Catalog, ada: TestResponse) -> None:
         load_without_a_session,
     ],
 )
-def test_fault_28_a_cut_is_not_moved_by_another_principal(
+def test_fault_28_a_seam_is_not_moved_by_another_principal(
     catalog: Catalog, disturb: Callable[[Catalog, TestResponse], None]
 ) -> None:
     ada = catalog.begin("ada")
     catalog.own.load_table("sales.orders").append(ROWS)
     disturb(catalog, ada)
-    assert catalog.files(session_of(ada)) == 1, "the cut it began with"
+    assert catalog.files(session_of(ada)) == 1, "the seam it began with"
     assert catalog.files("bob") == 2, "the table as it is now"
 
 

@@ -17,7 +17,7 @@ from seamline.seam.offsets import Offsets
 from seamline.seam.seam import Seam
 from seamline.seam.table import Snapshot
 from simulation.reading import FROM_1, TIERS, TWICE, Answer
-from simulation.world import VERSIONS_MAX, Cut, Past, Truth, World
+from simulation.world import VERSIONS_MAX, Past, Truncation, Truth, World
 
 Place = tuple[int, int, bytes]
 """(partition, offset, value) of a record of the log."""
@@ -44,7 +44,7 @@ class Started(NamedTuple):
     stable: tuple[int, ...]
     snapshot_id: int | None
     upheavals: int
-    cuts: tuple[Cut, ...]
+    cuts: tuple[Truncation, ...]
     now_ms: int
     hands: int
 
@@ -122,7 +122,7 @@ def _holds_what_was_lost(world: World) -> bool:
     )
 
 
-def _is_below(world: World, cut: Cut) -> bool:
+def _is_below(world: World, cut: Truncation) -> bool:
     """Whether the table already held records that a cut took out of the log."""
     snapshot_id = world.table.state.current_snapshot_id
     while snapshot_id is not None and snapshot_id > cut.commits:

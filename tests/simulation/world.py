@@ -107,7 +107,7 @@ History = tuple[tuple[Sent, ...], ...]
 """Per partition everything ever sent to it, by offset."""
 
 
-class Cut(NamedTuple):
+class Truncation(NamedTuple):
     """A log of `sent` records lost those from `end` on, when the table had `commits` snapshots."""
 
     topic_id: str
@@ -142,7 +142,7 @@ class Truth(NamedTuple):
     compacted: frozenset[tuple[str, int, int]] = frozenset()
     pasts: tuple[Past, ...] = ()
     upheavals: int = 0
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[Truncation, ...] = ()
     began: tuple[tuple[str, int, int], ...] = ()
     open: int | None = None
     copier: Copier | None = None
@@ -273,7 +273,7 @@ class World:
         history = self.truth.history
         self.log.truncate(TOPIC, partition, end)
         self._set_history((*history[:partition], sent[:end], *history[partition + 1 :]))
-        cut = Cut(self.truth.topic_id, partition, end, len(sent), len(self.truth.pasts))
+        cut = Truncation(self.truth.topic_id, partition, end, len(sent), len(self.truth.pasts))
         opened = self.truth.open
         if all(e.transaction != opened for entries in self.truth.history for e in entries):
             opened = None
