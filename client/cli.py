@@ -21,19 +21,19 @@ from seamline.errors import MISSING_EXTRA, SeamlineError
 from seamline.version import VERSION
 
 _COMMANDS: Mapping[str, tuple[str, str, str]] = {
-    "completion": ("seamline.commands.completion", "", "Completion of commands for a shell."),
+    "completion": ("seamline.commands.completion", "", "Print a completion script for a shell."),
     "config": ("seamline.gateway.cli.config", "gateway", "Show the configuration."),
     "demo": ("seamline.gateway.cli.demo", "gateway,spark", "Run the main job end to end."),
-    "freshness": ("seamline.commands.freshness", "", "How far tiering has got with a table."),
-    "local": ("seamline.gateway.cli.local", "gateway", "The embedded stack: Kafka and a catalog."),
-    "query": ("seamline.commands.query", "", "Run statements on a gateway, or ask for them."),
+    "freshness": ("seamline.commands.freshness", "", "Show how far a table has been tiered."),
+    "local": ("seamline.gateway.cli.local", "gateway", "Run a local Kafka broker and catalog."),
+    "query": ("seamline.commands.query", "", "Run SQL on a gateway, or start a prompt."),
     "serve": ("seamline.gateway.cli.serve", "gateway", "Run the gateway."),
     "spark-conf": (
         "seamline.commands.spark_conf",
         "",
-        "Spark settings that make the live tables a catalog.",
+        "Print the Spark settings for the live tables.",
     ),
-    "table": ("seamline.gateway.cli.table", "gateway", "Create and look after unified tables."),
+    "table": ("seamline.gateway.cli.table", "gateway", "Create and manage unified tables."),
     "tail": ("seamline.commands.tail", "", "Show the rows of a table as they arrive."),
     "tier": (
         "seamline.gateway.cli.tier",

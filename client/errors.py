@@ -240,7 +240,10 @@ INVALID_CAST = _declare(
 )
 NUMERIC_OVERFLOW = _declare("NUMERIC_OVERFLOW", 18, _USER, "CAST to a wider type before computing.")
 SUBQUERY_MULTIPLE_ROWS = _declare(
-    "SUBQUERY_MULTIPLE_ROWS", 19, _USER, "A scalar subquery gives one row: aggregate or LIMIT 1."
+    "SUBQUERY_MULTIPLE_ROWS",
+    19,
+    _USER,
+    "A scalar subquery must give one row: aggregate, or add LIMIT 1.",
 )
 INVALID_ARGUMENT = _declare("INVALID_ARGUMENT", 20, _USER, "Correct the argument and try again.")
 EVALUATION_FAILED = _declare(
@@ -269,13 +272,16 @@ NOT_A_UNIFIED_TABLE = _declare(
 )
 
 INVALID_VIEW = _declare(
-    "INVALID_VIEW", 47, _USER, "Make it again with CREATE OR REPLACE VIEW, or with its own tool."
+    "INVALID_VIEW",
+    47,
+    _USER,
+    "Recreate it with CREATE OR REPLACE VIEW, or with the tool that made it.",
 )
 VIEW_IS_STALE = _declare(
     "VIEW_IS_STALE",
     48,
     _USER,
-    "What the view reads has changed since it was made: CREATE OR REPLACE VIEW.",
+    "What the view reads has changed since it was created: use CREATE OR REPLACE VIEW.",
 )
 VIEW_IS_RECURSIVE = _declare(
     "VIEW_IS_RECURSIVE", 49, _USER, "Let one of the views read something else."
@@ -285,8 +291,8 @@ TABLE_TIERED_ELSEWHERE = _declare(
     "TABLE_TIERED_ELSEWHERE",
     55,
     _USER,
-    "Its own writer copies the topic. Stop that one first, then `seamline table take-over` lets "
-    "Seamline continue.",
+    "Another writer copies the topic into the table. Stop it first, then run `seamline table "
+    "take-over` to let Seamline continue.",
     status=409,
 )
 OFFSETS_NOT_STORED = _declare(
@@ -313,7 +319,7 @@ UNAUTHENTICATED = _declare(
     "UNAUTHENTICATED",
     61,
     _USER,
-    "Prove who you are as this gateway asks: with an access token, user and password, or a "
+    "Authenticate as this gateway requires: with an access token, a user and password, or a "
     "certificate.",
     status=401,
 )
@@ -333,13 +339,13 @@ TOO_MANY_LOGINS = _declare(
     status=429,
 )
 PERMISSION_DENIED = _declare(
-    "PERMISSION_DENIED", 62, _USER, "Ask the gateway's owner for the right.", status=403
+    "PERMISSION_DENIED", 62, _USER, "Ask the gateway's owner for the privilege.", status=403
 )
 STATEMENT_NOT_FOUND = _declare(
     "STATEMENT_NOT_FOUND",
     63,
     _USER,
-    "Its result has been released, or the gateway was started again since; submit it again.",
+    "Its result has been released, or the gateway has been restarted since; submit it again.",
     status=404,
 )
 CANCELED = _declare("CANCELED", 64, _USER, "The statement was canceled on request.", status=409)
@@ -454,7 +460,7 @@ BOUNDARY_MISSING = _declare(
     "BOUNDARY_MISSING",
     8,
     _EXTERNAL,
-    "No snapshot that carries the boundary is left in the table's line. Expire snapshots with "
+    "No snapshot that carries the boundary is left in the table's history. Expire snapshots with "
     "`seamline table maintain`, which keeps it.",
 )
 BOUNDARY_INVALID = _declare(
@@ -464,7 +470,7 @@ UPSERT_ORDER_UNKNOWN = _declare(
     "UPSERT_ORDER_UNKNOWN",
     13,
     _EXTERNAL,
-    "Records of one key may lie in several partitions, so which is the newest is not known. Keep "
+    "Records of one key may be in several partitions, so the newest one is not known. Keep "
     "every key in one partition, and set the table's property key_partitions to their number.",
 )
 BAD_RECORD = _declare(
@@ -478,8 +484,9 @@ SCHEMA_INCOMPATIBLE = _declare(
     "SCHEMA_INCOMPATIBLE",
     16,
     _EXTERNAL,
-    "A schema of the topic has what no column of the table can hold besides what is there. Correct "
-    "the schema, or let the policy decide: ALTER TABLE … SET PROPERTIES evolution = 'manual'.",
+    "No column can hold both the rows already in the table and what a schema of the topic has. "
+    "Correct the schema, or let the policy decide: ALTER TABLE … SET PROPERTIES "
+    "evolution = 'manual'.",
     status=409,
 )
 SCHEMA_NOT_EVOLVED = _declare(
@@ -496,15 +503,15 @@ SECOND_WRITER = _declare(
     14,
     _EXTERNAL,
     "Somebody else writes records of the topic into a table that Seamline tiers. Stop one of the "
-    "two; `seamline table audit` names what is double.",
+    "two; `seamline table audit` names the duplicates.",
     status=409,
 )
 BOUNDARY_NOT_TRUSTED = _declare(
     "BOUNDARY_NOT_TRUSTED",
     15,
     _EXTERNAL,
-    "What the writer says is no exact place in the log. Name columns with partition and offset, or "
-    "accept it with the property boundary_trust = 'hint'.",
+    "What the writer says is not an exact place in the log. Name columns with partition and "
+    "offset, or accept it with the property boundary_trust = 'hint'.",
     status=409,
 )
 COMMIT_CONFLICT = _declare(
@@ -565,27 +572,27 @@ COLD_FILE_MISSING = _declare(
     "COLD_FILE_MISSING",
     33,
     _EXTERNAL,
-    "A file the snapshot names is not there: it was removed outside Iceberg. Restore it, or roll "
-    "the table back to a snapshot whose files are whole.",
+    "A file that the snapshot names is missing: it was removed outside Iceberg. Restore it, or "
+    "roll the table back to a snapshot whose files are whole.",
 )
 COLD_FILE_INVALID = _declare(
     "COLD_FILE_INVALID",
     34,
     _EXTERNAL,
-    "A file of the snapshot cannot be read as what it says it is; restore it from a copy.",
+    "A file of the snapshot is not what it claims to be; restore it from a copy.",
 )
 LOCATION_NOT_ALLOWED = _declare(
     "LOCATION_NOT_ALLOWED",
     45,
     _EXTERNAL,
-    "Tables lie under their catalog's warehouse, or where its setting locations says; their files "
-    "under the table, or where data_locations says.",
+    "Tables belong under their catalog's warehouse or its configured locations; their files belong "
+    "under the table or the configured data_locations.",
 )
 PROPERTY_NOT_ALLOWED = _declare(
     "PROPERTY_NOT_ALLOWED",
     46,
     _EXTERNAL,
-    "A table's properties choose no code here, and no place outside of the table; remove it with "
+    "A table's properties may choose neither code nor a place outside the table; remove it with "
     "ALTER TABLE … UNSET TBLPROPERTIES.",
 )
 SPARK_UNAVAILABLE = _declare(
@@ -597,7 +604,7 @@ SPARK_UNAVAILABLE = _declare(
     status=503,
 )
 SPARK_FAILED = _declare(
-    "SPARK_FAILED", 36, _EXTERNAL, "Spark could not finish the statement; its log says more."
+    "SPARK_FAILED", 36, _EXTERNAL, "Spark could not finish the statement; see its log for details."
 )
 GATEWAY_UNAVAILABLE = _declare(
     "GATEWAY_UNAVAILABLE",
@@ -644,7 +651,7 @@ JARS_CHANGED = _declare(
     "JARS_CHANGED",
     110,
     _EXTERNAL,
-    "What the jars come through has changed them: look at the mirror that SEAMLINE_IVY_SETTINGS "
+    "The jars were changed on their way: check the mirror that SEAMLINE_IVY_SETTINGS "
     "names, or at the proxy.",
 )
 
@@ -666,7 +673,7 @@ TOO_MANY_STATEMENTS = _declare(
     "TOO_MANY_STATEMENTS",
     4,
     _RESOURCES,
-    "Come again after `Retry-After`; the message names the limit, which the gateway's owner sets.",
+    "Try again after `Retry-After`; the message names the limit, which the gateway's owner sets.",
     retriable=True,
     status=429,
 )
@@ -674,8 +681,8 @@ SCAN_TOO_LARGE = _declare(
     "SCAN_TOO_LARGE",
     8,
     _RESOURCES,
-    "Let the statement read fewer files: conditions on what the table is partitioned or sorted by "
-    "leave some out. The gateway's owner sets limits.scan_bytes_max.",
+    "Let the statement read fewer files, with conditions on the columns that partition or sort "
+    "the table. The gateway's owner sets limits.scan_bytes_max.",
     status=422,
 )
 DISK_FULL = _declare(
@@ -685,13 +692,18 @@ REQUEST_TOO_LARGE = _declare(
     "REQUEST_TOO_LARGE", 6, _RESOURCES, "Send a smaller request body.", status=413
 )
 SHUTTING_DOWN = _declare(
-    "SHUTTING_DOWN", 7, _RESOURCES, "Send it to another gateway.", retriable=True, status=503
+    "SHUTTING_DOWN",
+    7,
+    _RESOURCES,
+    "Send it to another gateway, or try again once this one has restarted.",
+    retriable=True,
+    status=503,
 )
 STATEMENT_KILLED = _declare(
     "STATEMENT_KILLED",
     20,
     _RESOURCES,
-    "Run it again. If that is killed, too, it needs more memory than there is: read less, or run "
+    "Run it again. If it is killed again, it needs more memory than there is: read less, or run "
     "it on Spark.",
     retriable=True,
     status=503,
@@ -703,5 +715,5 @@ INTERNAL_ERROR = _declare(
     "INTERNAL_ERROR",
     1,
     ErrorKind.INTERNAL,
-    "This is a fault in Seamline; the gateway's log has more.",
+    "This is a fault in Seamline; see the gateway's log for details.",
 )

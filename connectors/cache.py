@@ -1,7 +1,7 @@
 """One bounded cache for what is made once and asked for often: footers, manifests, loaded tables.
 
-What was least recently used is evicted first. A value is made outside of the lock, so a slow one
-holds nobody up; two callers that miss at once both make it, and the later one's is kept.
+What was least recently used is evicted first. A value is made outside the lock, so a slow one
+holds nobody up; two callers that miss at once both make it, and the later value is kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is the same for every table format beside Iceberg: its tables are read, by DuckDB alone."""
+"""What every table format besides Iceberg shares: its tables are only read, and only by DuckDB."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ def _missing(state: TableState, snapshot_id: int | None) -> SeamlineError:
             else f"its first snapshot, {seen.snapshot_id}, carries none"
         )
     if state.provider is not None:
-        why += f", by the provider {state.provider.name}"
+        why += f", says the provider {state.provider.name}"
         hint = "Adopt the table again, with another --boundary or with --columns."
     return SeamlineError(
         BOUNDARY_MISSING, f"table {state.display_name} has no boundary: {why}", hint=hint

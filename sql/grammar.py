@@ -263,7 +263,7 @@ def _create_view(words: Words, *, replace: bool = False) -> CreateView:
     if words.take("SECURITY") and not words.take("INVOKER"):
         raise SeamlineError(
             NOT_SUPPORTED,
-            "a view reads with the rights of whoever asks",
+            "a view reads with the rights of whoever queries it",
             location=words.place(),
             hint="SECURITY INVOKER",
         )
@@ -275,7 +275,7 @@ def _create_view(words: Words, *, replace: bool = False) -> CreateView:
     calls = any(isinstance(table.this, exp.Func) for table in query.tree.find_all(exp.Table))
     if query.placeholders or query.token or calls:
         raise SeamlineError(
-            NOT_SUPPORTED, "a view has neither parameters nor a token", location=start, hint=""
+            NOT_SUPPORTED, "a view can have neither parameters nor a token", location=start, hint=""
         )
     return CreateView(name, query, text, replace, comment, place)
 
@@ -366,7 +366,10 @@ def _add_column(words: Words) -> AddColumn:
         raise
     if len(columns) != 1:
         raise SeamlineError(
-            SYNTAX_ERROR, "ADD COLUMN adds one column", location=place, hint="One at a time."
+            SYNTAX_ERROR,
+            "ADD COLUMN adds one column at a time",
+            location=place,
+            hint="One at a time.",
         )
     ((column, type_, required),) = columns
     return AddColumn(column, type_, required, missing)

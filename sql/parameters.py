@@ -37,12 +37,12 @@ def bind(query: Query, values: Sequence[Any] | Mapping[str, Any]) -> exp.Expr:
         _check_names(names, values, any_placeholder=bool(query.placeholders))
     elif names:
         raise SeamlineError(
-            INVALID_PARAMETERS, "the statement has :name placeholders but values have no names"
+            INVALID_PARAMETERS, "the statement has :name placeholders, but the values have no names"
         )
     elif len(values) != query.placeholders:
         raise SeamlineError(
             INVALID_PARAMETERS,
-            f"the statement has {query.placeholders} placeholders, {len(values)} values came",
+            f"the statement has {query.placeholders} placeholders, {len(values)} values were given",
         )
     for node in placeholders:
         key = node.name if node.this else node.meta["number"]
@@ -53,7 +53,7 @@ def bind(query: Query, values: Sequence[Any] | Mapping[str, Any]) -> exp.Expr:
 def _check_names(wanted: set[str], values: Mapping[str, Any], *, any_placeholder: bool) -> None:
     if any_placeholder:
         raise SeamlineError(
-            INVALID_PARAMETERS, "the statement has ? placeholders but values have names"
+            INVALID_PARAMETERS, "the statement has ? placeholders, but the values have names"
         )
     missing, unknown = sorted(wanted - set(values)), sorted(set(values) - wanted)
     if missing:
@@ -125,7 +125,7 @@ def _moment(value: datetime.datetime) -> exp.Expr:
         moment = value.astimezone(datetime.UTC).replace(tzinfo=None)
     except OverflowError as error:
         raise SeamlineError(
-            INVALID_PARAMETERS, f"{value} lies outside of the years 1 to 9999 in UTC"
+            INVALID_PARAMETERS, f"{value} is outside the years 1 to 9999 in UTC"
         ) from error
     return _cast(moment.isoformat(" ") + " UTC", "timestamp(6) with time zone")
 

@@ -81,7 +81,8 @@ def parse(sql: str, *, dialect: str | None = None) -> Statement:
     """
     if len(sql) > LENGTH_MAX:
         raise SeamlineError(
-            STATEMENT_TOO_LARGE, f"the statement has {len(sql)} characters, at most {LENGTH_MAX}"
+            STATEMENT_TOO_LARGE,
+            f"the statement has {len(sql)} characters; at most {LENGTH_MAX} are allowed",
         )
     check_text(sql, SYNTAX_ERROR)
     try:
@@ -102,7 +103,7 @@ def check_text(text: str, code: ErrorCode) -> None:
     if wrong is not None:
         raise SeamlineError(
             code,
-            f"the character U+{ord(text[wrong]):04X} cannot stand in a text",
+            f"the character U+{ord(text[wrong]):04X} cannot appear in text",
             hint="",
             location=location_at(text, wrong) if code is SYNTAX_ERROR else None,
         )

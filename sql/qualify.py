@@ -279,7 +279,7 @@ def _version(table: exp.Table) -> TableVersion | None:
         )
     raise SeamlineError(
         NOT_SUPPORTED,
-        "a version must be written out",
+        "a version must be a literal",
         location=location_of(version),
         hint="FOR VERSION AS OF 123, FOR VERSION AS OF 'tag', FOR TIMESTAMP AS OF TIMESTAMP '…'.",
     )

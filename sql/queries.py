@@ -47,7 +47,7 @@ def query_of(sql: str, tokens: list[Token]) -> Query:
     if write is not None:
         raise SeamlineError(
             STATEMENT_NOT_ALLOWED,
-            f"{write.key.upper()} is not allowed inside of a query",
+            f"{write.key.upper()} is not allowed inside a query",
             location=places.location_of(write),
         )
     for values in list(tree.find_all(exp.Values)):

@@ -55,7 +55,7 @@ def _refuse_kernels_in_lambdas(tree: exp.Expr) -> None:
                     NOT_SUPPORTED,
                     f"Spark cannot compute {node.spec.overload.name.split()[0]}() inside of a "
                     "lambda",
-                    hint="Ask with engine = 'duckdb', or compute it outside of the lambda.",
+                    hint="Ask with engine = 'duckdb', or compute it outside the lambda.",
                 )
 
 
@@ -64,7 +64,7 @@ def _refuse_recursion(tree: exp.Expr) -> None:
     if any(with_.args.get("recursive") for with_ in tree.find_all(exp.With)):
         raise SeamlineError(
             NOT_SUPPORTED,
-            "Spark does not compute WITH RECURSIVE",
+            "Spark cannot compute WITH RECURSIVE",
             hint="Ask with engine = 'duckdb'.",
         )
 
@@ -75,7 +75,7 @@ def _refuse_computed_counts(tree: exp.Expr) -> None:
         if node.spec.overload.name == COMPUTED_COUNT:
             raise SeamlineError(
                 NOT_SUPPORTED,
-                "Spark counts rows of a window by a number that is written out",
+                "Spark counts the rows of a window only by a literal number",
                 hint="Ask with engine = 'duckdb'.",
             )
 
@@ -255,7 +255,7 @@ def _by_range(frame: exp.WindowSpec) -> exp.WindowSpec:
     if any(isinstance(frame.args.get(key), exp.Expr) for key in ("start", "end")):
         raise SeamlineError(
             NOT_SUPPORTED,
-            "Spark does not count GROUPS in a window frame",
+            "Spark does not support GROUPS in a window frame",
             hint="Ask with engine = 'duckdb'.",
         )
     frame.set("kind", "RANGE")

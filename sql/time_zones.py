@@ -86,7 +86,7 @@ def local_time(zone: str) -> tuple[str, str]:
     if zone == SEVERAL_ZONES:
         raise SeamlineError(
             NOT_SUPPORTED,
-            "instants of several time zones were put together, so their fields cannot be read",
+            "instants of several time zones are mixed, so their fields cannot be read",
             hint="Name one zone: x AT TIME ZONE 'UTC'.",
         )
     spark = f"CAST(from_utc_timestamp({{0}}, '{zone}') AS TIMESTAMP_NTZ)"

@@ -368,7 +368,9 @@ def result_field(name: str, type_: Type) -> pa.Field:
         return pa.field(name, pa.string(), metadata={INTERVAL_OF: type_.unit.encode()})
     if contains(type_, Interval):
         raise SeamlineError(
-            NOT_SUPPORTED, f"{type_} cannot be a result", hint="Take the intervals out of it."
+            NOT_SUPPORTED,
+            f"{type_} cannot be the type of a result",
+            hint="Take the intervals out of it.",
         )
     return pa.field(name, to_arrow(type_))
 

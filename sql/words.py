@@ -78,7 +78,8 @@ def tokenize(sql: str) -> list[Token]:
         ) from error
     if len(tokens) > TOKENS_MAX:
         raise SeamlineError(
-            STATEMENT_TOO_LARGE, f"the statement has {len(tokens)} words, at most {TOKENS_MAX}"
+            STATEMENT_TOO_LARGE,
+            f"the statement has {len(tokens)} words; at most {TOKENS_MAX} are allowed",
         )
     _check_chains(tokens)
     depth = 0
@@ -138,7 +139,7 @@ def _check_chains(tokens: Sequence[Token]) -> None:
             if chains[binding] > CHAIN_MAX:
                 raise SeamlineError(
                     STATEMENT_TOO_LARGE,
-                    f"more than {CHAIN_MAX} operators {token.text.upper()} stand in a row",
+                    f"more than {CHAIN_MAX} operators {token.text.upper()} follow one another",
                     location=location_of(token),
                     hint="Conditions on one column are shorter with IN, and lists are VALUES.",
                 )

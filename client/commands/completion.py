@@ -14,7 +14,7 @@ VARIABLE = "_SEAMLINE_COMPLETE"
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Prints the completion of SHELL: source it where your shell starts."""
+    """Print the completion script for SHELL, to be sourced when your shell starts."""
     found = get_completion_class(shell)
     assert found is not None
     command = ctx.find_root().command

@@ -25,10 +25,10 @@ _NAME = re.compile(r'(?P<front>(?:.*\.)?)(?P<table>"(?:[^"]|"")+"|[^".]+)')
     "--format", "format_", type=click.Choice([*WRITERS]), default="table", show_default=True
 )
 @gateway_options
-@click.option("--catalog", help="Catalog of a name that leaves it out.")
-@click.option("--schema", help="Schema of a name that leaves it out.")
+@click.option("--catalog", help="Default catalog for a name without one.")
+@click.option("--schema", help="Default schema for a name without one.")
 def freshness(table: str, format_: str, **options: Any) -> None:
-    """Says how much of TABLE is in files, and how much in the log alone."""
+    """Show how much of TABLE is in files, and how much only in the log."""
     look = look_of_terminal() if sys.stdout.isatty() else Look()
     with connect(options, profile_of(options)) as connection:
         seam = variant(table, "seam")

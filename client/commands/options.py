@@ -31,13 +31,15 @@ def _profile_names(_: click.Context, __: click.Parameter, start: str) -> list[Co
 
 
 _OPTIONS = (
-    click.option("--profile", shell_complete=_profile_names, help="A gateway by its name."),
+    click.option(
+        "--profile", shell_complete=_profile_names, help="Profile (a gateway by name) to use."
+    ),
     click.option("--url", envvar="SEAMLINE_URL", help="Address of the gateway."),
-    click.option("--access-token", help="Bearer token, if it wants one."),
-    click.option("--user", help="User, whose password is asked for, instead of a token."),
-    click.option("--ca", help="File with the certificates to trust."),
-    click.option("--certificate", help="File with your own certificate."),
-    click.option("--key", help="File with your certificate's key."),
+    click.option("--access-token", help="Bearer token, if the gateway asks for one."),
+    click.option("--user", help="User to log in as, instead of a token; prompts for the password."),
+    click.option("--ca", help="File of CA certificates to trust."),
+    click.option("--certificate", help="File of your client certificate."),
+    click.option("--key", help="File of your client certificate's key."),
 )
 
 

@@ -108,9 +108,9 @@ def _profile(file: pathlib.Path, name: str, values: dict[str, Any]) -> Profile:
     for key, value in values.items():
         is_list = key == "token_command" and isinstance(value, list)
         if not (isinstance(value, str) or (is_list and all(isinstance(v, str) for v in value))):
-            raise _wrong(file, f"{key} of {where} is no text")
+            raise _wrong(file, f"{key} of {where} is not text")
     if sum(key in values for key in ("token_file", "token_command", "user")) > 1:
-        raise _wrong(file, f"{where} has more than one of token_file, token_command and user")
+        raise _wrong(file, f"{where} sets more than one of token_file, token_command and user")
     return Profile(**values)
 
 
@@ -136,7 +136,7 @@ def _from_file(path: str) -> str:
     try:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        cause = getattr(error, "strerror", None) or "it is no text"
+        cause = getattr(error, "strerror", None) or "it is not text"
         raise SeamlineError(INVALID_CONFIG, f"the token file {file}: {cause}") from error
 
 
@@ -149,8 +149,8 @@ def _from_command(command: str | list[str]) -> str:
     except (OSError, IndexError, subprocess.SubprocessError, ValueError) as error:
         raise SeamlineError(
             INVALID_CONFIG,
-            f"the token command {' '.join(words[:1])} gave none: {error}",
-            hint="Run it by hand; it must write the token and nothing else.",
+            f"the token command {' '.join(words[:1])} printed no token: {error}",
+            hint="Run it by hand; it must print the token and nothing else.",
         ) from error
     return done.stdout.strip()
 

@@ -46,19 +46,19 @@ class Source:
 @gateway_options
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="[default: table]")
 @click.option("--output", "-o", help="File to write to.")
-@click.option("--null", help="Text of a null.")
+@click.option("--null", help="How a null is shown.")
 @click.option("--engine", type=click.Choice(["auto", "duckdb", "spark"]), default="auto")
-@click.option("--catalog", help="Catalog of names that leave it out.")
-@click.option("--schema", help="Schema of names that leave it out.")
-@click.option("--token", help="A token of an earlier receipt: the same rows again.")
-@click.option("--after", multiple=True, help="A token the result must not fall behind.")
+@click.option("--catalog", help="Default catalog for names without one.")
+@click.option("--schema", help="Default schema for names without one.")
+@click.option("--token", help="Token from an earlier receipt, to read the same rows again.")
+@click.option("--after", multiple=True, help="Token that the result must be at least as new as.")
 @click.option("--timeout", type=float, help="Seconds a statement may take.")
 @click.option("--freshness", help="latest, \"bounded '500ms'\" or cached.")
-@click.option("--limit", type=int, help="Rows after which a result is cut off.")
-@click.option("--dialect", help="Another dialect the statement is written in.")
-@click.option("--param", "-p", multiple=True, help="A value for the next ? (text).")
-@click.option("--quiet", "-q", is_flag=True, help="Leave out progress and receipt.")
-@click.option("--no-pager", is_flag=True, help="Never show what a terminal asks for in a pager.")
+@click.option("--limit", type=int, help="Cut results off after this many rows.")
+@click.option("--dialect", help="SQL dialect of the statement, if not Trino's.")
+@click.option("--param", "-p", multiple=True, help="Value for the next ? (text).")
+@click.option("--quiet", "-q", is_flag=True, help="Print neither progress nor receipt.")
+@click.option("--no-pager", is_flag=True, help="Never use a pager.")
 def query(
     statement: str | None,
     execute: tuple[str, ...],
@@ -68,7 +68,7 @@ def query(
     no_pager: bool,
     **options: Any,
 ) -> None:
-    """Runs STATEMENT on a gateway; `-` reads statements from standard input.
+    """Run STATEMENT on a gateway; `-` reads statements from standard input.
 
     Without any, on a terminal, it asks for one after another.
     """
@@ -76,7 +76,7 @@ def query(
     profile = profile_of(options)
     form = format_ or profile.format or "table"
     if form not in FORMATS:
-        raise SeamlineError(INVALID_CONFIG, f"the profile's format {form} is none", hint=_SOME)
+        raise SeamlineError(INVALID_CONFIG, f"the profile's format {form} is not known", hint=_SOME)
     if source is not None:
         _refuse_what_does_not_fit(source, form, options)
     with connect(options, profile) as connection:
@@ -94,7 +94,7 @@ def query(
 def _source(statement: str | None, execute: Sequence[str], file: str | None) -> Source | None:
     """What is to be run; None for what somebody at a terminal will say."""
     if sum((statement is not None, bool(execute), file is not None)) > 1:
-        raise click.UsageError("give a statement, --execute or --file, one of them")
+        raise click.UsageError("give either a statement, --execute or --file")
     if statement is not None and statement != _STDIN:
         return Source(None, (Statement(statement),))
     if execute:
@@ -117,7 +117,7 @@ def _text_of(file: str) -> str:
     try:
         return pathlib.Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        cause = getattr(error, "strerror", None) or "it is no text"
+        cause = getattr(error, "strerror", None) or "it is not text"
         raise SeamlineError(INVALID_ARGUMENT, f"{file} cannot be read: {cause}", hint="") from error
 
 
@@ -127,7 +127,7 @@ def _refuse_what_does_not_fit(source: Source, form: str, options: dict[str, Any]
     if form not in BINARY_WRITERS:
         return
     if options["output"] is None and sys.stdout.isatty():
-        raise click.UsageError(f"--format {form} is not for a terminal; give --output FILE")
+        raise click.UsageError(f"--format {form} is not for terminals; give --output FILE")
     if len(source.statements) > 1:
         raise click.UsageError(f"--format {form} takes one statement")
 

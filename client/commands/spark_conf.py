@@ -31,12 +31,14 @@ FORMS = ("defaults", "shell", "json")
 
 @click.command("spark-conf")
 @gateway_options
-@click.option("--name", default=CATALOG, show_default=True, help="What statements call it.")
-@click.option("--warehouse", help="Which of the gateway's catalogs; its default one otherwise.")
-@click.option("--planned", is_flag=True, help="The gateway plans scans (Iceberg 1.11 or newer).")
-@click.option("--spark-version", default="4.0.5", show_default=True, help="For the runtime's jar.")
+@click.option("--name", default=CATALOG, show_default=True, help="Name of the catalog in Spark.")
+@click.option("--warehouse", help="One of the gateway's catalogs; by default its default one.")
+@click.option("--planned", is_flag=True, help="Let the gateway plan scans (Iceberg 1.11 or newer).")
+@click.option(
+    "--spark-version", default="4.0.5", show_default=True, help="Spark version, to choose the jar."
+)
 @click.option("--form", type=click.Choice(FORMS), default="defaults", show_default=True)
-@click.option("--check", is_flag=True, help="Ask the gateway first; say what is wrong.")
+@click.option("--check", is_flag=True, help="Check first that the gateway answers.")
 def spark_conf(
     name: str,
     warehouse: str | None,
@@ -46,12 +48,12 @@ def spark_conf(
     check: bool,
     **options: Any,
 ) -> None:
-    """Prints the settings with which any Spark reads the live tables."""
+    """Print the settings with which any Spark reads the live tables."""
     try:
         jar = packages(spark_version)
     except ValueError as error:
         raise SeamlineError(
-            INVALID_ARGUMENT, str(error), hint="--spark-version is such as 3.5.6 or 4.0.5"
+            INVALID_ARGUMENT, str(error), hint="--spark-version must look like 3.5.6 or 4.0.5"
         ) from error
     profile = profile_of(options)
     url, credentials = url_of(options, profile), credentials_of(options, profile)
@@ -60,7 +62,7 @@ def spark_conf(
     token, password = credentials.given_token(), credentials.password or ""
     if form == "shell" and (token or password):
         variable = TOKEN_VARIABLE if credentials.user is None else PASSWORD_VARIABLE
-        click.echo(f"set {variable} first: a command line is no place for a secret", err=True)
+        click.echo(f"set {variable} first, as everybody can read command lines", err=True)
         token = password = f"env:{variable}"  # Iceberg takes the variable's value
     settings = {
         "spark.jars.packages": jar,
@@ -94,7 +96,7 @@ def _check(url: str, credentials: Credentials, planned: bool) -> None:
     found = Transport(url, credentials).json("GET", f"{path}/v1/config", None)
     defaults = found.get("defaults", {})
     if not found.get("endpoints"):
-        raise SeamlineError(GATEWAY_UNAVAILABLE, f"{url}{path} is no Iceberg catalog")
+        raise SeamlineError(GATEWAY_UNAVAILABLE, f"{url}{path} is not an Iceberg catalog")
     click.echo(f"{url}{path} answers, with {len(found['endpoints'])} routes", err=True)
     probe = str(defaults.get("seamline.probe", ""))
     if "://" not in probe.replace("file://", "") and probe:

@@ -37,22 +37,24 @@ BEGINNING, NOW = "beginning", "now"
     show_default=True,
     help="`now`, `beginning`, or the token of an earlier batch, answer or receipt.",
 )
-@click.option("--where", help="A condition that the rows fulfil.")
+@click.option("--where", help="Show only rows that meet this condition.")
 @click.option(
     "--format",
     "format_",
     type=click.Choice([*WRITERS]),
     default="ndjson",
     show_default=True,
-    help="json is one object a line here, too.",
+    help="Here json, too, is one object a line.",
 )
 @gateway_options
-@click.option("--catalog", help="Catalog of a name that leaves it out.")
-@click.option("--schema", help="Schema of a name that leaves it out.")
-@click.option("--interval", type=float, default=0.5, show_default=True, help="Seconds to pause.")
-@click.option("--quiet", "-q", is_flag=True, help="Leave out the tokens.")
+@click.option("--catalog", help="Default catalog for a name without one.")
+@click.option("--schema", help="Default schema for a name without one.")
+@click.option(
+    "--interval", type=float, default=0.5, show_default=True, help="Seconds between polls."
+)
+@click.option("--quiet", "-q", is_flag=True, help="Do not print tokens.")
 def tail(table: str, start: str, where: str | None, quiet: bool, **options: Any) -> None:
-    """Shows the rows of TABLE as they arrive, until Ctrl-C."""
+    """Show the rows of TABLE as they arrive, until Ctrl-C."""
     token = start
     options["pause_s"] = max(_PAUSE_S_MIN, options.pop("interval"))
     try:
@@ -69,7 +71,7 @@ def tail(table: str, start: str, where: str | None, quiet: bool, **options: Any)
                     click.echo(f"token {token}", err=True)
     except KeyboardInterrupt:
         if not quiet and token != NOW:
-            click.echo(f"\nto go on: --from {token}", err=True)
+            click.echo(f"\nto continue: --from {token}", err=True)
 
 
 def _token_of_now(connection: Connection, table: str) -> str:

@@ -68,7 +68,7 @@ class Credentials:
             raise as_client_error(
                 SeamlineError(
                     INVALID_ARGUMENT,
-                    "the access token has characters that no header can carry",
+                    "the access token has characters that a header cannot carry",
                     hint="Pass it as it was given, without quotes and line breaks.",
                 )
             )
@@ -85,7 +85,7 @@ class Credentials:
                     INVALID_ARGUMENT,
                     "a user with a colon in the name, or without one, cannot log in"
                     if self.access_token is None
-                    else "there is a user and an access token",
+                    else "both a user and an access token were given",
                     hint="Give either user and password, or an access token.",
                 )
             )

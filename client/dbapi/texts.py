@@ -78,7 +78,7 @@ def _scalar_text(value: Any) -> str:
             return value.isoformat(timespec="microseconds")
         case datetime.date():
             return value.isoformat()
-    raise TypeError(f"no type of SQL has values such as {value!r}")
+    raise TypeError(f"no SQL type has values such as {value!r}")
 
 
 def separated_line(

@@ -80,7 +80,7 @@ class DeltaProvider(Provider[AdoptedDelta]):
             raise SeamlineError(
                 BOUNDARY_MISSING,
                 f"version {snapshot.snapshot_id} of {state.display_name} has rows, and no "
-                f"transaction of its writer, by the provider {self.name}",
+                f"transaction of its writer, says the provider {self.name}",
                 hint=self.remedy,
             )
         return Answer(self.adopted.start.raised(ends or Offsets()))

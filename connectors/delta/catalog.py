@@ -1,6 +1,6 @@
 """Delta tables that the configuration names, as a catalog. They are read only.
 
-A table lies at its property `location`, or in the folder of its names under the warehouse. Its
+A table is at its property `location`, or in the folder of its name under the warehouse. Its
 versions are its snapshots. Loading a table that has not changed costs two requests: its newest
 commit is still there, and has no successor.
 """
@@ -123,7 +123,7 @@ class DeltaCatalog:
             raise SeamlineError(
                 TABLE_NOT_FOUND,
                 f"there is no Delta table at {known.location}",
-                hint="Say where it lies, with --location or in `tables:` of the configuration.",
+                hint="Say where it is, with --location or under `tables:` in the configuration.",
             ) from error
 
     def namespaces(self) -> list[tuple[str, ...]]:

@@ -1,7 +1,7 @@
 """A Delta table's log: its newest commits, each read once, and the time of each.
 
 A commit is a file that never changes, so what was read of it stays true for as long as the newest
-one that is known is still the same file: a table that was removed and made anew begins again.
+one that is known is still the same file: a table that was removed and recreated starts over.
 A version's time is what Delta's protocol says: the one that the commit itself holds where the table
 keeps these, else that of its file; and each is later than the one before it.
 """
@@ -111,7 +111,7 @@ class DeltaLog:
             return _commit(version, actions, _file(info))
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise SeamlineError(
-                COLD_FILE_INVALID, f"{info.path} is no commit of Delta: {error!r}"
+                COLD_FILE_INVALID, f"{info.path} is not a Delta commit: {error!r}"
             ) from error
 
 

@@ -210,7 +210,7 @@ def no_table(name: str) -> SeamlineError:
     """The error of a table that the configuration names, and that is not there."""
     return SeamlineError(
         INVALID_CONFIG,
-        f"there is no Delta table where {name} is said to lie",
+        f"there is no Delta table where {name} is said to be",
         hint=f"Correct tables.{name}.location, or take the entry out.",
     )
 

@@ -1,1 +1,1 @@
-"""DuckDB, the engine of small reads: fresh, locked down, in this process."""
+"""DuckDB, the engine for small reads: fresh, locked down, each in a process of its own."""

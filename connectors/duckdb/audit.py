@@ -1,4 +1,4 @@
-"""Which records the rows of a snapshot are: counted, and what is missing or double among them.
+"""Which records the rows of a snapshot are: counted, with those that are missing or duplicated.
 
 DuckDB counts over the snapshot's files, deletes applied; only two columns are read.
 """

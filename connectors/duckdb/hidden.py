@@ -4,7 +4,7 @@ A row of a snapshot is hidden from the first record of its key in the tail on, a
 long the tail grows. So for each file of a snapshot it is kept, as one bit a row, what the tail
 hides up to some offsets; a statement whose tail is longer looks up the keys of the newer records
 only, and one whose tail is shorter does not use it. Rows that deletes of the snapshot mark are bits
-as well. In place of a join by key a statement then has a look at one bit a row.
+as well. A statement then looks at one bit per row instead of joining by key.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An instance reads the files it was locked to and nothing else, cannot load extensions, and its
 configuration can no longer be changed. It runs one statement at a time. Making and closing one
 costs some milliseconds of a core, so one is made while nobody waits, and one that ran its statement
-to the end is kept: statements mostly return to the files they read before. One that stopped
+to the end is kept: statements mostly return to files that were read before. One that stopped
 half-way is never used again.
 """
 

@@ -1,6 +1,6 @@
 """Failures of catalogs and storage, as named errors.
 
-The connection to a REST catalog fails with an `OSError`, too, which says nothing of storage. So
+The connection to a REST catalog also fails with an `OSError`, which says nothing about storage. So
 where both may fail, the catalog's errors are looked for first.
 """
 
@@ -80,7 +80,7 @@ def catalog_errors(catalog: str, identifier: tuple[str, ...] = ()) -> Iterator[N
     except NoSuchViewError as error:
         raise SeamlineError(VIEW_NOT_FOUND, f"view {name} does not exist") from error
     except TableAlreadyExistsError as error:
-        raise SeamlineError(TABLE_EXISTS, f"table {name} exists already") from error
+        raise SeamlineError(TABLE_EXISTS, f"table {name} already exists") from error
     except CommitFailedException as error:
         raise SeamlineError(COMMIT_CONFLICT, f"table {name}: {error}") from error
     except _FAILURES as error:
@@ -208,7 +208,7 @@ def _unreadable(name: str, error: ValidationError | IcebergValidationError) -> S
     reasons = "; ".join(dict.fromkeys(_line(detail["msg"]) for detail in details))
     if {detail["type"] for detail in details} & _NOT_METADATA:
         return SeamlineError(
-            COLD_FILE_INVALID, f"the metadata file of table {name} is none: {reasons}"
+            COLD_FILE_INVALID, f"the metadata file of table {name} is not valid: {reasons}"
         )
     return SeamlineError(
         NOT_SUPPORTED,

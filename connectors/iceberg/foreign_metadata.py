@@ -115,7 +115,7 @@ def require_lists(table: Table) -> None:
 def _not_written(what: str) -> SeamlineError:
     return SeamlineError(
         NOT_SUPPORTED,
-        f"{what} has no manifest list, as only version 1 of the format allows: it can be read, "
+        f"{what} has no manifest list, which only format version 1 allows: it can be read, "
         "and not written",
         hint="Have its writer commit once, and expire the older snapshots.",
     )

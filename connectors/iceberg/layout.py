@@ -128,5 +128,5 @@ def _name(transform: Any) -> str:
 
 def _invalid(text: str) -> SeamlineError:
     return SeamlineError(
-        INVALID_TABLE_DEFINITION, f"{text.strip()} is not a partitioning", hint=_HINT
+        INVALID_TABLE_DEFINITION, f"{text.strip()} is not a valid partitioning", hint=_HINT
     )

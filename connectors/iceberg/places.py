@@ -1,7 +1,7 @@
 """Where the files of tables may lie, whatever their metadata says.
 
 A gateway opens files with rights that whoever wrote a table's metadata need not have. So a table
-lies under its catalog's warehouse, or under locations that the configuration adds; and its files
+So a table its catalog's warehouse, or under locations that the configuration adds; and its files
 lie under the table. A location is understood as its readers understand it: schemes in any case and
 under each of their names, slashes doubled, links followed; what they might understand otherwise
 lies nowhere.
@@ -119,7 +119,7 @@ class TablePlaces:
         if own is None:
             raise SeamlineError(
                 LOCATION_NOT_ALLOWED,
-                f"table {table} lies in {location!r}, which readers may understand differently",
+                f"table {table} is in {location!r}, which readers may interpret differently",
             )
         return cls(table, own, places_of(tuple(shared)))
 
@@ -141,7 +141,7 @@ class TablePlaces:
                 raise SeamlineError(
                     LOCATION_NOT_ALLOWED,
                     f"table {self.table} names a file outside of its location: {location}",
-                    hint="If files of its tables may lie there, add the folder to "
+                    hint="If files of its tables may be there, add the folder to "
                     f"catalogs.{self.table.partition('.')[0]}.data_locations.",
                 )
 
@@ -189,8 +189,8 @@ class CatalogPlaces:
         if not self._allow(found.own):
             raise SeamlineError(
                 LOCATION_NOT_ALLOWED,
-                f"table {table} lies in {location}, where tables of the catalog may not",
-                hint=f"If they may, add the location to catalogs.{self.catalog}.locations.",
+                f"table {table} is in {location}, where tables of the catalog may not be",
+                hint=f"If they may be, add the location to catalogs.{self.catalog}.locations.",
             )
         return found
 
@@ -206,8 +206,8 @@ class CatalogPlaces:
         ):
             raise SeamlineError(
                 LOCATION_NOT_ALLOWED,
-                f"catalog {self.catalog} says that the metadata of a table lies in {location}",
-                hint=f"If its tables may lie there, add it to catalogs.{self.catalog}.locations.",
+                f"catalog {self.catalog} says that the metadata of a table is in {location}",
+                hint=f"If its tables may be there, add it to catalogs.{self.catalog}.locations.",
             )
 
     def _allow(self, place: Place) -> bool:

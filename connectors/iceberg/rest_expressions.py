@@ -140,7 +140,9 @@ class _Parser:
         try:
             field = self._schema.find_field(term, case_sensitive=self._case_sensitive)
         except ValueError as error:
-            raise SeamlineError(INVALID_REQUEST, f"the filter's {term!r} is no column") from error
+            raise SeamlineError(
+                INVALID_REQUEST, f"the filter's {term!r} is not a column"
+            ) from error
         return str(self._schema.find_column_name(field.field_id))
 
     def _is_exact(self, name: str) -> bool:
@@ -224,7 +226,7 @@ def _values(body: Mapping[str, Any]) -> list[Any]:
 
 
 def _invalid(part: Any) -> SeamlineError:
-    return SeamlineError(INVALID_REQUEST, f"the filter has a part that is none: {str(part)[:200]}")
+    return SeamlineError(INVALID_REQUEST, f"the filter has an invalid part: {str(part)[:200]}")
 
 
 def bound(

@@ -102,4 +102,4 @@ def _by_distinct_value(values: Any, function: Any, result: pa.DataType) -> Any:
     try:
         return pa.array(found, result).take(encoded.indices)
     except pa.ArrowInvalid as error:
-        raise ArithmeticError(f"a value has no place among those of type {result}") from error
+        raise ArithmeticError(f"values of type {result} have no order") from error

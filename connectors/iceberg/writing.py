@@ -108,7 +108,9 @@ def _converted(batch: pa.RecordBatch, schema: Schema, wanted: pa.Schema) -> pa.R
     for column, field, own in zip(batch.columns, schema.fields, wanted, strict=True):
         if field.required and column.null_count:
             raise SeamlineError(
-                INVALID_ARGUMENT, f"column {field.name} is NOT NULL, a row has no value", hint=""
+                INVALID_ARGUMENT,
+                f"column {field.name} is NOT NULL, but a row has no value",
+                hint="",
             )
         if isinstance(field.field_type, UUIDType):
             texts = [None if v is None else uuid.UUID(v).bytes for v in column.to_pylist()]

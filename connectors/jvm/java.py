@@ -48,7 +48,7 @@ def find_java(environment: Mapping[str, str]) -> Java:
     path = _locate(environment)
     version = parse_version(_ask(path, environment))
     if version is None:
-        raise SeamlineError(JAVA_NOT_FOUND, f"{path} runs but does not tell its version")
+        raise SeamlineError(JAVA_NOT_FOUND, f"{path} runs but does not report its version")
     if version not in SUPPORTED:
         raise SeamlineError(
             JAVA_UNSUPPORTED,

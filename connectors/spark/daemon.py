@@ -5,8 +5,8 @@ imports next to nothing, so each worker would spend a second of processor time o
 Arrow, the decoder and the kernels, and keep a copy of them; here that is done once. It must start
 no thread: threads do not survive a fork.
 
-Spark starts one for every session and keeps it for as long as it runs itself. One without workers
-ends after a minute; when its session asks it for another, Spark starts it anew.
+Spark starts one for every session and keeps it for as long as Spark runs. One without workers ends
+after a minute; when its session asks it for another, Spark starts it again.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def named_error(error: Exception) -> SeamlineError:
     if code is NOT_SUPPORTED:
         return SeamlineError(
             code,
-            "Spark does not compute a subquery that reads columns of a query around it so",
+            "Spark cannot compute a subquery that reads columns of the query around it in this way",
             hint="Write it as a join, or run it on DuckDB (engine = 'duckdb').",
         )
     message = re.sub(r"\s+", " ", _cause(text.split("\n\nJVM stacktrace", 1)[0]))

@@ -5,8 +5,8 @@ every session that is closed or collected ends that pool, under a lock, waiting 
 session that ended would hold up the others, or find itself among those it waits for. The sessions
 made here close only their own channel.
 
-To a server a session is costly: its catalogs connect anew, and its Python workers are forked from a
-process of its own. So `Sessions` keeps a few, and one statement after the other uses them.
+To a server a session is costly: its catalogs reconnect, and its Python workers are forked from a
+process of its own. So `Sessions` keeps a few, which statements use one after another.
 """
 
 from __future__ import annotations

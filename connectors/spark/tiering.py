@@ -202,9 +202,9 @@ class SparkTierTable:
             if landed is None or landed.next != boundary.next:
                 raise SeamlineError(
                     NOT_SUPPORTED,
-                    "this Spark's Iceberg does not write what a session says into a snapshot's "
-                    "summary, which upsert tables are tiered with",
-                    hint="Iceberg 1.11 does.",
+                    "this Spark's Iceberg does not write a session's properties into a snapshot's "
+                    "summary, which tiering an upsert table needs",
+                    hint="Use Iceberg 1.11 or newer.",
                 )
 
     @contextlib.contextmanager

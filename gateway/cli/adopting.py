@@ -24,37 +24,53 @@ _CELL_MAX = 60
 
 @click.command()
 @click.argument("name")
-@click.option("--topic", required=True, help="Topic that is copied into the table.")
+@click.option("--topic", required=True, help="Topic that the writer copies into the table.")
 @click.option("--cluster", help="Cluster the topic is in.")
-@click.option("--boundary", "provider", metavar="PROVIDER", help="Who says how far the table is.")
 @click.option(
-    "--columns", metavar="PART=COLUMN,…", help="Columns with partition, offset, …: offset=k_offset."
+    "--boundary", "provider", metavar="PROVIDER", help="What tells how far the table has got."
+)
+@click.option(
+    "--columns",
+    metavar="PART=COLUMN,…",
+    help="Columns that hold partition, offset, …: offset=k_offset.",
 )
 @click.option(
     "--map",
     "columns_from",
     multiple=True,
     metavar="'COLUMN = SOURCE'",
-    help="Where else columns come from, such as 'id = key'.",
+    help="Other sources of columns, such as 'id = key'.",
 )
 @click.option("--format", "format_", default="json", show_default=True)
 @click.option("--key-format", default="string", show_default=True)
-@click.option("--value-schema", help="Schema of all values, or @FILE; else the registry's.")
-@click.option("--key-schema", help="Schema of all keys, or @FILE; else the registry's.")
-@click.option("--spelling", "spellings", multiple=True, help="A way to write values to be taken.")
-@click.option("--csv-separator", help="What stands between the fields of CSV; else a comma.")
-@click.option("--csv-quote", help="What its fields are quoted with; else double quotes.")
+@click.option("--value-schema", help="Schema of all values, or @FILE; by default the registry's.")
+@click.option("--key-schema", help="Schema of all keys, or @FILE; by default the registry's.")
+@click.option(
+    "--spelling", "spellings", multiple=True, help="Accept this spelling of values; repeatable."
+)
+@click.option("--csv-separator", help="Field separator of CSV; by default a comma.")
+@click.option("--csv-quote", help="Quote character of CSV; by default a double quote.")
 @click.option("--on-error", default="fail", show_default=True, help="fail, null or skip.")
 @click.option("--isolation", default="read_committed", show_default=True)
-@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="For the provider.")
-@click.option("--start", metavar="PARTITION:OFFSET,…", help="Where the table begins; else at 0.")
-@click.option("--location", help="Where a Delta table lies that its name does not lead to.")
 @click.option(
-    "--configuration", is_flag=True, help="Print it for the configuration; write nothing."
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Option of the provider; repeatable.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what is found.")
-@click.option("--force", is_flag=True, help="Adopt it although something speaks against it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--start", metavar="PARTITION:OFFSET,…", help="Where the table begins; by default at 0."
+)
+@click.option("--location", help="Location of a Delta table, if its name does not tell.")
+@click.option(
+    "--configuration",
+    is_flag=True,
+    help="Print the entry for the configuration, and write nothing.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what is found, and write nothing.")
+@click.option("--force", is_flag=True, help="Adopt the table despite the problems found.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @config_options
 def adopt(
     name: str,
@@ -65,7 +81,7 @@ def adopt(
     settings: tuple[str, ...],
     **given: Any,
 ) -> None:
-    """Binds the table NAME, which another writer fills, to its topic.
+    """Bind the table NAME, which another writer fills, to its topic.
 
     Shows what it found, and asks, before it writes anything. A Delta table is only read: what is to
     be added to the configuration is printed.
@@ -115,7 +131,7 @@ def adopt(
 @click.argument("name")
 @config_options
 def unadopt(name: str, config_file: str | None, settings: tuple[str, ...]) -> None:
-    """Lets go of the adopted table NAME: nothing of Seamline stays in it."""
+    """Undo the adoption of the table NAME, leaving nothing of Seamline in it."""
     from seamline.gateway.commands import adopting
 
     connections = Connections(load_config(config_file, settings).config)
@@ -127,10 +143,10 @@ def unadopt(name: str, config_file: str | None, settings: tuple[str, ...]) -> No
 
 @click.command("take-over")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @config_options
 def take_over(name: str, yes: bool, config_file: str | None, settings: tuple[str, ...]) -> None:
-    """Goes on with the adopted table NAME, whose writer has been stopped.
+    """Continue filling the adopted table NAME, whose writer has been stopped.
 
     From then on `seamline tier` fills it, from where that writer ended.
     """
@@ -143,15 +159,21 @@ def take_over(name: str, yes: bool, config_file: str | None, settings: tuple[str
     boundary = handing_over.take_over(
         connections, found, no_deadline(), lambda text: click.echo(f"{name}: {text} …", err=True)
     )
-    click.echo(f"{found.display} is taken over at {_offsets_text(boundary.next)}")
+    click.echo(f"{found.display} has been taken over at {_offsets_text(boundary.next)}")
     connections.close()
 
 
 @click.command("hand-over")
 @click.argument("name")
 @click.option("--boundary", "provider", default="columns", show_default=True, metavar="PROVIDER")
-@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="For the provider.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Option of the provider; repeatable.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @config_options
 def hand_over(
     name: str,
@@ -161,7 +183,7 @@ def hand_over(
     config_file: str | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Lets another writer go on with the table NAME, which Seamline has filled.
+    """Hand the table NAME, which Seamline has filled, over to another writer.
 
     Tiering must have been stopped. Says at which offsets the other one must begin.
     """
@@ -175,7 +197,7 @@ def hand_over(
     boundary = handing_over.hand_over(
         connections, found, no_deadline(), provider=provider, options=given
     )
-    click.echo(f"{found.display} is handed over: begin at {_offsets_text(boundary.next)}")
+    click.echo(f"{found.display} has been handed over: begin at {_offsets_text(boundary.next)}")
     connections.close()
 
 
@@ -190,7 +212,7 @@ def hand_over(
 )
 @config_options
 def audit(name: str, format_: str, config_file: str | None, settings: tuple[str, ...]) -> None:
-    """Counts the records of the table NAME: each must be there once, below the boundary.
+    """Check that the table NAME has each record below its boundary exactly once.
 
     Names holes and doubles, compared with the log as far as it reaches back. Ends with 1 when there
     are any.

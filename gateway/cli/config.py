@@ -15,7 +15,7 @@ def config() -> None:
 @config.command()
 @config_options
 def show(config_file: str | None, settings: tuple[str, ...]) -> None:
-    """Prints each value and where it came from; secrets are hidden."""
+    """Print each value and where it came from; secrets are hidden."""
     from seamline.gateway.config.load import describe
 
     rows = list(describe(load_config(config_file, settings)))

@@ -13,13 +13,13 @@ from seamline.gateway.config.files import local_state_directory
 
 @click.command()
 @click.option("--records", type=click.IntRange(min=1000), default=1_000_000, show_default=True)
-@click.option("--keep", is_flag=True, help="Leave everything running at the end.")
-@click.option("--adopt", is_flag=True, help="Let a sink of Kafka Connect fill the tables.")
+@click.option("--keep", is_flag=True, help="Leave everything running afterwards.")
+@click.option("--adopt", is_flag=True, help="Adopt tables that a Kafka Connect sink fills.")
 @click.option(
-    "--state", type=click.Path(path_type=pathlib.Path), help="Folder it is kept in; emptied first."
+    "--state", type=click.Path(path_type=pathlib.Path), help="Folder for its data; emptied first."
 )
 def demo(records: int, keep: bool, adopt: bool, state: pathlib.Path | None) -> None:
-    """Produces bids, tiers them, queries them from both tiers, and checks every answer."""
+    """Produce bids, tier them, query them in both tiers, and check every answer."""
     from seamline.gateway.dev.demo.scenario import Demo, Filling, Tiering
 
     directory = state or local_state_directory(os.environ) / ("demo-adopt" if adopt else "demo")

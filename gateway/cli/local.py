@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.group()
 def local() -> None:
-    """The embedded stack: a Kafka broker, a catalog and a warehouse."""
+    """Run a local Kafka broker, catalog and warehouse."""
 
 
 def _state_option(command: F) -> F:
@@ -43,9 +43,9 @@ def _state_option(command: F) -> F:
 @local.command()
 @_state_option
 @click.option("--kafka-port", type=click.IntRange(1, 65535), help="Port of the broker.")
-@click.option("--foreground", is_flag=True, help="Stay until Ctrl-C, then stop everything.")
+@click.option("--foreground", is_flag=True, help="Stay in the foreground; Ctrl-C stops everything.")
 def up(directory: pathlib.Path | None, kafka_port: int | None, foreground: bool) -> None:
-    """Starts the stack, or finds it running."""
+    """Start the stack, unless it is already running."""
     stack = _stack(directory)
     with _signals_interrupt():
         with _progress() as report:
@@ -66,16 +66,16 @@ def up(directory: pathlib.Path | None, kafka_port: int | None, foreground: bool)
 @local.command()
 @_state_option
 def down(directory: pathlib.Path | None) -> None:
-    """Stops the stack and keeps its data."""
+    """Stop the stack; its data is kept."""
     stack = _stack(directory)
-    _say("stopped; the data is kept" if stack.down(_say) else "nothing runs")
+    _say("stopped; the data is kept" if stack.down(_say) else "nothing is running")
 
 
 @local.command()
 @_state_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(directory: pathlib.Path | None, as_json: bool) -> None:
-    """Says what runs; exits with 3 when no broker answers."""
+    """Show what is running; the exit code is 3 when no broker answers."""
     found = _stack(directory).status()
     click.echo(json.dumps(dataclasses.asdict(found), default=str) if as_json else _describe(found))
     if not found.ready:
@@ -92,21 +92,21 @@ _partitions_option = click.option(
 @click.argument("name")
 @_partitions_option
 def topic(directory: pathlib.Path | None, name: str, partitions: int) -> None:
-    """Creates the topic NAME; the broker makes none by accident."""
+    """Create the topic NAME; the broker creates none on its own."""
     servers = _servers(directory)
     from seamline.gateway.dev.local import records
 
     if records.make_topic(servers, name, partitions):
         click.echo(f"topic {name} with {partitions} partitions on {servers}")
     else:
-        click.echo(f"topic {name} is there already")
+        click.echo(f"topic {name} already exists")
 
 
 @local.command()
 @_state_option
 @click.argument("file", type=click.File("rb"))
 @click.option("--topic", "name", help="The topic (default: FILE's name without its suffix).")
-@click.option("--key", help="Member of the records that their keys repeat.")
+@click.option("--key", help="Field of the records to use as the record key.")
 @_partitions_option
 def produce(
     directory: pathlib.Path | None,
@@ -115,7 +115,7 @@ def produce(
     key: str | None,
     partitions: int,
 ) -> None:
-    """Produces each line of FILE, or of standard input (-), and makes the topic if need be."""
+    """Produce the lines of FILE, or of standard input (-), creating the topic if needed."""
     if name is None and file.name == "<stdin>":
         raise click.UsageError("give --topic for records from standard input")
     name = name or pathlib.Path(file.name).stem
@@ -145,7 +145,7 @@ def _stack(directory: pathlib.Path | None) -> LocalStack:
 
 def _describe(status: StackStatus) -> str:
     if not status.running:
-        return f"nothing runs in {status.directory}; `seamline local up` starts it"
+        return f"nothing is running in {status.directory}; `seamline local up` starts it"
     state = "runs" if status.ready else "runs but does not answer"
     return (
         f"Kafka          {state} on {status.bootstrap_servers} (process {status.pid})\n"

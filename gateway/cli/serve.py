@@ -15,8 +15,10 @@ from seamline.gateway.cli.options import LOG_FORMAT, PORT, config_options, load_
 @config_options
 @click.option("--host", help="Address to listen on.")
 @click.option("--port", type=PORT, help="Port to listen on; 0 takes a free one.")
-@click.option("--detach", is_flag=True, help="Return when it answers, and leave it running.")
-@click.option("--stop", is_flag=True, help="Stop the one that --detach left running.")
+@click.option(
+    "--detach", is_flag=True, help="Run in the background; return once the gateway answers."
+)
+@click.option("--stop", is_flag=True, help="Stop the gateway that --detach started.")
 @click.option("--verbose", "-v", is_flag=True, help="Log statements.")
 def serve(
     config_file: str | None,
@@ -27,7 +29,7 @@ def serve(
     stop: bool,
     verbose: bool,
 ) -> None:
-    """Runs the gateway until Ctrl-C."""
+    """Run the gateway until Ctrl-C."""
     if detach and stop:
         raise click.UsageError("give either --detach or --stop")
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=LOG_FORMAT)
@@ -40,7 +42,9 @@ def serve(
     directory = pathlib.Path(loaded.config.state_directory)
     if stop:
         grace_s = loaded.config.http.drain_seconds_max + GRACE_S
-        click.echo("stopped" if detached.stop(directory, grace_s) else "nothing runs", err=True)
+        click.echo(
+            "stopped" if detached.stop(directory, grace_s) else "nothing is running", err=True
+        )
     elif detach:
         found = detached.start(functools.partial(serve_http, loaded.config), directory)
         if found is not None:

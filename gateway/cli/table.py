@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def table() -> None:
-    """Create and look after unified tables."""
+    """Create and manage unified tables."""
 
 
 for _command in adopting.COMMANDS:
@@ -56,26 +56,32 @@ def _open(
 @click.option("--mode", default="append", show_default=True)
 @click.option("--on-error", default="fail", show_default=True, help="fail, null or skip.")
 @click.option("--isolation", default="read_committed", show_default=True)
-@click.option("--key", help="Column that the record key repeats.")
+@click.option("--key", help="Column whose value is also the record key.")
 @click.option("--key-format", default="string", show_default=True)
 @click.option(
     "--columns-from",
     multiple=True,
-    help="Where columns come from, such as 'id = key, trace = header.trace-id'.",
+    help="Sources of columns, such as 'id = key, trace = header.trace-id'.",
 )
-@click.option("--value-schema", help="Schema of all values, or @FILE; else the registry's.")
-@click.option("--key-schema", help="Schema of all keys, or @FILE; else the registry's.")
-@click.option("--spelling", "spellings", multiple=True, help="A way to write values to be taken.")
-@click.option("--csv-separator", help="What stands between the fields of CSV; else a comma.")
-@click.option("--csv-quote", help="What its fields are quoted with; else double quotes.")
+@click.option("--value-schema", help="Schema of all values, or @FILE; by default the registry's.")
+@click.option("--key-schema", help="Schema of all keys, or @FILE; by default the registry's.")
+@click.option(
+    "--spelling", "spellings", multiple=True, help="Accept this spelling of values; repeatable."
+)
+@click.option("--csv-separator", help="Field separator of CSV; by default a comma.")
+@click.option("--csv-quote", help="Quote character of CSV; by default a double quote.")
 @click.option(
     "--evolution",
     type=click.Choice(EVOLUTIONS),
-    help="Whether columns follow newer schemas; auto with --infer, else manual.",
+    help="Whether columns follow newer schemas; by default auto with --infer, else manual.",
 )
-@click.option("--key-partitioner", help="The word that keys are spread by murmur2 or crc32.")
-@click.option("--primary-key", multiple=True, help="Column of an upsert table's key.")
-@click.option("--envelope", default="", help="debezium, maxwell or canal.")
+@click.option("--key-partitioner", help="Promise that keys are partitioned by murmur2 or crc32.")
+@click.option(
+    "--primary-key", multiple=True, help="Primary key column of an upsert table; repeatable."
+)
+@click.option(
+    "--envelope", default="", help="Envelope of change records: debezium, maxwell or canal."
+)
 @click.option("--partition-by", multiple=True, help="Partitioning, such as 'day(ts)'.")
 @click.option("--sort-by", multiple=True, help="Sort column, such as 'ts DESC'.")
 @click.option(
@@ -92,7 +98,7 @@ def create(
     settings: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Creates the unified table NAME over a topic."""
+    """Create the unified table NAME over a topic."""
     if (columns is None) != infer:
         raise click.UsageError("give either --schema or --infer")
     from seamline.gateway.commands import tables
@@ -139,7 +145,7 @@ def create(
 @click.option("--json", "as_json", is_flag=True)
 @config_options
 def list_(config_file: str | None, settings: tuple[str, ...], as_json: bool) -> None:
-    """Lists the unified tables with their lag."""
+    """List the unified tables with their lag."""
     from seamline.gateway.commands import listings
 
     connections, _ = _open(config_file, settings)
@@ -160,7 +166,7 @@ def list_(config_file: str | None, settings: tuple[str, ...], as_json: bool) -> 
 @click.option("--json", "as_json", is_flag=True)
 @config_options
 def describe(name: str, config_file: str | None, settings: tuple[str, ...], as_json: bool) -> None:
-    """Describes the table NAME: columns, topic, boundary and lag."""
+    """Show the columns, topic, boundary and lag of the table NAME."""
     from seamline.gateway.commands import tables
 
     connections, resolved = _open(config_file, settings, name)
@@ -184,8 +190,10 @@ def describe(name: str, config_file: str | None, settings: tuple[str, ...], as_j
 
 @table.command()
 @click.argument("name")
-@click.option("--on-error", type=click.Choice(POLICIES), help="What bad records become.")
-@click.option("--evolution", type=click.Choice(EVOLUTIONS), help="Whether columns follow schemas.")
+@click.option("--on-error", type=click.Choice(POLICIES), help="What becomes of bad records.")
+@click.option(
+    "--evolution", type=click.Choice(EVOLUTIONS), help="Whether columns follow newer schemas."
+)
 @config_options
 def alter(
     name: str,
@@ -194,7 +202,7 @@ def alter(
     config_file: str | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Changes settings of the unified table NAME."""
+    """Change settings of the unified table NAME."""
     wanted = {"on_error": on_error, "evolution": evolution}
     given = {setting: value for setting, value in wanted.items() if value is not None}
     if not given:
@@ -224,13 +232,13 @@ def alter(
 
 @table.command()
 @click.argument("name")
-@click.option("--purge", is_flag=True, help="Delete the data files, too.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--purge", is_flag=True, help="Delete the data files as well.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @config_options
 def drop(
     name: str, purge: bool, yes: bool, config_file: str | None, settings: tuple[str, ...]
 ) -> None:
-    """Takes the unified table NAME out of its catalog. The topic is left alone."""
+    """Drop the unified table NAME from its catalog. The topic is left alone."""
     from seamline.gateway.commands import tables
 
     connections, resolved = _open(config_file, settings, name)
@@ -260,7 +268,7 @@ def maintain(
     config_file: str | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Compacts tables and expires snapshots, never the one that carries the boundary."""
+    """Compact tables and expire snapshots, keeping the one that carries the boundary."""
     connections, _ = _open(config_file, settings)
     wanted = [table_of(text, connections) for text in tables_]
     look_at(wanted, connections)

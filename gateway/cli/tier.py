@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("tables", nargs=-1, required=True, metavar="TABLE…")
-@click.option("--once", is_flag=True, help="Tier what is there, then end.")
+@click.option("--once", is_flag=True, help="Tier what is there now, then exit.")
 @click.option(
     "--interval",
     type=Duration(),
     default="30s",
     show_default=True,
-    help="Time between looks at an idle table.",
+    help="Time between checks of an idle table.",
 )
 @click.option(
     "--max-records",
     type=click.IntRange(min=1),
     default=5_000_000,
     show_default=True,
-    help="Offsets a batch covers at most.",
+    help="Maximum number of offsets in a batch.",
 )
 @click.option(
     "--metrics-port", type=PORT, help="Serve Prometheus metrics, and /healthz, on this port."
@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     type=Duration(),
     default="30m",
     show_default=True,
-    help="Health says no when no batch of a table has worked for so long.",
+    help="Report unhealthy once no batch of a table has succeeded for this long.",
 )
-@click.option("--verbose", "-v", is_flag=True, help="Log, and let Spark log.")
+@click.option("--verbose", "-v", is_flag=True, help="Log more, and show Spark's log.")
 @config_options
 def tier(
     tables: tuple[str, ...],
@@ -72,7 +72,7 @@ def tier(
     config_file: str | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Moves the tail of each TABLE's topic into the table."""
+    """Move the tail of each TABLE's topic into the table."""
     if verbose:
         logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     connections = Connections(load_config(config_file, settings).config)
@@ -106,7 +106,7 @@ def stop_on_signals(application: TieringApplication) -> None:
     """The first Ctrl-C or SIGTERM lets batches finish; a second one ends at once."""
 
     def stop(number: int, _: FrameType | None) -> None:
-        click.echo("stopping after the batch in hand …", err=True)
+        click.echo("stopping after the current batch …", err=True)
         application.stop()
         signal.signal(number, signal.SIG_DFL)
 

@@ -1,6 +1,6 @@
 """A table that may be adopted: what it is now, whatever its format, and who fills it.
 
-What whoever adopts it says goes before what is found in its commits and columns.
+What the adopter says takes precedence over what is found in its commits and columns.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def look_at(connections: Connections, wanted: Adoption) -> Adoptable:
     if wanted.location is not None:
         raise SeamlineError(
             INVALID_ARGUMENT,
-            f"{wanted.name.display} is no Delta table: its catalog says where it lies",
+            f"{wanted.name.display} is not a Delta table: its catalog says where it is",
         )
     table = alterations.load(connections, wanted.name)
     require_foreign(table.state)

@@ -117,7 +117,7 @@ def of_statement(name: TableName, given: Mapping[str, Any], cluster: str) -> Ado
         problem = f"{unknown[0]!r} is no property of it" if unknown else "its topic is missing"
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
-            f"{name.display} cannot be adopted so: {problem}",
+            f"{name.display} cannot be adopted: {problem}",
             hint=f"Properties are: {', '.join(known)}.",
         )
     said: dict[str, Any] = {key: str(given[key]) for key in _TEXTS if key in given}
@@ -166,7 +166,7 @@ def offsets_of(text: str) -> dict[int, int]:
         return {int(partition): int(offset) for partition, offset in pairs}
     except ValueError as error:
         raise SeamlineError(
-            INVALID_ARGUMENT, f"the start {text} is not understood", hint="Such as 0:500,1:480."
+            INVALID_ARGUMENT, f"start {text} is not understood", hint="Such as 0:500,1:480."
         ) from error
 
 
@@ -413,7 +413,7 @@ def _entry(text: str) -> str:
     if not equals or part.strip() not in _PARTS:
         raise SeamlineError(
             INVALID_ARGUMENT,
-            f"{text!r} does not say which column holds a part of the record",
+            f"{text!r} does not name a part of the record and its column",
             hint=f"Such as offset=k_offset; parts are: {', '.join(_PARTS)}.",
         )
     return f"{column.strip()} = {part.strip()}"

@@ -1,4 +1,4 @@
-"""ALTER TABLE and COMMENT ON: what changes of a table that is there.
+"""ALTER TABLE and COMMENT ON: changes to a table that exists.
 
 What would make the table disagree with its topic is refused: a column that the record key repeats,
 one that the files are laid out by, one with a reserved name.
@@ -64,13 +64,13 @@ def alter(connections: Connections, statement: AlterTable, session: Session) -> 
         if binding is None:
             raise SeamlineError(
                 NOT_A_UNIFIED_TABLE,
-                f"table {name.display} has no topic, and is not altered here",
+                f"table {name.display} has no topic, so it cannot be altered here",
                 hint="A plain Iceberg table is altered with the tool that made it.",
             )
         if table.state.provider is not None:
             raise SeamlineError(
                 NOT_SUPPORTED,
-                f"table {name.display} is filled by another writer, and is not altered here",
+                f"table {name.display} is filled by another writer, so it cannot be altered here",
                 hint="Its columns are its writer's. `seamline table adopt` changes how it is read.",
             )
         match statement.change:
@@ -147,7 +147,7 @@ def _add(table: IcebergTable, binding: TopicBinding, change: AddColumn) -> None:
     if change.required:
         raise SeamlineError(
             NOT_SUPPORTED,
-            f"column {change.column} cannot be NOT NULL: the rows there are have no value for it",
+            f"column {change.column} cannot be NOT NULL: existing rows have no value for it",
             hint="Leave NOT NULL out.",
         )
     (field,) = tables.fields_of([(change.column, change.type, False)])

@@ -1,4 +1,4 @@
-"""The last records below the boundary as both tiers have them, and what speaks against a table.
+"""The last records below the boundary as both tiers have them, and objections to adopting a table.
 
 A record that the log shows and the snapshot lacks, has otherwise, or has twice, says that its
 writer does not copy each record once, or that a column does not hold what it is said to hold.

@@ -147,7 +147,7 @@ class Commands:
         if properties.get("adopt") is True:
             if statement.columns:
                 raise SeamlineError(
-                    INVALID_TABLE_DEFINITION, "the columns of a table that is adopted are its own"
+                    INVALID_TABLE_DEFINITION, "an adopted table has columns of its own"
                 )
             return self._adopt(statement.name, properties, session, deadline)
         if "topic" not in properties:
@@ -220,13 +220,13 @@ class Commands:
 def _strings(name: str, value: Any) -> tuple[str, ...]:
     items = value if isinstance(value, tuple) else (value,)
     if not all(isinstance(item, str) for item in items):
-        raise SeamlineError(INVALID_TABLE_DEFINITION, f"{name} must be an array of texts")
+        raise SeamlineError(INVALID_TABLE_DEFINITION, f"{name} must be an array of strings")
     return items
 
 
 def _text(name: str, value: Any) -> str:
     if isinstance(value, tuple | bool):
-        raise SeamlineError(INVALID_TABLE_DEFINITION, f"{name} must be a text")
+        raise SeamlineError(INVALID_TABLE_DEFINITION, f"{name} must be a string")
     return str(value)
 
 

@@ -53,7 +53,7 @@ def check_altered(binding: TopicBinding, value: object) -> None:
         if binding.boundary_provider is not None:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
-                "evolution = 'auto' is not for a table that another writer fills",
+                "evolution = 'auto' is not available for a table that another writer fills",
                 hint="Its columns are its writer's.",
             )
         _check(binding.format, binding.value_schema, binding.envelope)
@@ -70,6 +70,6 @@ def _check(format_: str, value_schema: str | None, envelope: str) -> None:
     if problem:
         raise SeamlineError(
             INVALID_TABLE_DEFINITION,
-            f"evolution = 'auto' is not for this table: {problem}",
+            f"evolution = 'auto' is not available for this table: {problem}",
             hint="Its columns are changed with ALTER TABLE.",
         )

@@ -2,7 +2,7 @@
 
 Either way one place in the log is the end of one writer and the beginning of the other, and it is
 recorded in a commit that lands only if the table is still as it was read. A writer that goes on all
-the same is noticed: his next commit makes the table an error by name, and no row is doubled.
+the same is noticed: its next commit makes the table fail with a named error, and no row is doubled.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def take_over(
     binding = _bound(table, name)
     if table.state.provider is None:
         raise SeamlineError(
-            NOT_A_UNIFIED_TABLE, f"table {name.display} is filled by Seamline already", hint=""
+            NOT_A_UNIFIED_TABLE, f"table {name.display} is already filled by Seamline", hint=""
         )
     head = table.state.current_snapshot_id
     table.require_single_writer(head)

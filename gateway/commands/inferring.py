@@ -1,4 +1,4 @@
-"""What a topic holds, looked at before a table is made over it: its columns, and what fits them."""
+"""What a topic holds, examined before a table is created over it: columns, and what fits them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a statement that is no query answers with, and the patterns that narrow listings."""
+"""The answers of statements that are not queries, and the patterns that narrow listings."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _regex(pattern: str, escape: str | None) -> str:
             following = next(characters, "")
             if following not in {"%", "_", escape}:
                 raise SeamlineError(
-                    INVALID_ARGUMENT, f"after {escape!r} stands %, _ or {escape!r} itself"
+                    INVALID_ARGUMENT, f"{escape!r} must be followed by %, _ or {escape!r} itself"
                 )
             parts.append(re.escape(following))
         else:

@@ -4,8 +4,8 @@
     system.metadata.…   catalogs, and comments of tables
     system.runtime.…    statements, and the gateway itself
 
-Each shows what whoever asks may see. A catalog that cannot be listed has no rows in them; why not
-is said by its own `information_schema.tables`.
+Each shows only what its reader may see. A catalog that cannot be listed has no rows in them; the
+reason is said by its own `information_schema.tables`.
 """
 
 from __future__ import annotations

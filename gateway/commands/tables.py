@@ -270,7 +270,7 @@ def require_free(connections: Connections, name: TableName) -> None:
             raise SeamlineError(TABLE_EXISTS, f"{name.display} is a view") from error
         if error.code in (CATALOG_UNAVAILABLE, CATALOG_ACCESS_DENIED):
             raise
-    raise SeamlineError(TABLE_EXISTS, f"table {name.display} exists already")
+    raise SeamlineError(TABLE_EXISTS, f"table {name.display} already exists")
 
 
 def is_unified(connections: Connections, name: TableName) -> bool:
@@ -324,7 +324,7 @@ def check_columns(fields: Sequence[Field]) -> None:
         folded = field.name.lower()
         if folded in seen:
             raise SeamlineError(
-                INVALID_TABLE_DEFINITION, f"column {field.name} stands twice (case is ignored)"
+                INVALID_TABLE_DEFINITION, f"column {field.name} appears twice (case is ignored)"
             )
         seen.add(folded)
         if folded.startswith(columns.RESERVED_PREFIX) or folded in columns.RESERVED_BY_ICEBERG:
@@ -384,7 +384,7 @@ def texts(name: str, properties: Mapping[str, Any]) -> tuple[str, ...]:
     value = properties.get(name, ())
     items = value if isinstance(value, tuple) else (value,)
     if not all(isinstance(item, str) for item in items):
-        raise SeamlineError(INVALID_TABLE_DEFINITION, f"{name} must be an array of texts")
+        raise SeamlineError(INVALID_TABLE_DEFINITION, f"{name} must be an array of strings")
     return items
 
 
@@ -418,7 +418,7 @@ def require_unified(connections: Connections, name: TableName) -> TableState:
     if TopicBinding.from_properties(table.state.properties) is None:
         raise SeamlineError(
             NOT_A_UNIFIED_TABLE,
-            f"table {name.display} has no topic, and is not dropped here",
+            f"table {name.display} has no topic, so it cannot be dropped here",
             hint="A plain Iceberg table is dropped with the tool that made it, in its catalog.",
         )
     _require_not_adopted(table.state)
@@ -429,8 +429,8 @@ def _require_not_adopted(state: TableState) -> None:
     if state.provider is not None:
         raise SeamlineError(
             NOT_A_UNIFIED_TABLE,
-            f"table {state.display_name} is filled by another writer, and is not dropped here",
-            hint="`seamline table unadopt` lets go of it; drop it with the tool that made it.",
+            f"table {state.display_name} is filled by another writer, so it cannot be dropped here",
+            hint="Run `seamline table unadopt`, then drop it with the tool that made it.",
         )
 
 

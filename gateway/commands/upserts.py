@@ -1,4 +1,4 @@
-"""Upsert tables: what they need of their definition, so that nothing of them is read wrongly."""
+"""Upsert tables: what their definition must say, so that none of them is read wrongly."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ def check_writable(binding: TopicBinding) -> None:
     if binding.envelope:
         raise SeamlineError(
             NOT_SUPPORTED,
-            "a table of changes is written to by what captures them",
-            hint="Write to the database that they come from.",
+            "a changelog table is written only by whatever captures the changes",
+            hint="Write to the database that the changes come from.",
         )
     is_keyed = binding.key is not None or any(
         entry.source.part == KEY for entry in binding.encoding.sources
@@ -122,7 +122,7 @@ def check_writable(binding: TopicBinding) -> None:
     if not is_keyed or (binding.key_partitioner is None and binding.key_partitions != 1):
         raise SeamlineError(
             NOT_SUPPORTED,
-            "an upsert table is written to only if it is known how its records are keyed, and "
+            "an upsert table can be written only if it is known how its records are keyed, and "
             "where their partitioner puts them",
             hint="Create it with key = '…' and key_partitioner = 'murmur2' or 'crc32'.",
         )

@@ -46,7 +46,7 @@ def create(
     found = views.find(connections, name)
     if found is not None and not statement.replace:
         raise SeamlineError(
-            TABLE_EXISTS, f"view {name.display} exists already", hint="CREATE OR REPLACE VIEW"
+            TABLE_EXISTS, f"view {name.display} already exists", hint="CREATE OR REPLACE VIEW"
         )
     if found is None:
         tables.require_free(connections, name)

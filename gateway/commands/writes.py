@@ -140,7 +140,7 @@ def fields_of_query(output: Sequence[Output]) -> tuple[Field, ...]:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
                 f"column {field.name} is a bare NULL",
-                hint="Say its type with CAST(NULL AS …).",
+                hint="Give it a type with CAST(NULL AS …).",
             )
     return fields
 
@@ -218,7 +218,7 @@ def target(connections: Connections, statement: Insert, session: Session) -> Tar
                 hint=did_you_mean(column, known),
             )
         if field in given:
-            raise SeamlineError(COLUMN_NOT_FOUND, f"column {column} stands twice", hint="")
+            raise SeamlineError(COLUMN_NOT_FOUND, f"column {column} appears twice", hint="")
         given.append(field)
     return Target(name, table, binding, fields, tuple(given) or fields)
 
@@ -232,14 +232,14 @@ def check_types(target: Target, output: Sequence[Output]) -> None:
     if len(output) != len(target.given):
         raise SeamlineError(
             TYPE_MISMATCH,
-            f"{len(target.given)} columns are written to, the query has {len(output)}",
+            f"{len(target.given)} columns are written to, but the query has {len(output)}",
             hint=f"Columns: {', '.join(field.name for field in target.given)}.",
         )
     for field, column in zip(target.given, output, strict=True):
         if not coercion.can_coerce(column.type, field.type):
             raise SeamlineError(
                 TYPE_MISMATCH,
-                f"column {field.name} is {field.type}, the query gives {column.type}",
+                f"column {field.name} is {field.type}, but the query gives {column.type}",
                 hint=f"CAST(… AS {field.type})",
             )
 

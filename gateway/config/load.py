@@ -35,7 +35,7 @@ _PROBLEMS = {
     "dict_type": "must hold keys and values",
     "missing": "is missing",
     "model_type": "must hold keys and values",
-    "string_type": "must be a text",
+    "string_type": "must be a string",
     "tuple_type": "must be a list",
 }
 """Ours for messages of Pydantic that speak of Python; all others are shown as they are."""
@@ -140,7 +140,7 @@ class _Told:
                 raise SeamlineError(
                     INVALID_CONFIG,
                     f"{path} cannot be set ({source}): {key} is a value, not a group",
-                    hint="Correct one of them.",
+                    hint="Correct one of the two.",
                 )
         node[last] = value
         self.sources[path] = source

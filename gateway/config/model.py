@@ -330,7 +330,7 @@ class Config(Settings):
     default_cluster: str = Field(default_factory=lambda found: next(iter(found["clusters"])))
     """Cluster of tables that name none; the first one, unless another is named."""
     default_schema: Text = "default"
-    """Schema of names that leave it out."""
+    """Default schema for names without one."""
     state_directory: Text = ""
     """Where the gateway keeps results, spills and its secret; by default `.seamline-gateway` beside
     the file."""

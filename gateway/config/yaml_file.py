@@ -1,6 +1,6 @@
 """The configuration's file: a tree of groups, lists and strings, or refused in one line.
 
-Aliases can make a small file an endless tree, or one that fits no memory; neither is accepted.
+Aliases can turn a small file into an endless tree, or one too large for memory: both are refused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def read(file: pathlib.Path) -> dict[str, Any]:
     if not isinstance(tree, dict | None):
         raise SeamlineError(INVALID_CONFIG, f"{file} must hold keys and values")
     if size > VALUES_MAX:
-        raise SeamlineError(INVALID_CONFIG, f"{file} stands for more than {VALUES_MAX:,} values")
+        raise SeamlineError(INVALID_CONFIG, f"{file} expands to more than {VALUES_MAX:,} values")
     return tree or {}
 
 
@@ -62,7 +62,7 @@ def _size(tree: Any, known: dict[int, int]) -> int:
         return 1
     found = known.get(id(tree))
     if found == _OPEN:
-        raise ValueError("an alias stands inside of what it repeats")
+        raise ValueError("an alias appears inside the value it repeats")
     if found is None:
         known[id(tree)] = _OPEN
         parts = tree.values() if isinstance(tree, dict) else tree

@@ -1,4 +1,4 @@
-"""What the answers of our own REST API look like; the tests hold every answer against it."""
+"""What the answers of our own REST API look like; the tests check every answer against it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The web console: a page that asks this gateway by its own REST interface.
 
 Its sources are in `gateway/console`; `make console` builds them into the folder beside this module,
-which wheels carry. The page itself holds nothing that is secret, and is given to everybody; whoever
-uses it proves who he is by the requests that it sends.
+which wheels carry. The page itself holds nothing secret and is given to everybody; whoever
+uses it proves their identity with the requests that it sends.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The description of the HTTP interface as OpenAPI 3.1, made of the routes and their operations.
 
-A route whose function is no operation is not described; the tests find it. The routes of other
+A route whose function is not an operation is not described; the tests find it. The routes of other
 protocols, which have specifications of their own, are left out.
 """
 

@@ -1,4 +1,4 @@
-"""What the current request shows of its sender."""
+"""What the current request reveals about its sender."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seamline.gateway.access.identity import Presented
 
 
 def presented() -> Presented:
-    """What the current request shows of its sender."""
+    """What the current request reveals about its sender."""
     request = flask.request
     connection = request.environ.get("gunicorn.socket")
     certificate = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None

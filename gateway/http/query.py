@@ -126,14 +126,14 @@ def _wait(statement: Statement, turns: Turns, seconds: float) -> None:
             if not left_s:
                 raise SeamlineError(
                     TOO_MANY_STATEMENTS,
-                    "too many clients wait for statements already",
+                    "too many clients are already waiting for statements",
                     details={RETRY_AFTER: 1},
                 )
             statement.wait(_ENDING_S)
     if statement.error is not None:
         raise statement.error
     if statement.state not in FINAL:
-        raise SeamlineError(DEADLINE_EXCEEDED, "the statement was canceled, and has not ended yet")
+        raise SeamlineError(DEADLINE_EXCEEDED, "the statement was canceled but has not ended yet")
 
 
 def _answer(statement: Statement, form: _Form, turns: Turns) -> flask.Response:
@@ -176,7 +176,7 @@ def _check_names(columns: Sequence[Output]) -> None:
         raise SeamlineError(
             INVALID_REQUEST,
             f"a JSON object cannot have two members called {twice}",
-            hint="Name columns apart with AS, or take another format: csv, arrow.",
+            hint="Give the columns different names with AS, or use another format: csv, arrow.",
         )
 
 
@@ -190,7 +190,9 @@ def _accepted() -> _Form:
         if form.media_type == best:
             return form
     known = ", ".join(form.media_type for form in _FORMS.values())
-    raise SeamlineError(INVALID_REQUEST, "Accept names no form of rows", hint=f"They are: {known}.")
+    raise SeamlineError(
+        INVALID_REQUEST, "Accept names no result format", hint=f"They are: {known}."
+    )
 
 
 # --- Forms ---------------------------------------------------------------------------------------

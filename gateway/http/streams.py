@@ -49,7 +49,7 @@ class Streams:
         if not self._free.acquire(blocking=False):
             raise SeamlineError(
                 TOO_MANY_STATEMENTS,
-                f"{STREAMS_MAX} clients follow tables or statements already",
+                f"{STREAMS_MAX} clients already follow tables or statements",
                 hint="Follow it from another gateway, or when one of them has gone.",
                 details={RETRY_AFTER: _RETRY_S},
             )

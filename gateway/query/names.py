@@ -323,5 +323,5 @@ def split_variant(name: str) -> tuple[str, str]:
         return found[1] + found[2][1:] + found[3], ""
     table, another = split_variant(found[1])
     if another:
-        raise SeamlineError(TABLE_NOT_FOUND, f"{name} asks for two variants of one table")
+        raise SeamlineError(TABLE_NOT_FOUND, f"{name} names two variants of one table")
     return table, found[3].lower()

@@ -97,7 +97,7 @@ def _read(text: str, request: StatementRequest) -> Statement:
     found = parse.parse(text, dialect=request.dialect)
     if isinstance(found, _OF_PREPARED):
         raise SeamlineError(
-            STATEMENT_NOT_ALLOWED, "a statement about prepared ones cannot be prepared itself"
+            STATEMENT_NOT_ALLOWED, "a statement about prepared statements cannot itself be prepared"
         )
     return found
 

@@ -129,7 +129,7 @@ class Service:
         longest = self._limits.statement_seconds_max
         timeout_s = longest if request.timeout_s is None else min(longest, request.timeout_s)
         if timeout_s <= 0:
-            raise SeamlineError(INVALID_REQUEST, "timeout must be more than nothing")
+            raise SeamlineError(INVALID_REQUEST, "timeout must be greater than zero")
         with self._lock:
             if self._refusing.is_set():
                 raise SeamlineError(SHUTTING_DOWN, "the gateway is stopping")

@@ -58,13 +58,13 @@ def _dialect(text: str) -> str:
 def _seconds(text: str) -> float:
     seconds = float(text)
     if not 0 < seconds < float("inf"):
-        raise ValueError("it is a number of seconds, more than 0")
+        raise ValueError("it must be a number of seconds greater than 0")
     return seconds
 
 
 def _token(text: str) -> str:
     if not text:
-        raise ValueError("it is a token of an answer; RESET SESSION takes it back")
+        raise ValueError("it must be the token of an answer; RESET SESSION removes it")
     return text
 
 
@@ -74,7 +74,7 @@ def _tokens(text: str) -> tuple[str, ...]:
 
 def _rows(text: str) -> int:
     if not text.isdecimal():
-        raise ValueError("it is a whole number of rows")
+        raise ValueError("it must be a whole number of rows")
     return int(text)
 
 

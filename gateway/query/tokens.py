@@ -117,10 +117,10 @@ class TokenSigner:
             ) from error
         except (itsdangerous.BadData, ValueError, TypeError, AttributeError) as error:
             raise SeamlineError(
-                INVALID_TOKEN, "the token was not given by this gateway, or was changed"
+                INVALID_TOKEN, "the token was not issued by this gateway, or was altered"
             ) from error
         if owner != principal:
-            raise SeamlineError(INVALID_TOKEN, "the token was given to somebody else")
+            raise SeamlineError(INVALID_TOKEN, "the token was issued to somebody else")
         return seams
 
 

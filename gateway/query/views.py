@@ -73,7 +73,7 @@ class ViewExpander:
             if changes_of(table) is not None and (found is not None or around):
                 raise SeamlineError(
                     NOT_SUPPORTED,
-                    "changes are read of a table: not of a view, and not in one",
+                    "changes can be read of a table, but not of a view or inside one",
                     location=location_of(table),
                     hint="Ask for the changes of the tables that the view reads.",
                 )
@@ -97,9 +97,9 @@ class ViewExpander:
         if table.args.get("version") is not None:
             raise SeamlineError(
                 NOT_SUPPORTED,
-                f"{name.display} is a view, which has no past of its own",
+                f"{name.display} is a view, which has no history of its own",
                 location=place,
-                hint="Ask for the past of the tables it reads.",
+                hint="Ask for the history of the tables it reads.",
             )
         try:
             inner = self.body(name, view)

@@ -73,7 +73,7 @@ def _make_distinct(node: Call, items: list[exp.Ordered]) -> None:
         if item.this != node.expressions[0]:
             raise SeamlineError(
                 GROUPING_ERROR,
-                "with DISTINCT an aggregate is ordered by its argument alone",
+                "an aggregate with DISTINCT can be ordered only by its own argument",
                 location=location_of(item),
                 hint="",
             )

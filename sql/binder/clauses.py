@@ -53,7 +53,7 @@ def bind_source(typer: Typer, node: exp.Expr, scope: Scope, *, keeps_row: bool =
     if node.args.get("joins"):
         raise SeamlineError(
             NOT_SUPPORTED,
-            "a join inside of another one is not supported",
+            "a join nested inside another join is not supported",
             hint="Write ON right after each JOIN, or put the inner join in a subquery.",
         )
     sample = node.args.pop("sample", None)
@@ -75,7 +75,7 @@ def bind_source(typer: Typer, node: exp.Expr, scope: Scope, *, keeps_row: bool =
     if source.name and any(source.name == other.name for other in scope.sources):
         raise SeamlineError(
             COLUMN_AMBIGUOUS,
-            f"{source.name[-1]} stands twice in FROM",
+            f"{source.name[-1]} appears twice in FROM",
             hint="Give one an alias.",
         )
     scope.add(source)
@@ -359,7 +359,7 @@ def place_of(node: exp.Expr, count: int, where: str) -> int | None:
     if not 1 <= int(node.name) <= count:
         raise SeamlineError(
             COLUMN_NOT_FOUND,
-            f"{where} {node.name} is not the place of a column",
+            f"{where} {node.name} is not the position of a column",
             location=location_of(node),
             hint=f"The query has {count}.",
         )

@@ -56,7 +56,7 @@ def bind_frame(typer: Typer, frame: exp.Expr, order: exp.Order | None, scope: Sc
             )
         if len({_is_of_months(bound) for bound in distances.values()}) > 1:
             raise SeamlineError(
-                NOT_SUPPORTED, "one bound of RANGE is in months and the other is not", hint=""
+                NOT_SUPPORTED, "one bound of RANGE is in months, but the other is not", hint=""
             )
         for key, bound in distances.items():
             frame.set(key, _distance(typer, bound, keys[0], scope))
@@ -100,12 +100,14 @@ def _length(value: int, interval: Interval, type_: Type) -> exp.Expr:
         count, unit = value, "MONTH"
     elif type_ == types.DATE:
         if value % _DAY:
-            raise SeamlineError(TYPE_MISMATCH, "a range of dates is counted in days", hint="")
+            raise SeamlineError(TYPE_MISMATCH, "a RANGE over dates is counted in days", hint="")
         count, unit = value // _DAY, "DAY"
     else:
         count, unit = value, "MILLISECOND"
     if count < 0:
-        raise SeamlineError(INVALID_ARGUMENT, "a window frame has no negative bound", hint="")
+        raise SeamlineError(
+            INVALID_ARGUMENT, "a bound of a window frame cannot be negative", hint=""
+        )
     duckdb = spark = f"INTERVAL '{count}' {unit}"
     if unit == "MILLISECOND":
         spark = f"INTERVAL '{count // 1000}.{count % 1000:03}' SECOND"
@@ -127,7 +129,7 @@ def _not_written_out(bound: exp.Expr) -> SeamlineError:
     if isinstance(bound, exp.Neg):
         return SeamlineError(
             INVALID_ARGUMENT,
-            "a window frame has no negative bound",
+            "a bound of a window frame cannot be negative",
             location=location_of(bound),
             hint="",
         )
@@ -135,5 +137,5 @@ def _not_written_out(bound: exp.Expr) -> SeamlineError:
         NOT_SUPPORTED,
         "this window frame is not supported",
         location=location_of(bound),
-        hint="Bounds are whole numbers, written out; in RANGE numbers or intervals.",
+        hint="Bounds are literal whole numbers; with RANGE, numbers or intervals.",
     )

@@ -143,7 +143,9 @@ def _bind_field(row: exp.Expr, type_: Row, place: int | None) -> Typed:
     """The field of a row at a place that is written out, counted from 1."""
     if place is None or not 1 <= place <= len(type_.fields):
         raise SeamlineError(
-            INVALID_ARGUMENT, f"{type_} has fields 1 to {len(type_.fields)}, written out", hint=""
+            INVALID_ARGUMENT,
+            f"{type_} has fields 1 to {len(type_.fields)}, given as a literal",
+            hint="",
         )
     field = type_.fields[place - 1]
     return field_of(row, type_, field), field.type
@@ -216,7 +218,7 @@ def _bind_plain_call(typer: Typer, name: str, node: exp.Anonymous, scope: Scope)
         if any(inner.spec.overload.name in VOLATILE for inner in typed.find_all(Call)):
             raise SeamlineError(
                 NOT_SUPPORTED,
-                f"{name}() of what differs each time is not supported",
+                f"{name}() of a value that differs each time is not supported",
                 hint="Compute it in a subquery.",
             )
         return finished(typer, typed, scope, distinct=distinct, order=order), type_
@@ -286,9 +288,7 @@ def _check_count(name: str, node: Call) -> None:
         node.expressions[place].replace(_counted(name, least, node.expressions[place]))
         return
     if count is None:
-        raise SeamlineError(
-            NOT_SUPPORTED, f"{name}() counts by a whole number, written out", hint=""
-        )
+        raise SeamlineError(NOT_SUPPORTED, f"{name}() counts by a literal whole number", hint="")
     if not least <= count <= ROWS_MAX:
         raise SeamlineError(
             INVALID_ARGUMENT, f"{name}() counts from {least} to {ROWS_MAX}, not by {count}", hint=""

@@ -136,7 +136,7 @@ def _refuse_outer(node: exp.Expr, scope: Scope, where: str, *, always: bool) -> 
     if outer and (always or len(outer) == len(columns)):
         raise SeamlineError(
             NOT_SUPPORTED,
-            f"{where} of a subquery cannot be computed from columns of a query around it",
+            f"{where} of a subquery cannot use columns of the query around it",
             location=location_of(outer[0]),
             hint="Join the two queries.",
         )
@@ -176,7 +176,7 @@ def _check_grouping(node: Call, keys: Sequence[exp.Expr]) -> None:
         if not any(argument == key for key in keys):
             raise SeamlineError(
                 GROUPING_ERROR,
-                "grouping() takes what the query is grouped by",
+                "grouping() takes only columns that the query is grouped by",
                 location=location_of(argument),
                 hint="",
             )

@@ -24,7 +24,7 @@ def _bind(typer: Typer, node: SqlJson, scope: Scope) -> Typed:
     if node.args.get("this") is None or path is None:
         raise SeamlineError(TYPE_MISMATCH, f"{node.name_of_function} needs a value and a path")
     if not is_text(path):
-        raise SeamlineError(INVALID_ARGUMENT, "a JSON path is written out", hint="")
+        raise SeamlineError(INVALID_ARGUMENT, "a JSON path must be a literal", hint="")
     sql_path(path.name)  # a path that is wrong fails whatever the rows are
     text = typer.expression(node.this, scope)
     arguments = [text, _word(path.name)]
@@ -102,7 +102,9 @@ def _bind_made(typer: Typer, node: SqlJsonMade, scope: Scope) -> Typed:
 def _key(typer: Typer, member: SqlJsonMember, scope: Scope) -> Typed:
     value, type_ = typer.expression(member.args["key"], scope)
     if type_ not in (types.VARCHAR, types.UNKNOWN):
-        raise SeamlineError(TYPE_MISMATCH, f"a key of JSON_OBJECT is text, not {type_}", hint="")
+        raise SeamlineError(
+            TYPE_MISMATCH, f"a key of JSON_OBJECT must be text, not {type_}", hint=""
+        )
     return value, type_
 
 

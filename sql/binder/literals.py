@@ -81,7 +81,7 @@ def literal_of_type(node: exp.Cast) -> Typed | None:
 
 def _signed_decimal(text: str) -> Typed:
     if "e" in text.lower():
-        raise ValueError("a decimal has no exponent")
+        raise ValueError("a decimal cannot have an exponent")
     try:
         inner, type_ = _decimal_literal(text.lstrip("+-"))
     except decimal.InvalidOperation as error:
@@ -145,7 +145,7 @@ def _whole_number(node: exp.Expr) -> int:
     inner = unparenthesized(node)
     if isinstance(inner, exp.Literal) and not inner.is_string and inner.name.isdigit():
         return int(inner.name)
-    raise SeamlineError(NOT_SUPPORTED, "LIMIT and OFFSET need a whole number, written out", hint="")
+    raise SeamlineError(NOT_SUPPORTED, "LIMIT and OFFSET need a literal whole number", hint="")
 
 
 def _bind_literal(_: Typer, node: exp.Literal, __: Scope) -> Typed:
@@ -195,7 +195,7 @@ def _bind_unicode(_: Typer, node: exp.UnicodeString, __: Scope) -> Typed:
         if match[0] == escape * 2:
             return escape
         if not 0 <= code <= 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-            raise SeamlineError(INVALID_LITERAL, f"{match[0]!r} is no character")
+            raise SeamlineError(INVALID_LITERAL, f"{match[0]!r} is not a character")
         return chr(code)
 
     four, six = "([0-9a-fA-F]{4})", r"\+([0-9a-fA-F]{6})"

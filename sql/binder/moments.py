@@ -115,7 +115,7 @@ def time_with_zone() -> SeamlineError:
     return SeamlineError(
         NOT_SUPPORTED,
         "time with time zone is not supported",
-        hint="A time of day in a zone is no instant; use timestamp with time zone, or time.",
+        hint="A time of day in a zone is not an instant; use timestamp with time zone, or time.",
     )
 
 

@@ -50,7 +50,7 @@ def bind_try(typer: Typer, node: exp.Anonymous, scope: Scope) -> Typed:
         )
     if any(called.spec.overload.name in VOLATILE for called in inner.find_all(Call)):
         raise SeamlineError(
-            NOT_SUPPORTED, "try() of what differs each time is not supported", hint=""
+            NOT_SUPPORTED, "try() of a value that differs each time is not supported", hint=""
         )
     overload = constructor(_NAME, _TRIED, "{0}")
     return call(CallSpec(overload, (type_,), type_), [inner]), type_

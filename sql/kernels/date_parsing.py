@@ -174,7 +174,9 @@ def _clock(values: Mapping[str, int]) -> datetime.time:
 
 def _invalid(text: str) -> SeamlineError:
     return SeamlineError(
-        INVALID_ARGUMENT, f"{text!r} is not a date or time of that form", hint="TRY(…) gives null."
+        INVALID_ARGUMENT,
+        f"{text!r} is not a date or time in that format",
+        hint="TRY(…) gives null.",
     )
 
 

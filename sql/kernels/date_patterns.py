@@ -126,7 +126,7 @@ def of_mysql(text: str) -> Pattern:
             parts.append(Text(plain))
         elif letter in _NOT_IN_TRINO:
             raise SeamlineError(
-                INVALID_ARGUMENT, f"%{letter} is not supported in the format of a date", hint=""
+                INVALID_ARGUMENT, f"%{letter} is not supported in a date format", hint=""
             )
         else:
             parts.extend(_MYSQL.get(letter, (Text(letter),)))
@@ -164,7 +164,7 @@ def of_joda(text: str) -> Pattern:
         SeamlineError: INVALID_ARGUMENT, NOT_SUPPORTED.
     """
     if not text:
-        raise SeamlineError(INVALID_ARGUMENT, "the format of a date is empty", hint="")
+        raise SeamlineError(INVALID_ARGUMENT, "the date format is empty", hint="")
     found = [match[0] for match in _JODA_TOKEN.finditer(text)]
     return tuple(
         _joda_part(letters, found[place + 1] if place + 1 < len(found) else "")
@@ -199,13 +199,13 @@ def _joda_part(letters: str, following: str) -> Part:
         case "z":
             raise SeamlineError(
                 NOT_SUPPORTED,
-                "names of time zones such as PST are not supported in the format of a date",
+                "names of time zones such as PST are not supported in a date format",
                 hint="ZZZ is the zone's own name, ZZ its offset.",
             )
     field = _JODA.get(letter)
     if field is None:
         raise SeamlineError(
-            INVALID_ARGUMENT, f"{letter!r} is no letter of the format of a date", hint=""
+            INVALID_ARGUMENT, f"{letter!r} is not a letter of a date format", hint=""
         )
     return Number(field, width, _digits_read(letter, width, following))
 

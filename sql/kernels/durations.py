@@ -32,7 +32,7 @@ def parse_duration(text: str) -> int:
         raise SeamlineError(
             INVALID_ARGUMENT,
             f"{text!r} is not a duration",
-            hint="A number and one of ns, us, ms, s, m, h, d.",
+            hint="Write a number and one of ns, us, ms, s, m, h, d.",
         )
     return math.floor(Fraction(match[1]) * _MILLISECONDS[match[2]] + Fraction(1, 2))
 
@@ -44,7 +44,7 @@ def human_readable_seconds(seconds: float) -> str:
         SeamlineError: INVALID_ARGUMENT for what is no number.
     """
     if not math.isfinite(seconds):
-        raise SeamlineError(INVALID_ARGUMENT, f"{seconds} is no number of seconds", hint="")
+        raise SeamlineError(INVALID_ARGUMENT, f"{seconds} is not a number of seconds", hint="")
     left = abs(math.floor(seconds + 0.5))
     parts = []
     for name, length in _UNITS:

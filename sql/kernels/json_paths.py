@@ -148,7 +148,7 @@ def sql_path(path: str) -> SqlPath:
         if step is None:
             raise SeamlineError(
                 NOT_SUPPORTED,
-                f"the JSON path {path!r} has more than members, elements and wildcards",
+                f"the JSON path {path!r} has more in it than members, elements and wildcards",
                 hint="Filters, arithmetic and variables are not supported in JSON paths.",
             )
         steps.append(_sql_step(step, path))
@@ -198,13 +198,13 @@ def _members(value: Json, is_lax: bool) -> Iterator[Json]:
 
 def _elements(value: Json, is_lax: bool) -> Iterator[Json]:
     if not isinstance(value, list) and not is_lax:
-        raise PathError("a value is no array")
+        raise PathError("a value is not an array")
     yield from value if isinstance(value, list) else [value]
 
 
 def _places(places: list[tuple[str, str]], value: Json, is_lax: bool) -> Iterator[Json]:
     if not isinstance(value, list) and not is_lax:
-        raise PathError("a value is no array")
+        raise PathError("a value is not an array")
     items = value if isinstance(value, list) else [value]
     for first, last in places:
         for at in range(_place(first, items), _place(last, items) + 1):
@@ -222,7 +222,7 @@ def _place(written: str, items: list[Json]) -> int:
 
 def _size_of(value: Json, is_lax: bool) -> Iterator[Json]:
     if not isinstance(value, list) and not is_lax:
-        raise PathError("a value is no array")
+        raise PathError("a value is not an array")
     yield Number(len(value) if isinstance(value, list) else 1)
 
 

@@ -43,7 +43,9 @@ def _as_re2(pattern: str, replacement: str) -> tuple[str, str]:
         for length in range(len(digits), 0, -1):
             if int(digits[:length]) <= len(groups):
                 return f"\\{_known(int(digits[:length]))}{digits[length:]}"
-        raise SeamlineError(INVALID_ARGUMENT, f"{match[0]!r} is no group of {pattern!r}", hint="")
+        raise SeamlineError(
+            INVALID_ARGUMENT, f"{match[0]!r} is not a group of {pattern!r}", hint=""
+        )
 
     named = _SYNTAX.sub(lambda m: f"(?P<{m[1]}>" if m[1] else m[0], pattern)
     return named, _REFERENCE.sub(reference, replacement)

@@ -95,7 +95,7 @@ def soundex(text: str) -> str:
         return ""
     unknown = next((letter for letter in letters if letter not in _SOUNDS), None)
     if unknown is not None:
-        raise invalid(f"soundex knows no sound of {unknown}")
+        raise invalid(f"soundex has no code for {unknown}")
     code, last = letters[0], _SOUNDS[letters[0]]
     for letter in letters[1:]:
         if letter in "HW":
@@ -122,7 +122,7 @@ def split_to_map(text: str, between: str, inside: str) -> list[tuple[str, str]]:
     keys = [key for key, _ in entries]
     for key in keys:
         if keys.count(key) > 1:
-            raise invalid(f"split_to_map takes each key once, and {key!r} is there again")
+            raise invalid(f"split_to_map needs distinct keys, but {key!r} appears twice")
     return entries
 
 
@@ -144,7 +144,7 @@ def _entries(text: str, between: str, inside: str) -> list[tuple[str, str]]:
     for piece in pieces:
         key, *values = piece.split(inside)
         if len(values) != 1:
-            raise invalid(f"an entry has {inside!r} once, which {piece!r} does not")
+            raise invalid(f"an entry must contain {inside!r} exactly once, unlike {piece!r}")
         entries.append((key, values[0]))
     return entries
 
@@ -173,7 +173,7 @@ def right_padded(value: bytes, size: int, fill: bytes) -> bytes:
 
 def _filling(value: bytes, size: int, fill: bytes) -> bytes:
     if not 0 <= size < 2**31 or not fill:
-        raise invalid("lpad and rpad take a length from 0 and something to fill with")
+        raise invalid("lpad and rpad need a length of at least 0 and text to fill with")
     missing = max(0, size - len(value))
     return (fill * (missing // len(fill) + 1))[:missing]
 
@@ -189,7 +189,7 @@ def part_of(value: bytes, start: int, size: int = 2**62) -> bytes:
 def from_utf8(value: bytes, replacement: str = "\ufffd") -> str:
     """Bytes as text; what is no UTF-8 is replaced, or left out for an empty text."""
     if len(replacement) > 1:
-        raise invalid("from_utf8 replaces by one character, or by none")
+        raise invalid("from_utf8 replaces with one character or none")
     text = value.decode("utf-8", "replace" if replacement == "\ufffd" else "surrogateescape")
     return "".join(replacement if 0xDC80 <= ord(c) <= 0xDCFF else c for c in text)
 

@@ -58,7 +58,7 @@ def of_equal_length(function: Callable[[Vector, Vector], float]) -> Callable[...
     def checked(one: Vector, other: Vector) -> float | None:
         if len(one) != len(other):
             raise SeamlineError(
-                INVALID_ARGUMENT, "both vectors have as many elements as each other", hint=""
+                INVALID_ARGUMENT, "both vectors must have the same number of elements", hint=""
             )
         return None if None in one or None in other else function(one, other)
 

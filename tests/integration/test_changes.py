@@ -243,7 +243,7 @@ def test_the_command_shows_rows_as_they_arrive_and_goes_on_where_it_was(
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
     *_, last = first.read_text(encoding="utf-8").splitlines()
-    assert last.startswith("to go on: --from ")
+    assert last.startswith("to continue: --from ")
     stack.produce(followed, rows_of(range(15, 20)))
     with follow(second, followed, "--from", last.split()[-1]):
         wait_until(lambda: len(ids_in(second)) == 5, what="what has arrived since")

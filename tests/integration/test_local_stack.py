@@ -221,9 +221,9 @@ def test_up_in_another_folder_is_another_stack(local: LocalStack, tmp_path: path
 
 
 def test_down_and_status_where_nothing_runs(folder: pathlib.Path) -> None:
-    assert run(folder, "down") == (0, "", "nothing runs\n")
+    assert run(folder, "down") == (0, "", "nothing is running\n")
     code, output, _ = run(folder, "status")
-    assert (code, output.split(";")[0]) == (3, f"nothing runs in {folder}")
+    assert (code, output.split(";")[0]) == (3, f"nothing is running in {folder}")
     assert not folder.exists()
 
 
@@ -289,7 +289,7 @@ def test_broker_that_is_not_on_record_keeps_others_off_its_data(
 ) -> None:
     local.up(silent)
     record = (folder / "local.json").rename(folder / "lost.json")
-    with pytest.raises(SeamlineError, match="not on record still runs") as caught:
+    with pytest.raises(SeamlineError, match="an unknown broker still runs") as caught:
         local.up(silent)
     assert caught.value.code is LOCAL_STACK_FAILED
     assert "fuser" in caught.value.hint

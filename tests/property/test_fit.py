@@ -174,7 +174,9 @@ def test_fault_32_the_cast_offered_gives_the_value(
 ) -> None:
     found = misfits(parse_fields(f"n {declared}"), [json.dumps({"n": value}).encode()], "fail")
     assert len(found) == 1
-    assert found[0].startswith(f"n: {note} (1 of 1 sampled records): every query over such a")
+    assert found[0].startswith(
+        f"n: {note} (1 of 1 sampled records do not fit): every query over such a"
+    )
     expression = found[0].rpartition("read it with ")[2].rstrip(".")
     sql = f"SELECT {expression} FROM (SELECT {literal} AS n) AS t"
     assert offline_gateway.rows(sql) == [(wanted,)]
@@ -190,7 +192,7 @@ def test_fault_32_create_table_gives_the_notes(tmp_path: pathlib.Path) -> None:
     notes = world.notes("CREATE TABLE t (n bigint, at timestamp(6)) WITH (topic = 'bids')")
     assert [note.partition(" ")[0] for note in notes] == ["n:", "at:"]
     assert notes[0].endswith(
-        "(2 of 2 sampled records): every query over such a record fails. "
+        "(2 of 2 sampled records do not fit): every query over such a record fails. "
         "Declare n varchar, and read it with TRY_CAST(n AS bigint)."
     )
     skipping = "CREATE TABLE u (n bigint) WITH (topic = 'bids', on_error = 'skip')"

@@ -1,4 +1,4 @@
-"""Goal: of what a table's metadata names, only what lies under the table's own location is opened.
+"""Goal: of what a table's metadata names, only what So a table the table's own location is opened.
 
 Method: every kind of file that metadata can name (metadata, lists of manifests, manifests, data,
 positions of deleted rows, deletion vectors, statistics) is moved out of its table, and the table's

@@ -1,1 +1,1 @@
-"""Boundary providers: how far the snapshots of other writers have the log, in each one's terms."""
+"""Boundary providers: how much of the log the snapshots of other writers hold."""

@@ -1,8 +1,8 @@
 """One Avro value with its schema in front of it, as Iceberg's Java library encodes small messages.
 
 Two magic bytes, the schema's JSON as Java writes text (two bytes of length), then the value. Only
-what such messages hold is read; logical types stay what they are encoded as. A library for Avro
-refuses them: they declare a type without a namespace, and use it inside of one by its bare name.
+what such messages hold is read; logical types stay what they are encoded as. An Avro library
+refuses them: they declare a type without a namespace, and use it inside one by its bare name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def decode(message: bytes) -> Any:
     """
     stream = io.BytesIO(message)
     if stream.read(2) != MAGIC:
-        raise ValueError("it does not begin as a message of Iceberg does")
+        raise ValueError("it does not start as an Iceberg message does")
     (length,) = struct.unpack(">H", _exactly(stream, 2))
     schema = json.loads(_exactly(stream, length))
     return _value(schema, {}, stream)

@@ -49,5 +49,5 @@ def read_text(table: OwnFiles, path: str) -> str:
         except FileNotFoundError as error:
             raise SeamlineError(
                 BOUNDARY_MISSING,
-                f"the boundary of {table.state.display_name} is in {path}, which is not there",
+                f"the boundary of {table.state.display_name} is in {path}, which is missing",
             ) from error

@@ -124,7 +124,7 @@ class KafkaConnect(Provider[AdoptedIceberg]):
     def _unknown(self, why: str) -> SeamlineError:
         return SeamlineError(
             BOUNDARY_MISSING,
-            f"how far {self.adopted.state.display_name} has the log is not known: {why}",
+            f"how much of the log {self.adopted.state.display_name} holds is not known: {why}",
             hint="Keep the control topic for longer, or let the sink store offsets in columns and "
             "adopt the table with --boundary columns.",
         )
@@ -210,8 +210,8 @@ class ControlTopics:
             if any(bounds.end.get(p, 0) < end for p, end in committed.items()):
                 raise SeamlineError(
                     BOUNDARY_INVALID,
-                    f"the control topic {topic} ends before what the table's commits have read of "
-                    "it: it is not the one they were written with",
+                    f"the control topic {topic} ends before the offsets that the table's commits "
+                    "have read: it is not the one they were written with",
                 )
             key = (cluster, bounds.topic_id)
             read, known = self._known.get(key, (Offsets(), Reports((), is_whole=True)))

@@ -70,7 +70,7 @@ class PositionColumns:
                 raise SeamlineError(
                     INVALID_TABLE_DEFINITION,
                     f"column {'.'.join(field.name for field in path)} of {state.display_name} is "
-                    f"{path[-1].type}, and cannot hold a partition or an offset",
+                    f"{path[-1].type}, which cannot hold a partition or an offset",
                 )
         return cls(places.partition[-1].field_id, places.offset[-1].field_id)
 
@@ -173,7 +173,7 @@ def _column_values(io: FileIO, file: DataFile, columns: PositionColumns) -> pa.T
     """The two columns of a file, found by field id; nulls where it lacks one."""
     path = file.file_path
     if file.file_format != FileFormat.PARQUET:
-        raise SeamlineError(NOT_SUPPORTED, f"offsets cannot be read from {path}: it is no Parquet")
+        raise SeamlineError(NOT_SUPPORTED, f"offsets cannot be read from {path}: it is not Parquet")
     with storage_errors(path), file_errors(path), io.new_input(path).open() as stream:
         parquet = pq.ParquetFile(stream)
         paths = {i: p for p, i in _leaves(list(parquet.schema_arrow), ())}

@@ -1,8 +1,8 @@
 """Whether somebody else adds records of the topic to a table that Seamline fills.
 
-Rows of their own anybody may add, in batches. But a commit by a sink or a stream, or of rows that
+Anybody may add rows of their own, in batches. But a commit by a sink or a stream, or of rows that
 say which record they are, means that records are in the table which the boundary does not count,
-and which would be read from the log once more. What a stream has added nobody can tell by its rows:
+and which would be read from the log once more. Nobody can tell what a stream has added by its rows:
 it is taken for records of the topic.
 """
 

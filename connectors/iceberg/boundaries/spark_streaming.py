@@ -1,7 +1,7 @@
 """The provider `spark-streaming`: a streaming query's commits name its batches.
 
 A commit of Spark's `toTable` names the query and the epoch in its summary; the query's checkpoint
-says to which offsets each epoch read. Commits from inside of `foreachBatch` say neither.
+says to which offsets each epoch read. Commits from inside `foreachBatch` say neither.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The provider `watermark`: the time up to which the writer says that it has copied everything.
 
-A time is no place in a log: a record that comes late, or has no right time, is below the boundary
+A time is not a place in a log: a record that comes late, or has a wrong time, is below the boundary
 and not in the table, or the other way round. So it only hints, and is refused unless the owner of
 the table accepts that. Only topics whose times are the log's own are fit for it.
 """

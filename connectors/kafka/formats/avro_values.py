@@ -91,7 +91,7 @@ def _to_arrow(node: Node) -> ToArrow | None:
     def decoded(values: Sequence[bytes]) -> pa.Array:
         batch = pyruhvro.deserialize_array([value + _END_BYTES for value in values], text)
         if not pa.compute.all(pa.compute.equal(batch.column(1), _END)).as_py():
-            raise ValueError("bytes are left, or missing")
+            raise ValueError("there are too many bytes, or too few")
         return batch.column(0)
 
     return decoded

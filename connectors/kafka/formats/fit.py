@@ -97,8 +97,8 @@ def misfits(columns: Sequence[Field], values: Values, on_error: str) -> list[str
 
 
 def share_of(bad: Mapping[int, str], count: int, on_error: str) -> str:
-    """A note of the bad ones among sampled records."""
-    share = f"{len(bad)} of {count} sampled records"
+    """A note of the bad ones among sampled records; of several reasons it gives the first."""
+    share = f"{len(bad)} of {count} sampled records do not fit"
     return f"{bad[min(bad)]} ({share}): {_FATES[on_error]}."
 
 

@@ -218,6 +218,6 @@ def _shaped(type_: Type, pairs: Sequence[tuple[Any, Any]]) -> list[Any]:
 def _unfit(column: Field, source: Source, wanted: str) -> SeamlineError:
     return SeamlineError(
         INVALID_TABLE_DEFINITION,
-        f"column {column.name} is {column.type}, which does not hold the {source} of a record",
+        f"column {column.name} is {column.type}, which cannot hold the {source} of a record",
         hint=f"Declare it {wanted}.",
     )

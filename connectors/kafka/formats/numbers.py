@@ -27,7 +27,7 @@ class WholeNumbers:
         if column.type not in fitting:
             raise SeamlineError(
                 INVALID_TABLE_DEFINITION,
-                f"column {column.name} is {column.type}, which does not hold numbers of the format "
+                f"column {column.name} is {column.type}, which cannot hold numbers of the format "
                 f"int{size * 8}",
                 hint=f"Declare it {' or '.join(map(str, fitting))}.",
             )

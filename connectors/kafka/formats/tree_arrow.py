@@ -108,7 +108,7 @@ def _map(make: Convert, wanted: pa.DataType) -> Convert:
         _check_text(array.keys)
         rows = array.to_pylist()
         if any(row is not None and len(dict(row)) < len(row) for row in rows):
-            raise ValueError("a key comes twice")
+            raise ValueError("a key appears twice")
         found = pa.MapArray.from_arrays(array.offsets, array.keys, make(array.items), type=wanted)
         if not array.null_count:
             return found

@@ -211,7 +211,7 @@ def _plain(node: Node, type_: Type, path: str) -> Convert:
 
 def _name(value: int, names: Mapping[int, str], path: str) -> str:
     if value not in names:
-        raise ValueError(f"{path}: {value} is no value of the enumeration")
+        raise ValueError(f"{path}: {value} is not a value of the enumeration")
     return names[value]
 
 

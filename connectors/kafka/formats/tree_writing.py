@@ -195,7 +195,7 @@ def _days(value: datetime.date) -> int:
 def _integral(path: str) -> Encode:
     def encode(value: int | decimal.Decimal) -> int:
         if value != int(value):
-            raise ValueError(f"{path}: {value} is no whole number")
+            raise ValueError(f"{path}: {value} is not a whole number")
         return int(value)
 
     return encode
@@ -220,7 +220,7 @@ def _symbol(node: Node, path: str) -> Encode:
 
     def encode(value: str) -> Any:
         if value not in known:
-            raise ValueError(f"{path}: {value!r} is no value of the enumeration")
+            raise ValueError(f"{path}: {value!r} is not a value of the enumeration")
         return known[value]
 
     return encode
@@ -255,7 +255,9 @@ def _unscaled(node: Node, size: int | None, path: str) -> Encode:
         scaled = value.scaleb(scale, _EXACT)
         number = int(scaled)
         if number != scaled or abs(number) >= 10**precision:
-            raise ValueError(f"{path}: {value} is no decimal({precision}, {scale}) of the schema")
+            raise ValueError(
+                f"{path}: {value} is not a decimal({precision}, {scale}) as the schema has it"
+            )
         wanted = (number if number >= 0 else ~number).bit_length() // 8 + 1
         if size is not None and wanted > size:
             raise ValueError(f"{path}: {value} does not fit into {size} bytes")

@@ -84,7 +84,7 @@ class RecordWriter:
         """The record of each row, whose columns are those of the table, in order.
 
         Raises:
-            SeamlineError: INVALID_ARGUMENT for a row that would not be read again as it is.
+            SeamlineError: INVALID_ARGUMENT for a row that would be read back as something else.
         """
         columns = [column.to_pylist() for column in rows.columns]
         try:
@@ -118,7 +118,7 @@ class RecordWriter:
             if array.to_pylist() != column:
                 raise SeamlineError(
                     INVALID_ARGUMENT,
-                    f"a value of column {field.name} would not be read again as it is",
+                    f"a value of column {field.name} would be read back as something else",
                     hint="Records hold less than the column does: JSON no NaN and no infinity, a "
                     "schema what it says.",
                 )
@@ -322,7 +322,7 @@ def _not_written(reason: str) -> SeamlineError:
 
 def _not_made(what: str) -> SeamlineError:
     return SeamlineError(
-        NOT_SUPPORTED, f"a record cannot be made of {what}", hint="Produce it to the topic."
+        NOT_SUPPORTED, f"{what} cannot become a record", hint="Produce it to the topic."
     )
 
 

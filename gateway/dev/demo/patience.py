@@ -1,4 +1,4 @@
-"""Waiting for a program as long as it is working, however long that takes on this machine."""
+"""Waiting for a program while it makes progress, however long that takes on this machine."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One Kafka broker as a process of its own: started, waited for, stopped.
 
 The broker holds a lock on its directory for as long as it lives, by a file descriptor it inherits.
-Two brokers on one directory would corrupt its data; this makes sure of one, even when the record of
-the first was lost.
+Two brokers on one directory would corrupt its data; this ensures that there is
+only one, even when the record of the first was lost.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Broker:
             except BlockingIOError as error:
                 raise SeamlineError(
                     LOCAL_STACK_FAILED,
-                    f"a broker that is not on record still runs in {self._directory}",
+                    f"an unknown broker still runs in {self._directory}",
                     hint=f"`fuser {self._lock}` names its process; end it and try again.",
                 ) from error
             return spawn_detached(command, self.log, inherited=[lock.fileno()])
@@ -124,7 +124,7 @@ class Broker:
         if not stop(process, _STOP_S_MAX):
             raise SeamlineError(
                 LOCAL_STACK_FAILED,
-                f"the broker's process {process.pid} does not end",
+                f"the broker's process {process.pid} does not stop",
                 hint="Its disk may not answer; look at the system's log.",
             )
 

@@ -112,7 +112,7 @@ def _key(value: bytes, name: str | None, number: int) -> bytes | None:
         record: Any = json.loads(value)
     except ValueError as error:
         raise SeamlineError(
-            INVALID_ARGUMENT, f"line {number} is no JSON: {error}", hint="Write one object a line."
+            INVALID_ARGUMENT, f"line {number} is not JSON: {error}", hint="Write one object a line."
         ) from error
     if name is None:
         return None

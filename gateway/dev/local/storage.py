@@ -85,7 +85,7 @@ def cluster_id(data: pathlib.Path) -> str:
     if match is None:
         raise SeamlineError(
             LOCAL_STACK_FAILED,
-            f"{path} does not hold the broker's identity",
+            f"{path} does not contain the broker's identity",
             hint=f"Restore it, or remove {data} to begin with an empty broker.",
         )
     return match[1]

@@ -63,7 +63,7 @@ def test_without_a_file_nothing_is_said(tmp_path: pathlib.Path) -> None:
     [
         ("[profiles.a]", "b", "there is no profile b"),
         ("[profiles.a]\ntoken = 'secret'", "a", "the profile a has no token"),
-        ("[profiles.a]\nurl = 1", "a", "url of the profile a is no text"),
+        ("[profiles.a]\nurl = 1", "a", "url of the profile a is not text"),
         ("[profiles.a]\nuser = 'u'\ntoken_file = 'f'", "a", "more than one of"),
         ("port = 1", None, "the file has no port"),
         ("profile = ", None, "config.toml: "),

@@ -269,7 +269,7 @@ def test_no_colours_where_they_are_not_wanted(gateway: Gateway, tmp_path: pathli
 
 def test_a_binary_format_is_not_for_a_terminal(gateway: Gateway, tmp_path: pathlib.Path) -> None:
     terminal = Terminal(gateway.url, tmp_path, "-e", "SELECT 1", "--format", "arrow")
-    terminal.shows("--format arrow is not for a terminal")
+    terminal.shows("--format arrow is not for terminals")
     assert terminal.ends() == 2
 
 

@@ -100,8 +100,8 @@ def test_a_dialect_of_queries_leaves_other_statements_alone(
     [
         ("SET SESSION engin = 'spark'", 13, "Did you mean engine?"),
         ("SET SESSION engine = 'trino'", 13, "It is one of: auto, duckdb, spark."),
-        ("SET SESSION row_limit = 'many'", 13, "It is a whole number of rows."),
-        ("SET SESSION timeout = -1", 13, "It is a number of seconds, more than 0."),
+        ("SET SESSION row_limit = 'many'", 13, "It must be a whole number of rows."),
+        ("SET SESSION timeout = -1", 13, "It must be a number of seconds greater than 0."),
         ("RESET SESSION timeot", 15, "Did you mean timeout?"),
     ],
 )

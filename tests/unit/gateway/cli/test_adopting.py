@@ -134,10 +134,10 @@ def test_a_table_changes_hands(shop: Shop) -> None:
     assert is_adopted(shop)
     done = run(shop, commands.take_over, TABLE, answer="y\n")
     assert (done.exit_code, is_adopted(shop)) == (0, False)
-    assert f"{TABLE} is taken over at 0:6, 1:7" in done.stdout
+    assert f"{TABLE} has been taken over at 0:6, 1:7" in done.stdout
     done = run(shop, commands.hand_over, TABLE, "--yes")
     assert (done.exit_code, is_adopted(shop)) == (0, True)
-    assert f"{TABLE} is handed over: begin at 0:6, 1:7" in done.stdout
+    assert f"{TABLE} has been handed over: begin at 0:6, 1:7" in done.stdout
 
 
 def test_it_lets_go(shop: Shop) -> None:

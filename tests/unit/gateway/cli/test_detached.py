@@ -80,7 +80,7 @@ def test_fault_23_a_detached_gateway_answers_and_is_stopped(file: pathlib.Path) 
     with pytest.raises(seamline.OperationalError):
         seamline.connect(address(done.stderr)).execute("SELECT 1")
     again = serve(file, "--stop")
-    assert (again.returncode, again.stderr) == (0, "nothing runs\n")
+    assert (again.returncode, again.stderr) == (0, "nothing is running\n")
 
 
 @pytest.mark.prove
@@ -94,7 +94,7 @@ def test_fault_23_a_detached_gateway_that_was_killed_is_nothing_to_stop(
     for one in family:
         one.kill()
     wait_until(lambda: not any(map(programs.lives, family)), what="the gateway to be gone")
-    assert serve(file, "--stop").stderr == "nothing runs\n"
+    assert serve(file, "--stop").stderr == "nothing is running\n"
 
 
 @pytest.mark.parametrize("obstacle", ["port", "state"])

@@ -104,7 +104,7 @@ def test_fault_21_the_command_says_so_too(tmp_path: pathlib.Path) -> None:
     options = ("--topic", "bids", "--schema", "id bigint")
     done = programs.run(programs.seamline("table", "create", "t", *options), environment)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: TABLE_EXISTS: table lake.default.t exists already")
+    assert done.stderr.startswith("error: TABLE_EXISTS: table lake.default.t already exists")
 
 
 # --- What comes while the statement runs ---------------------------------------------------------

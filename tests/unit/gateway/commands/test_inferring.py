@@ -96,7 +96,7 @@ def test_records_that_do_not_fit_are_said(world: World, registry: Registry) -> N
         world.memory.produce("bids", 0, body)
     (note,) = world.notes("CREATE TABLE t (x bigint) WITH (topic = 'bids', format = 'avro')")
     assert note == (
-        "not Avro: it ends too early (2 of 3 sampled records): "
+        "not Avro: it ends too early (2 of 3 sampled records do not fit): "
         "every query over such a record fails."
     )
 

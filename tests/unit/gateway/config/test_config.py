@@ -109,7 +109,7 @@ def test_numbers_have_units(tmp_path: pathlib.Path, text: str, number: int) -> N
         ),
         ("default_catalog: nope\n", "default_catalog 'nope' is not under catalogs"),
         ("default_cluster: nope\n", "default_cluster 'nope' is not under clusters"),
-        ("default_schema: [a]\n", "default_schema must be a text"),
+        ("default_schema: [a]\n", "default_schema must be a string"),
         ("- a\n", "is not YAML"),
     ],
 )

@@ -24,9 +24,9 @@ EXPLODING = "\n".join(["n0: &n0 [1, 1, 1, 1, 1, 1, 1, 1, 1]", *LEVELS]).encode()
     ("text", "cause"),
     [
         (b"\xff\xfe", "it is not text"),
-        (b"a: &a [*a]", "inside of what it repeats"),
-        (b"a: &a {b: {c: *a}}", "inside of what it repeats"),
-        (EXPLODING, "stands for more than 100,000 values"),
+        (b"a: &a [*a]", "inside the value it repeats"),
+        (b"a: &a {b: {c: *a}}", "inside the value it repeats"),
+        (EXPLODING, "expands to more than 100,000 values"),
         (b"[" * 100_000, "is not YAML"),
         (b"{[]: 1}", "is not YAML"),
         (b"a: [", "is not YAML"),

@@ -48,6 +48,6 @@ def test_cluster_id_is_read(tmp_path: pathlib.Path) -> None:
 def test_missing_cluster_id_is_named(tmp_path: pathlib.Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "meta.properties").write_text(text)
-    with pytest.raises(SeamlineError, match="does not hold the broker's identity") as caught:
+    with pytest.raises(SeamlineError, match="does not contain the broker's identity") as caught:
         cluster_id(tmp_path)
     assert caught.value.code is LOCAL_STACK_FAILED
