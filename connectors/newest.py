@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from seamline.errors import UPSERT_ORDER_UNKNOWN, SeamlineError
 from seamline.seam.upserts import Newest
+from seamline.sql.columns import DELETED
 from seamline.sql.predicates import Comparison, In, Predicate, Value, conjuncts
 
 
@@ -23,6 +24,12 @@ def newest_rows(rows: pa.Table, newest: Newest) -> pa.Table:
             owner has given their word that none has.
     """
     return rows.take(pa.array(newest_places(rows, newest)))
+
+
+def without_deletes(newest: pa.Table) -> pa.Table:
+    """Those of the newest rows that are rows of the table, without the mark."""
+    deleted = newest.column(DELETED)
+    return newest.filter(pc.invert(deleted)).drop_columns([DELETED])
 
 
 def newest_places(rows: pa.Table, newest: Newest) -> np.ndarray:

@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import pathlib
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
@@ -38,6 +38,7 @@ from seamline.connectors.protocols import (
     TailSource,
 )
 from seamline.errors import INTERNAL_ERROR, NOT_SUPPORTED, TAIL_TOO_LARGE, SeamlineError
+from seamline.seam.files import DataFile
 from seamline.sql import render, types
 from seamline.sql.kernels.kernel import Use
 from seamline.sql.types import quoted
@@ -269,6 +270,49 @@ def read_scan(scan: EngineScan, replaced: pa.Table | None = None) -> Iterator[pa
         yield from _batches(reader, schema, NoDeadline())
 
 
+def find_hidden_rows(
+    scan: EngineScan,
+    newest: pa.Table,
+    deletes_of: Callable[[Sequence[DataFile]], pa.Table | None],
+    known: HiddenRowsCache,
+    deadline: Deadline,
+    *,
+    memory_bytes: int,
+) -> HiddenRows:
+    """What the tail of a scan hides of its files, found outside of any statement.
+
+    Args:
+        scan: A scan of files whose rows can be told by their positions; it says what its tail is.
+        newest: The newest rows of its tail, all of them.
+        deletes_of: Gives the deletes of files.
+        known: What has been found before, at no later moment of the tail; it is added to.
+        deadline: The request's.
+        memory_bytes: What DuckDB may use.
+
+    Raises:
+        SeamlineError: UPSERT_ORDER_UNKNOWN, COLD_FILE_MISSING, COLD_FILE_INVALID, MEMORY_LIMIT.
+    """
+    with _named_errors(deadline), _opened(scan) as connection:
+        connection.execute(f"SET memory_limit = '{memory_bytes // 1024}KiB'")
+        connection.execute("SET temp_directory = ''")
+        forget = deadline.on_end(connection.interrupt)
+        try:
+            found = known.find(connection, scan, newest, deletes_of)
+        finally:
+            forget()
+    assert found is not None
+    return found
+
+
+@contextlib.contextmanager
+def _opened(scan: EngineScan) -> Iterator[duckdb.DuckDBPyConnection]:
+    """An instance that can read the files of a scan."""
+    with duckdb.connect(":memory:") as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        attach(connection, [scan])
+        yield connection
+
+
 @contextlib.contextmanager
 def open_scan(scan: EngineScan) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
     """An instance that can read the files of one scan, and the scan's rows as a query of it.
@@ -279,9 +323,7 @@ def open_scan(scan: EngineScan) -> Iterator[tuple[duckdb.DuckDBPyConnection, str
     Raises:
         SeamlineError: COLD_FILE_MISSING, COLD_FILE_INVALID.
     """
-    with _named_errors(NoDeadline()), duckdb.connect(":memory:") as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        attach(connection, [scan])
+    with _named_errors(NoDeadline()), _opened(scan) as connection:
         if scan.deletes is not None:
             connection.register(scan.own_name(DELETES), _local(scan.deletes))
         yield connection, relation_sql(scan)

@@ -10,7 +10,7 @@ as well. A statement then looks at one bit per row instead of joining by key.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeAlias
 
 import duckdb
@@ -45,11 +45,13 @@ class _FileRows:
         end: By the records below these offsets.
         count: How many rows the file has.
         bits: One a row, the first row in the highest bit of the first byte; 1 hides it.
+        deleted: The positions of those that the snapshot itself marks as deleted, ascending.
     """
 
     end: Offsets
     count: int
     bits: np.ndarray
+    deleted: np.ndarray
 
     def shows(self, positions: np.ndarray) -> bool:
         """Whether one of some rows is not hidden."""
@@ -57,20 +59,34 @@ class _FileRows:
 
     def hiding(self, positions: np.ndarray, end: Offsets) -> _FileRows:
         """With more rows hidden, by the records below further offsets."""
-        rows = np.unpackbits(self.bits, count=self.count)
-        rows[positions] = 1
-        return _FileRows(end, self.count, np.packbits(rows))
+        bits = _with_bits(self.bits, self.count, positions)
+        return dataclasses.replace(self, end=end, bits=bits)
+
+
+def _with_bits(bits: np.ndarray, count: int, positions: np.ndarray) -> np.ndarray:
+    if not len(positions):
+        return bits
+    rows = np.unpackbits(bits, count=count)
+    rows[positions] = 1
+    return np.packbits(rows)
 
 
 class HiddenRowsCache:
-    """Finds hidden rows, and keeps what was found. Safe to share between threads."""
+    """Finds hidden rows, and keeps what was found. Safe to share between threads.
 
-    def __init__(self) -> None:
+    Args:
+        rows_max: A scan of more rows is none for it.
+        file_rows_max: Likewise one of a file with more.
+    """
+
+    def __init__(self, *, rows_max: int = ROWS_MAX, file_rows_max: int = FILE_ROWS_MAX) -> None:
+        self._rows_max = rows_max
+        self._file_rows_max = file_rows_max
         self._newest: Cache[_Key, np.ndarray] = Cache(
             BYTES_MAX, weight=lambda places: places.nbytes + 1
         )
         self._files: Cache[_Key, _FileRows] = Cache(
-            BYTES_MAX, weight=lambda file: file.bits.nbytes + 1
+            BYTES_MAX, weight=lambda file: file.bits.nbytes + file.deleted.nbytes + 1
         )
 
     def newest(self, rows: pa.Table, scan: EngineScan) -> pa.Table:
@@ -94,8 +110,24 @@ class HiddenRowsCache:
             self._newest.put(key, places)
         return rows if len(places) == rows.num_rows else rows.take(pa.array(places))
 
+    def anew(self) -> HiddenRowsCache:
+        """Another, which knows nothing yet."""
+        return HiddenRowsCache(rows_max=self._rows_max, file_rows_max=self._file_rows_max)
+
+    def is_ahead(self, scan: EngineScan) -> bool:
+        """Whether it has looked at a later moment of a followed scan's tail."""
+        assert scan.followed is not None
+        assert scan.cold is not None
+        tail = scan.followed
+        found = (self._files.get(_key(scan, tail, file)) for file in scan.cold.files)
+        return any(rows is not None and not _reaches(tail.end, rows.end) for rows in found)
+
     def find(
-        self, connection: duckdb.DuckDBPyConnection, scan: EngineScan, newest: pa.Table
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        scan: EngineScan,
+        newest: pa.Table,
+        deletes_of: Callable[[Sequence[DataFile]], pa.Table | None] | None = None,
     ) -> HiddenRows | None:
         """What the tail of a scan hides of its files; None where a join by key must find it.
 
@@ -103,19 +135,22 @@ class HiddenRowsCache:
             connection: An instance that may read the files.
             scan: The scan.
             newest: The newest rows of its tail, all of them.
+            deletes_of: Gives the deletes of files that are not known yet; the scan's when left out.
 
         Raises:
             SeamlineError: UPSERT_ORDER_UNKNOWN, COLD_FILE_INVALID.
         """
         tail, files = scan.followed, scan.cold.files if scan.cold is not None else ()
-        if tail is None or not _is_fit(scan, files):
+        if tail is None or not self._is_fit(scan, files):
             return None
-        keys = {f.path: (tail.log, scan.snapshot_id, tail.start, f.path) for f in files}
+        keys = {f.path: _key(scan, tail, f) for f in files}
         found = {f.path: self._files.get(keys[f.path]) for f in files}
         if any(rows is not None and not _reaches(tail.end, rows.end) for rows in found.values()):
             return None
         known = {path: rows for path, rows in found.items() if rows is not None}
-        known |= _read(connection, scan, [f for f in files if f.path not in known], tail.start)
+        unknown = [file for file in files if file.path not in known]
+        deletes = scan.deletes if deletes_of is None else deletes_of(unknown)
+        known |= _read(connection, unknown, deletes, tail.start)
         for end in {rows.end for rows in known.values()}:
             if end != tail.end:
                 older = [f for f in files if known[f.path].end == end]
@@ -126,20 +161,29 @@ class HiddenRowsCache:
         return HiddenRows(
             {path: rows.bits for path, rows in known.items()},
             {path: rows.count for path, rows in known.items()},
+            {path: rows.deleted for path, rows in known.items()},
         )
 
+    def _is_fit(self, scan: EngineScan, files: Sequence[DataFile]) -> bool:
+        """Whether the rows of the files can be told by their positions."""
+        if not files or scan.tail_predicate is not None or scan.cold_end is not None:
+            return False
+        rows = [file.record_count for file in files]
+        is_small = sum(rows) <= self._rows_max and max(rows) <= self._file_rows_max
+        return is_small and taken_name(files) is None
 
-def _is_fit(scan: EngineScan, files: Sequence[DataFile]) -> bool:
-    """Whether the rows of the files can be told by their positions."""
-    if not files or scan.tail_predicate is not None or scan.cold_end is not None:
-        return False
+
+def taken_name(files: Sequence[DataFile]) -> str | None:
+    """A column of files that DuckDB's name for the place of a row means; None when none does."""
     schemas = {id(file.physical): file.physical for file in files}
     taken = {
         name.lower() for schema in schemas.values() if schema is not None for name in schema.names
     }
-    rows = [file.record_count for file in files]
-    is_small = sum(rows) <= ROWS_MAX and max(rows) <= FILE_ROWS_MAX
-    return is_small and not {FILE, POSITION} & taken
+    return next(iter(sorted({FILE, POSITION} & taken)), None)
+
+
+def _key(scan: EngineScan, tail: FollowedTail, file: DataFile) -> _Key:
+    return (tail.log, scan.snapshot_id, tail.start, file.path)
 
 
 def _reaches(end: Offsets, known: Offsets) -> bool:
@@ -148,12 +192,12 @@ def _reaches(end: Offsets, known: Offsets) -> bool:
 
 def _read(
     connection: duckdb.DuckDBPyConnection,
-    scan: EngineScan,
     files: Sequence[DataFile],
+    deletes: pa.Table | None,
     start: Offsets,
 ) -> dict[str, _FileRows]:
     """Files as their snapshot has them: what its deletes mark is hidden, and nothing besides."""
-    deleted = _positions(scan.deletes) if scan.deletes is not None else {}
+    deleted = _positions(deletes) if deletes is not None else {}
     found = {}
     for group in groups(files):
         counts = dict(connection.sql(row_counts_sql(group)).fetchall())
@@ -164,8 +208,9 @@ def _read(
                     COLD_FILE_INVALID,
                     f"{file.path} has {count:,} rows, {file.record_count:,} in the manifest",
                 )
-            rows = _FileRows(start, count, np.zeros((count + 7) // 8, dtype=np.uint8))
-            found[file.path] = rows.hiding(deleted.get(file.path, _NONE), start)
+            gone = deleted.get(file.path, _NONE)
+            bits = _with_bits(np.zeros((count + 7) // 8, dtype=np.uint8), count, gone)
+            found[file.path] = _FileRows(start, count, bits, np.unique(gone))
     return found
 
 

@@ -42,10 +42,16 @@ class HiddenRows:
     Attributes:
         bits: By the file's path; one a row, the first in the highest bit of the first byte.
         counts: How many rows each file has.
+        deleted: The positions of those that the snapshot's own deletes mark, ascending.
     """
 
     bits: Mapping[str, np.ndarray]
     counts: Mapping[str, int]
+    deleted: Mapping[str, np.ndarray]
+
+    def positions(self, path: str) -> np.ndarray:
+        """The rows of a file that do not count, ascending."""
+        return np.flatnonzero(np.unpackbits(self.bits[path], count=self.counts[path]))
 
     def visible(self, file: DataFile) -> int:
         """How many rows of a file are left."""

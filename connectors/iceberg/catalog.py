@@ -22,6 +22,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestEntry, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as PyTable
@@ -130,15 +131,32 @@ class IcebergTable:
         with storage_errors(f"table {self._state.display_name}"):
             return self._planner.plan(self.iceberg, self._places, self._state, snapshot_id, request)
 
-    def tasks(self, snapshot_id: int, pruner: Pruner) -> list[FileTask]:
+    def tasks(
+        self, snapshot_id: int, pruner: Pruner, besides: Iterable[ManifestEntry] = ()
+    ) -> list[FileTask]:
         """The files a scan of a snapshot must read, as Iceberg describes them.
+
+        Args:
+            snapshot_id: The snapshot.
+            pruner: Leaves out files.
+            besides: Deletes that apply besides the snapshot's own.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, LOCATION_NOT_ALLOWED,
                 STORAGE_UNAVAILABLE.
         """
         with storage_errors(f"table {self._state.display_name}"):
-            return self._planner.tasks(self.iceberg, self._places, snapshot_id, pruner)
+            return self._planner.tasks(self.iceberg, self._places, snapshot_id, pruner, besides)
+
+    def manifests(self, snapshot_id: int) -> tuple[ManifestFile, ...]:
+        """The manifests of a snapshot.
+
+        Raises:
+            SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID,
+                LOCATION_NOT_ALLOWED, STORAGE_UNAVAILABLE.
+        """
+        with storage_errors(f"table {self._state.display_name}"):
+            return self._planner.manifests(self.iceberg, self._places, snapshot_id)
 
     def require_single_writer(self, snapshot_id: int | None) -> None:
         """See `ColdTable.require_single_writer`."""

@@ -17,6 +17,7 @@ from pyiceberg.avro.file import AvroFile, AvroOutputFile
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     MANIFEST_LIST_FILE_SCHEMAS,
+    UNASSIGNED_SEQ,
     DataFile,
     DataFileContent,
     ManifestContent,
@@ -56,21 +57,72 @@ def write_manifest(
     Raises:
         OSError: when it cannot be written.
     """
-    is_data = all(file.content == DataFileContent.DATA for file in files)
+    entries = [_entry(ManifestEntryStatus.ADDED, file) for file in files]
+    return _write_entries(io, path, entries, spec, schema, version)
+
+
+def write_kept(
+    io: FileIO,
+    path: str,
+    entries: Sequence[ManifestEntry],
+    spec: PartitionSpec,
+    schema: Schema,
+    version: TableVersion,
+) -> ManifestFile:
+    """Writes a manifest of what is left of another, in which its files stay as old as they are.
+
+    Returns:
+        As `write_manifest`.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    kept = [
+        _entry(
+            ManifestEntryStatus.EXISTING,
+            entry.data_file,
+            snapshot_id=entry.snapshot_id,
+            sequence_number=entry.sequence_number,
+            file_sequence_number=entry.file_sequence_number,
+        )
+        for entry in entries
+    ]
+    return _write_entries(io, path, kept, spec, schema, version)
+
+
+def _entry(
+    status: ManifestEntryStatus,
+    file: DataFile,
+    *,
+    snapshot_id: int | None = None,
+    sequence_number: int | None = None,
+    file_sequence_number: int | None = None,
+) -> ManifestEntry:
+    """An entry; what is left open it inherits from the list that its manifest is in."""
+    return ManifestEntry.from_args(
+        status=status,
+        snapshot_id=snapshot_id,
+        sequence_number=sequence_number,
+        file_sequence_number=file_sequence_number,
+        data_file=file,
+    )
+
+
+def _write_entries(
+    io: FileIO,
+    path: str,
+    entries: Sequence[ManifestEntry],
+    spec: PartitionSpec,
+    schema: Schema,
+    version: TableVersion,
+) -> ManifestFile:
+    is_data = all(entry.data_file.content == DataFileContent.DATA for entry in entries)
     content = ManifestContent.DATA if is_data else ManifestContent.DELETES
     with ManifestWriter(spec, schema, io, path, version, content) as writer:
-        for file in files:
-            writer.add_entry(
-                ManifestEntry.from_args(
-                    status=ManifestEntryStatus.ADDED,
-                    snapshot_id=None,
-                    sequence_number=None,
-                    file_sequence_number=None,
-                    data_file=file,
-                )
-            )
-    entry = writer.to_manifest_file()
-    values = {name: entry[position] for position, name in enumerate(_FIELDS[:_FIRST_ROW_ID])}
+        for entry in entries:
+            writer.add_entry(entry)
+    manifest = writer.to_manifest_file()
+    values = {name: manifest[position] for position, name in enumerate(_FIELDS[:_FIRST_ROW_ID])}
     values["manifest_length"] = len(io.new_input(path))
     return ManifestFile.from_args(_table_format_version=_LATEST, **values)
 
@@ -171,7 +223,7 @@ def new_list(
         version: The table's format version.
         next_row_id: Version 3: the first row id that the table has not assigned yet.
     """
-    added = [_added(manifest, snapshot_id, sequence_number) for manifest in tail]
+    added = [added_by(snapshot_id, sequence_number, manifest) for manifest in tail]
     entries = [*cold, *added]
     if version < _LATEST:
         return ManifestList(snapshot_id, parent_id, sequence_number, version, tuple(entries))
@@ -251,11 +303,13 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
 
 
-def _added(manifest: ManifestFile, snapshot_id: int, sequence_number: int) -> ManifestFile:
+def added_by(snapshot_id: int, sequence_number: int, manifest: ManifestFile) -> ManifestFile:
+    """A manifest of ours as one of a snapshot: its entry in the snapshot's list."""
+    least = manifest.min_sequence_number
     return _changed(
         manifest,
         sequence_number=sequence_number,
-        min_sequence_number=sequence_number,
+        min_sequence_number=sequence_number if least == UNASSIGNED_SEQ else least,
         added_snapshot_id=snapshot_id,
     )
 

@@ -1,4 +1,4 @@
-"""Partition values of a file that it need not store, as Python values."""
+"""Partition values of a file that it need not store, and the schema that a spec is of."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import datetime
 from typing import Any
 
 from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table as PyTable
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import (
     DateType,
     IcebergType,
@@ -30,6 +33,13 @@ def identity_values(table: PyTable, file: DataFile) -> tuple[tuple[int, Any], ..
         for position, field in enumerate(spec.fields)
         if str(field.transform) == "identity"
     )
+
+
+def schema_for(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
+    """The newest schema that has the columns of a partition spec."""
+    sources = {field.source_id for field in spec.fields}
+    newest_first = [metadata.schema(), *reversed(metadata.schemas)]
+    return next(schema for schema in newest_first if sources <= schema.field_ids)
 
 
 def _type_of(table: PyTable, field_id: int) -> IcebergType | None:

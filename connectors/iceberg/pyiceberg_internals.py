@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError as PydanticError
 from pydantic import model_validator
-from pyiceberg.avro.file import AvroFile
+from pyiceberg.avro.file import AvroFile, AvroOutputFile
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
 from pyiceberg.catalog import Catalog as PyCatalog
@@ -52,10 +52,6 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Properties, TableVersion
 from pyiceberg.types import (
     IcebergType,
-    IntegerType,
-    ListType,
-    NestedField,
-    StructType,
     TimestampNanoType,
     TimestamptzNanoType,
 )
@@ -435,8 +431,6 @@ def vector_positions(blob: bytes) -> list[int]:
 # --- Manifests -----------------------------------------------------------------------------------
 
 UNCOMPRESSED: Any = "null"
-_EQUALITY_IDS = 135
-"""Iceberg's id of the field."""
 
 
 class ManifestWriter(ManifestWriterV2):
@@ -463,23 +457,18 @@ class ManifestWriter(ManifestWriterV2):
     def _meta(self) -> dict[str, str]:
         return {**super()._meta, "content": self._content.name.lower()}
 
-    def _with_partition(self, format_version: TableVersion) -> Schema:
-        """Ids of fields are integers; PyIceberg would write those of equality deletes as longs."""
-        schema = super()._with_partition(format_version)
-        return Schema(*(_with_integer_ids(field) for field in schema.fields))
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        """PyIceberg's own leaves out what version 3 adds."""
+        schema = self._with_partition(self.version)
+        return AvroOutputFile[ManifestEntry](
+            output_file=self._output_file,
+            file_schema=schema,
+            record_schema=schema,
+            schema_name="manifest_entry",
+            metadata=self._meta,
+        )
 
     @property
     def version(self) -> TableVersion:
         """Version of the format."""
         return self._version
-
-
-def _with_integer_ids(field: NestedField) -> NestedField:
-    match field.field_type:
-        case ListType(element_id=element_id) if field.field_id == _EQUALITY_IDS:
-            type_: IcebergType = ListType(element_id, IntegerType(), element_required=True)
-        case StructType(fields=fields):
-            type_ = StructType(*map(_with_integer_ids, fields))
-        case _:
-            return field
-    return field.model_copy(update={"field_type": type_})

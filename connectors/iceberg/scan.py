@@ -88,15 +88,28 @@ class ScanPlanner:
         )
 
     def tasks(
-        self, table: PyTable, places: TablePlaces, snapshot_id: int, pruner: Pruner
+        self,
+        table: PyTable,
+        places: TablePlaces,
+        snapshot_id: int,
+        pruner: Pruner,
+        besides: Iterable[ManifestEntry] = (),
     ) -> list[FileTask]:
         """The files a scan of a snapshot must read, as Iceberg describes them.
+
+        Args:
+            table: The table.
+            places: Where its files may lie.
+            snapshot_id: The snapshot.
+            pruner: Leaves out files.
+            besides: Deletes that apply besides the snapshot's own; a deletion vector in the place
+                of one of those.
 
         Raises:
             SeamlineError: SNAPSHOT_GONE, COLD_FILE_MISSING, COLD_FILE_INVALID,
                 LOCATION_NOT_ALLOWED.
         """
-        entries, index = self._entries_and_deletes(table, places, snapshot_id, pruner)
+        entries, index = self._entries_and_deletes(table, places, snapshot_id, pruner, besides)
         return [FileTask(entry.data_file, index.files_for(entry)) for entry in entries]
 
     def require_own_files(
@@ -172,7 +185,12 @@ class ScanPlanner:
         ]
 
     def _entries_and_deletes(
-        self, table: PyTable, places: TablePlaces, snapshot_id: int, pruner: Pruner
+        self,
+        table: PyTable,
+        places: TablePlaces,
+        snapshot_id: int,
+        pruner: Pruner,
+        besides: Iterable[ManifestEntry] = (),
     ) -> tuple[list[ManifestEntry], DeleteIndex]:
         manifests = self.manifests(table, places, snapshot_id)
         wanted = [
@@ -189,7 +207,7 @@ class ScanPlanner:
         removing = [entry for manifest_entries in found for entry in manifest_entries]
         if places.is_local:  # they may have become links
             places.require(entry.data_file.file_path for entry in (*entries, *removing))
-        return entries, DeleteIndex(table, removing)
+        return entries, DeleteIndex(table, [*removing, *besides])
 
     def manifests(
         self, table: PyTable, places: TablePlaces, snapshot_id: int

@@ -87,14 +87,12 @@ class PlannedFile:
         spec_id: The partition spec it is of.
         partition: Its partition in that.
         rows: Its rows.
-        deletes: Whether earlier rows that are equal to one of these are gone, and these none.
     """
 
     path: str
     spec_id: int
     partition: Record
     rows: pa.Table = dataclasses.field(compare=False)
-    deletes: bool = False
 
 
 def plan_files(rows: pa.Table, layout: TailLayout, folder: str) -> list[PlannedFile]:
@@ -113,21 +111,6 @@ def plan_files(rows: pa.Table, layout: TailLayout, folder: str) -> list[PlannedF
         PlannedFile(f"{folder}/{name}-{number:05d}.parquet", spec_id, partition, part)
         for number, (spec_id, partition, part) in enumerate(parts)
     ]
-
-
-def plan_deletes(keys: pa.Table, layout: TailLayout, folder: str) -> list[PlannedFile]:
-    """The file of equality deletes of keys, of whatever partition; none for no keys.
-
-    Args:
-        keys: The columns of the keys.
-        layout: How the table is laid out.
-        folder: Location the file is put under.
-    """
-    if not keys.num_rows:
-        return []
-    path = f"{folder}/{uuid.uuid4().hex[:12]}-deletes.parquet"
-    rows, spec_id = as_stored(keys, layout.columns), layout.unpartitioned.spec_id
-    return [PlannedFile(path, spec_id, Record(), rows, deletes=True)]
 
 
 def write_file(io: FileIO, planned: PlannedFile, layout: TailLayout) -> DataFile:
@@ -158,13 +141,13 @@ def write_file(io: FileIO, planned: PlannedFile, layout: TailLayout) -> DataFile
     statistics["nan_value_counts"] = _nan_counts(rows, schema)
     file = DataFile.from_args(
         _table_format_version=layout.format_version,
-        content=(DataFileContent.EQUALITY_DELETES if planned.deletes else DataFileContent.DATA),
+        content=DataFileContent.DATA,
         file_path=planned.path,
         file_format=FileFormat.PARQUET,
         partition=planned.partition,
         file_size_in_bytes=len(io.new_input(planned.path)),
         sort_order_id=order_id,
-        equality_ids=[field.field_id for field in schema.fields] if planned.deletes else None,
+        equality_ids=None,
         key_metadata=None,
         **statistics,
     )

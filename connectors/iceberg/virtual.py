@@ -114,26 +114,38 @@ class VirtualSnapshot:
 
 
 def summary(
-    base: Json, seam: Seam, *, files: int, rows: int, size_bytes: int, deletes: int = 0
+    base: Json,
+    seam: Seam,
+    added: Mapping[str, int],
+    removed: Mapping[str, int],
+    *,
+    is_overwrite: bool,
 ) -> dict[str, str]:
-    """The summary of a virtual snapshot that adds so much to the cold one."""
+    """The summary of a virtual snapshot that adds so much to the cold one, and removes so much.
+
+    Args:
+        base: The table's own metadata.
+        seam: The seam of the snapshot.
+        added: By what Iceberg calls it: `data-files`, `records`, `position-deletes`, …
+        removed: Likewise.
+        is_overwrite: Whether it may change rows that were there.
+    """
     cold = cold_snapshot(base, seam.snapshot_id).get("summary", {})
-    added = {
-        "data-files": files,
-        "records": rows,
-        "files-size": size_bytes,
-        "delete-files": 1 if deletes else 0,
-        "equality-deletes": deletes,
-        "position-deletes": 0,
-    }
-    operation = "overwrite" if deletes else "append"
+    operation = "overwrite" if is_overwrite else "append"
     body = {"operation": operation, END_KEY: json.dumps(seam.end.to_json(), separators=(",", ":"))}
-    for name, number in added.items():
-        if number:
-            body[f"added-{name}"] = str(number)
+    for way, numbers in (("added", added), ("removed", removed)):
+        body |= {f"{way}-{name}": str(number) for name, number in numbers.items() if number}
+    for name in _TOTALS:
         if f"total-{name}" in cold:
-            body[f"total-{name}"] = str(int(cold[f"total-{name}"]) + number)
+            change = added.get(name, 0) - removed.get(name, 0)
+            body[f"total-{name}"] = str(int(cold[f"total-{name}"]) + change)
     return body
+
+
+_TOTALS = (
+    *("data-files", "records", "files-size"),
+    *("delete-files", "equality-deletes", "position-deletes"),
+)
 
 
 def cold_snapshot(base: Json, wanted: int | None) -> Json:

@@ -20,7 +20,7 @@ from seamline.connectors.files import private_folder
 
 _LOG = logging.getLogger("seamline.leases")
 
-_VERSION = 2
+_VERSION = 3
 _RENEWED_AT = 0.1
 """A renewal is recorded once it extends the lease by this fraction."""
 

@@ -22,6 +22,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from seamline.connectors.iceberg import rest_files
+from seamline.connectors.iceberg.partitions import schema_for
 from seamline.connectors.iceberg.row_ids import CONTENT_OFFSET
 from seamline.connectors.iceberg.scan import FileTask
 from seamline.connectors.iceberg.virtual import Json
@@ -223,9 +224,7 @@ class _Files:
     def _written_with(self, file: DataFile) -> tuple[PartitionSpec, Schema]:
         """The file's partition spec, and a schema that has its columns."""
         spec = self._metadata.specs().get(file.spec_id, self._unpartitioned)
-        sources = {field.source_id for field in spec.fields}
-        newest_first = [self._metadata.schema(), *reversed(self._metadata.schemas)]
-        return spec, next(s for s in newest_first if sources <= s.field_ids)
+        return spec, schema_for(self._metadata, spec)
 
 
 def _field_ids(schema: Schema, names: Sequence[str]) -> frozenset[int]:

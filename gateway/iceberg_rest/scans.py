@@ -27,6 +27,7 @@ from seamline.connectors.iceberg.pyiceberg_internals import live_entries
 from seamline.connectors.iceberg.row_filters import matching
 from seamline.connectors.iceberg.row_ids import with_first_row_id
 from seamline.connectors.iceberg.scan import FileTask
+from seamline.connectors.newest import newest_rows, without_deletes
 from seamline.connectors.protocols import Deadline
 from seamline.errors import INVALID_REQUEST, SeamlineError
 from seamline.gateway.iceberg_rest import tail_store
@@ -129,7 +130,8 @@ def plan_scan(tables: ServedTables, request: TableScan, deadline: Deadline) -> S
     except (ValueError, TypeError) as error:
         raise SeamlineError(INVALID_REQUEST, f"the filter does not fit: {error}") from error
     cold = table.tail.seam.snapshot_id if request.reads_tail and table.tail else request.snapshot_id
-    tasks = table.cold.tasks(cold, pruner) if cold is not None else []
+    hidden = tables.hidden(table, deadline) if request.reads_tail else ()
+    tasks = table.cold.tasks(cold, pruner, hidden) if cold is not None else []
     wanted = None if asked.filter is not None else asked.min_rows_requested
     tasks, left = _enough(tasks, wanted)
     if request.reads_tail and left != 0:
@@ -215,7 +217,18 @@ class _TailPlan:
         return self._tables.plan_files.write(key, self._rows(deadline), layout, io, folder)
 
     def _rows(self, deadline: Deadline) -> Iterator[pa.Table]:
-        """The rows to write, in tables of bounded size."""
+        """The rows to write: in tables of bounded size, where each can be told by itself."""
+        newest = self._table.newest()
+        if newest is None:
+            yield from self._parts(deadline)
+            return
+        kept, ranges = self._columns(), self._tail.seam.hot_ranges
+        told_by = (*newest.key_names, newest.partition.name, newest.offset.name, names.DELETED)
+        wanted = list(dict.fromkeys((*kept, *told_by)))
+        rows = newest_rows(self._tables.rows(self._table, ranges, wanted, deadline), newest)
+        yield self._matching(without_deletes(rows)).select(kept).slice(0, self._rows_wanted)
+
+    def _parts(self, deadline: Deadline) -> Iterator[pa.Table]:
         kept = self._columns()
         found: list[pa.Table] = []
         count = 0

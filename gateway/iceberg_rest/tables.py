@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
+from pyiceberg.manifest import ManifestEntry
 
 from seamline.connectors import supervision
 from seamline.connectors.config import CatalogConfig
@@ -26,7 +27,7 @@ from seamline.connectors.supervision import Loop
 from seamline.errors import SNAPSHOT_GONE, SeamlineError
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
-from seamline.gateway.iceberg_rest import snapshots, tail_store
+from seamline.gateway.iceberg_rest import snapshots, tail_deletes, tail_store
 from seamline.gateway.iceberg_rest.leases import Lease, Leases
 from seamline.gateway.iceberg_rest.metadata import MetadataWriter, ServedMetadata
 from seamline.gateway.iceberg_rest.plan_files import PlanFiles
@@ -83,6 +84,7 @@ class ServedTables:
             self.storage,
             self.rows,
             tail_offsets_max=config.iceberg.tail_offsets_max,
+            memory_bytes=config.limits.memory_bytes,
         )
         self.plan_files = PlanFiles(self._leases)
         self._metadata = MetadataWriter(self._leases)
@@ -203,6 +205,14 @@ class ServedTables:
         assert table.tail is not None
         return self._writer.segments(table)
 
+    def hidden(self, table: ServedTable, deadline: Deadline) -> tuple[ManifestEntry, ...]:
+        """What the table's tail deletes of its snapshot; nothing where all records are rows.
+
+        Raises:
+            SeamlineError: named after the cause.
+        """
+        return self._writer.hidden(table, deadline)
+
     def rows(
         self,
         table: ServedTable,
@@ -235,6 +245,8 @@ class ServedTables:
             self.snapshots.drop(lease.body)
         elif lease.kind == tail_store.KIND:
             self._writer.store.drop(lease.lease_id)
+        elif lease.kind == tail_deletes.KIND:
+            self._writer.deletes.drop(lease.lease_id)
         if self.storage.remove(lease.paths):
             self._leases.forget(lease)
 

@@ -5,8 +5,7 @@ covered by the segments that lie inside it; what they leave out is read and writ
 segment. When a tail has become many small segments, they are merged. Segments are leased: one that
 nobody has asked for is removed; it can always be written again.
 
-The tail of an upsert table is one segment, of the newest row of each key, and a file of equality
-deletes, which hides the snapshot's rows of all keys of the tail.
+The tail of an upsert table is one segment, of the newest row of each key that has one.
 """
 
 from __future__ import annotations
@@ -20,24 +19,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestFile
 
 from seamline.connectors.iceberg import manifests
 from seamline.connectors.iceberg.tail_files import (
-    PlannedFile,
     TailLayout,
-    plan_deletes,
     plan_files,
     write_file,
 )
-from seamline.connectors.newest import newest_rows
 from seamline.gateway.iceberg_rest.leases import Leases
 from seamline.seam.offsets import OffsetRange
-from seamline.seam.upserts import Newest
-from seamline.sql.columns import DELETED
 
 KIND = "segment"
 SEGMENTS_MAX = 8
@@ -48,7 +41,7 @@ OFFSETS_MAX = 500_000
 """Offsets that are read and written at once."""
 
 Reader = Callable[[Sequence[OffsetRange]], pa.Table]
-"""Decoded rows of ranges of offsets, in the layout's columns."""
+"""The rows of ranges of offsets, in the layout's columns."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,14 +86,14 @@ class TailTable:
         folder: Location they are put under.
         layout: How rows are laid out.
         source: What else decides the rows of given offsets: the log, and how it is decoded.
-        newest: What of its rows counts, for an upsert table.
+        is_whole: Whether which rows of some offsets count depends on all of the tail.
     """
 
     io: FileIO
     folder: str
     layout: TailLayout
     source: str
-    newest: Newest | None = None
+    is_whole: bool = False
 
     @property
     def digest(self) -> str:
@@ -138,7 +131,7 @@ class TailStore:
         with self._lock:
             writing = self._writing[digest]
         with writing:
-            if table.newest is not None:
+            if table.is_whole:
                 return [
                     self._whole(digest, ranges) or self._write(table, digest, ranges, read(ranges))
                 ]
@@ -149,7 +142,7 @@ class TailStore:
 
     def covered(self, table: TailTable, ranges: Sequence[OffsetRange]) -> list[TailSegment] | None:
         """Segments that together hold exactly the ranges, None when some are missing."""
-        if table.newest is not None:
+        if table.is_whole:
             whole = self._whole(table.digest, ranges)
             return None if whole is None else [whole]
         taken, missing = self._held(table.digest, ranges)
@@ -163,10 +156,7 @@ class TailStore:
     # --- Choosing ------------------------------------------------------------------------------
 
     def _whole(self, digest: str, ranges: Sequence[OffsetRange]) -> TailSegment | None:
-        """The segment of exactly these ranges, its lease renewed; None when there is none.
-
-        What of an upsert table's rows counts depends on all of the tail.
-        """
+        """The segment of exactly these ranges, its lease renewed; None when there is none."""
         with self._lock:
             known = [s for s in self._segments.values() if s.layout == digest]
         for segment in known:
@@ -210,19 +200,8 @@ class TailStore:
     ) -> TailSegment:
         segment_id = uuid.uuid4().hex
         folder = f"{table.folder}/{segment_id}"
-        if table.newest is None:
-            planned = plan_files(rows, table.layout, folder)
-        else:
-            found = newest_rows(rows, table.newest)
-            deleted = found.column(DELETED)
-            left = found.filter(pc.invert(deleted)).drop_columns([DELETED])
-            planned = plan_files(left, table.layout, folder)
-            keys = found.select(list(table.newest.key_names))
-            planned += plan_deletes(keys, table.layout, folder)
-        lists = {
-            (file.spec_id, file.deletes): f"{folder}/{'md'[file.deletes]}{file.spec_id}.avro"
-            for file in planned
-        }
+        planned = plan_files(rows, table.layout, folder)
+        lists = {file.spec_id: f"{folder}/m{file.spec_id}.avro" for file in planned}
         paths = [file.path for file in planned]
         self._leases.hold(segment_id, KIND, [*paths, *lists.values()], {})
         files = [write_file(table.io, file, table.layout) for file in planned]
@@ -230,9 +209,9 @@ class TailStore:
             segment_id,
             digest,
             tuple(ranges),
-            sum(f.record_count for p, f in zip(planned, files, strict=True) if not p.deletes),
+            sum(file.record_count for file in files),
             sum(file.file_size_in_bytes for file in files),
-            tuple(_manifest(table, planned, files, kind, path) for kind, path in lists.items()),
+            tuple(_manifest(table, files, spec_id, path) for spec_id, path in lists.items()),
             tuple(paths),
         )
         self._leases.hold(segment_id, KIND, segment.paths, _to_json(segment))
@@ -267,16 +246,10 @@ def read_rows(io: FileIO, path: str) -> pa.Table:
         return pq.read_table(stream)
 
 
-def _manifest(
-    table: TailTable,
-    planned: Sequence[PlannedFile],
-    files: Sequence[DataFile],
-    kind: tuple[int, bool],
-    path: str,
-) -> ManifestFile:
-    layout, (spec_id, _) = table.layout, kind
+def _manifest(table: TailTable, files: Sequence[DataFile], spec_id: int, path: str) -> ManifestFile:
+    layout = table.layout
     spec = layout.spec if spec_id == layout.spec.spec_id else layout.unpartitioned
-    own = [f for p, f in zip(planned, files, strict=True) if (p.spec_id, p.deletes) == kind]
+    own = [file for file in files if file.spec_id == spec_id]
     return manifests.write_manifest(table.io, path, own, spec, layout.schema, layout.format_version)
 
 

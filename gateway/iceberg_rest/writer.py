@@ -1,4 +1,4 @@
-"""Writes virtual snapshots: the files of the tail and the manifest list.
+"""Writes virtual snapshots: the files of the tail, what these hide, and the manifest list.
 
 A snapshot is remembered before its first file is written and again when all of them are, so that
 what is left of one that was never finished is found and removed.
@@ -7,22 +7,26 @@ what is left of one that was never finished is found and removed.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import uuid
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
-from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.manifest import ManifestEntry, ManifestFile
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.iceberg import manifests, virtual
 from seamline.connectors.iceberg.errors import manifest_errors, storage_errors
+from seamline.connectors.iceberg.pyiceberg_internals import live_entries
 from seamline.connectors.iceberg.virtual import VirtualSnapshot
+from seamline.connectors.newest import newest_rows, without_deletes
 from seamline.connectors.protocols import Deadline
-from seamline.errors import NOT_SUPPORTED, TAIL_TOO_LARGE, SeamlineError
+from seamline.errors import TAIL_TOO_LARGE, SeamlineError
 from seamline.gateway.iceberg_rest.leases import Leases
 from seamline.gateway.iceberg_rest.snapshots import ServedSnapshot, ServedSnapshots
 from seamline.gateway.iceberg_rest.storage import SnapshotStorage
 from seamline.gateway.iceberg_rest.table import ServedTable, ServedTail
+from seamline.gateway.iceberg_rest.tail_deletes import TailDeletes, TailDeletesStore
 from seamline.gateway.iceberg_rest.tail_store import TailSegment, TailStore, TailTable
 from seamline.seam.offsets import OffsetRange
 
@@ -43,6 +47,7 @@ class SnapshotWriter:
         storage: Where their files are put.
         rows: Gives the rows of tails.
         tail_offsets_max: A longer tail is not written.
+        memory_bytes: What finding the rows that a tail hides may use.
     """
 
     def __init__(
@@ -53,6 +58,7 @@ class SnapshotWriter:
         rows: Rows,
         *,
         tail_offsets_max: int,
+        memory_bytes: int,
     ) -> None:
         self._leases = leases
         self._storage = storage
@@ -60,6 +66,7 @@ class SnapshotWriter:
         self._tail_offsets_max = tail_offsets_max
         self._snapshots = snapshots
         self.store = TailStore(leases)
+        self.deletes = TailDeletesStore(leases, memory_bytes=memory_bytes)
         self._lists: Cache[str, tuple[ManifestFile, ...]] = Cache(_LISTS_CACHED_MAX)
 
     def written(self, table: ServedTable, deadline: Deadline) -> ServedSnapshot:
@@ -74,31 +81,23 @@ class SnapshotWriter:
         if known is not None and known.written and not self._leases.renew(known.leases):
             return known
         with storage_errors(f"table {table.name.display}"):
-            segments = self._segments(table, tail, deadline)
-            served = self._list(table, tail, segments)
+            newest = self._newest(table, tail, deadline)
+            segments = self._segments(table, tail, newest, deadline)
+            hidden = None if newest is None else self._hidden(table, newest, deadline)
+            served = self._list(table, tail, segments, hidden)
         self._snapshots.keep(served)
         return served
 
     def announced(self, table: ServedTable) -> ServedSnapshot:
-        """The virtual snapshot of the table, of which no file need exist.
-
-        Raises:
-            SeamlineError: NOT_SUPPORTED.
-        """
+        """The virtual snapshot of the table, of which no file need exist."""
         tail = table.tail
         assert tail is not None
-        if table.newest() is not None:
-            raise SeamlineError(
-                NOT_SUPPORTED,
-                f"scans of {table.name.display}, an upsert table with a tail, are not planned here",
-                hint="Read it through /iceberg, where its snapshots are written whole.",
-            )
         known = self._snapshots.find(table.uuid, tail.snapshot_id)
         if known is not None:
             return known
-        summary = virtual.summary(
-            table.base, tail.seam, files=0, rows=tail.seam.hot_offsets, size_bytes=0
-        )
+        is_overwrite = table.newest() is not None
+        added = {"records": tail.seam.hot_offsets}
+        summary = virtual.summary(table.base, tail.seam, added, {}, is_overwrite=is_overwrite)
         row_id = table.base.get("next-row-id")
         snapshot = self._snapshot(table, tail, summary, row_id, tail.seam.hot_offsets, _UNWRITTEN)
         served = ServedSnapshot(table.source(), snapshot)
@@ -117,12 +116,66 @@ class SnapshotWriter:
             f"{self._storage.folder_of(table)}/tail",
             table.layout(),
             table.source(),
-            table.newest(),
+            is_whole=table.newest() is not None,
         )
 
-    def _segments(
+    def hidden(self, table: ServedTable, deadline: Deadline) -> tuple[ManifestEntry, ...]:
+        """What the table's tail deletes of its snapshot; nothing where all records are rows.
+
+        Raises:
+            SeamlineError: named after the cause.
+        """
+        tail = table.tail
+        assert tail is not None
+        with storage_errors(f"table {table.name.display}"):
+            newest = self._newest(table, tail, deadline)
+            if newest is None:
+                return ()
+            found = self._hidden(table, newest, deadline)
+            io, number = self._storage.io_of(table), table.base["last-sequence-number"] + 1
+            added = (manifests.added_by(tail.snapshot_id, number, m) for m in found.manifests)
+            return tuple(entry for manifest in added for entry in live_entries(io, manifest))
+
+    def _newest(
         self, table: ServedTable, tail: ServedTail, deadline: Deadline
+    ) -> Callable[[], pa.Table] | None:
+        """Gives the newest row of each key of the tail, read once; None where all rows count."""
+        newest = table.newest()
+        if newest is None:
+            return None
+        names = [column.name for column in tail.decoder.columns]
+
+        @functools.cache
+        def found() -> pa.Table:
+            self._require_short(table, tail)
+            return newest_rows(self._rows(table, tail.seam.hot_ranges, names, deadline), newest)
+
+        return found
+
+    def _hidden(
+        self, table: ServedTable, newest: Callable[[], pa.Table], deadline: Deadline
+    ) -> TailDeletes:
+        io, folder = self._storage.io_of(table), f"{self._storage.folder_of(table)}/tail"
+        return self.deletes.cover(table, io, folder, newest, deadline)
+
+    def _segments(
+        self,
+        table: ServedTable,
+        tail: ServedTail,
+        newest: Callable[[], pa.Table] | None,
+        deadline: Deadline,
     ) -> list[TailSegment]:
+        self._require_short(table, tail)
+        names = [column.name for column in tail.decoder.stored]
+
+        def read(ranges: Sequence[OffsetRange]) -> pa.Table:
+            if newest is not None:
+                return without_deletes(newest())
+            return self._rows(table, ranges, names, deadline)
+
+        return self.store.cover(self._table(table), tail.seam.hot_ranges, read)
+
+    def _require_short(self, table: ServedTable, tail: ServedTail) -> None:
         if tail.seam.hot_offsets > self._tail_offsets_max:
             raise SeamlineError(
                 TAIL_TOO_LARGE,
@@ -130,25 +183,23 @@ class SnapshotWriter:
                 f"than {self._tail_offsets_max:,}",
                 hint="Tier more often, or raise iceberg.tail_offsets_max.",
             )
-        decoder = tail.decoder
-        # of an upsert table also the mark that says what is a delete
-        wanted = decoder.stored if table.newest() is None else decoder.columns
-        names = [column.name for column in wanted]
-        return self.store.cover(
-            self._table(table),
-            tail.seam.hot_ranges,
-            lambda ranges: self._rows(table, ranges, names, deadline),
-        )
 
     def _list(
-        self, table: ServedTable, tail: ServedTail, segments: Sequence[TailSegment]
+        self,
+        table: ServedTable,
+        tail: ServedTail,
+        segments: Sequence[TailSegment],
+        hidden: TailDeletes | None,
     ) -> ServedSnapshot:
         """Writes the snapshot's manifest list."""
         io = self._storage.io_of(table)
         added = [manifest for segment in segments for manifest in segment.manifests]
+        added += hidden.manifests if hidden is not None else ()
+        replaced = hidden.replaced if hidden is not None else ()
         cold = virtual.cold_snapshot(table.base, tail.seam.snapshot_id)
+        listed = self._cold_list(table, cold["manifest-list"])
         content = manifests.new_list(
-            self._cold_list(table, cold["manifest-list"]),
+            [manifest for manifest in listed if manifest.manifest_path not in replaced],
             added,
             snapshot_id=tail.snapshot_id,
             parent_id=cold["snapshot-id"],
@@ -156,18 +207,21 @@ class SnapshotWriter:
             version=table.version,
             next_row_id=table.base.get("next-row-id") or 0,
         )
+        numbers = {
+            "data-files": sum(len(segment.data_paths) for segment in segments),
+            "records": sum(segment.rows for segment in segments),
+            "files-size": sum(segment.size_bytes for segment in segments),
+            **(hidden.added if hidden is not None else {}),
+        }
         summary = virtual.summary(
             table.base,
             tail.seam,
-            files=sum(len(segment.data_paths) for segment in segments),
-            rows=sum(segment.rows for segment in segments),
-            size_bytes=sum(segment.size_bytes for segment in segments),
-            deletes=sum(
-                manifest.added_rows_count or 0
-                for manifest in added
-                if manifest.content == ManifestContent.DELETES
-            ),
+            numbers,
+            hidden.removed if hidden is not None else {},
+            is_overwrite=hidden is not None,
         )
+        leases = [segment.segment_id for segment in segments]
+        leases += [hidden.lease_id] if hidden is not None else []
         row_id, name = content.first_row_id, f"snap-{uuid.uuid4().hex[:8]}"
         snapshot = self._snapshot(table, tail, summary, row_id, content.added_rows, name)
         served = ServedSnapshot(table.source(), snapshot)
@@ -176,7 +230,7 @@ class SnapshotWriter:
         return dataclasses.replace(
             served,
             written=True,
-            segments=tuple(segment.segment_id for segment in segments),
+            segments=tuple(leases),
             spec_ids=tuple(sorted({manifest.partition_spec_id for manifest in added})),
         )
 

@@ -103,7 +103,7 @@ class CatalogReader(Worker):
         )
 
     def read_states(self, table: Table) -> Remembered | Read:
-        """An upsert table as Spark sees it now: PyIceberg cannot apply the deletes of its tail."""
+        """An upsert table as Spark sees it now."""
         read = self.client.begin(table, engine="spark", way="catalog")
         try:
             catalog = RestCatalog(_LIVE, uri=f"{self._url}{FILES}")

@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from support.captured import CapturedUsers
 from support.gateway import Gateway
-from support.live import FILES, PLANNED, LiveReaders, canonical, watched
+from support.live import FILES, LiveReaders, canonical, watched
 from support.stack import Stack
 from support.waiting import wait_until
 
@@ -262,27 +262,10 @@ def test_virtual_snapshots_hide_what_was_replaced(
         assert canonical(readers.sql(f"SELECT id, text FROM {FILES}.default.{name}")) == wanted
         snapshot_id = readers.load(name).metadata.current_snapshot_id
         assert snapshot_id is not None
-        ways = readers.every_way(
-            name, snapshot_id, ["id", "text"], unread_by=["pyiceberg", *PLANNED_WAYS]
-        )
+        ways = readers.every_way(name, snapshot_id, ["id", "text"])
         assert all(rows == wanted for rows in ways.values()), ways
         tier_a_batch(stack, name, 20)
     table.check()
-
-
-PLANNED_WAYS = ("pyiceberg planned", "spark planned")
-
-
-@pytest.mark.prove
-def test_who_cannot_apply_equality_deletes_says_so(
-    stack: Stack, gateway: Gateway, readers: LiveReaders, name: str
-) -> None:
-    table = Upserts(stack, gateway, name)
-    table.happen(random.Random(1), 10)
-    with pytest.raises(ValueError, match="equality deletes"):
-        readers.load(name).scan().to_arrow()
-    with pytest.raises(Exception, match=NOT_SUPPORTED.name):
-        readers.sql(f"SELECT * FROM {PLANNED}.default.{name}")
 
 
 # --- Change streams ------------------------------------------------------------------------------

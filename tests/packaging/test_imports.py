@@ -29,7 +29,10 @@ from seamline.cli import root
 NOTHING: set[str] = set()
 CLIENT = {"urllib3"}
 CONFIG = {"pydantic", "yaml"}
-CATALOG = CONFIG | CLIENT | {"cachetools", "fsspec", "pyarrow", "pyiceberg", "sqlglot", "zstandard"}
+CATALOG = {
+    *(CONFIG | CLIENT),
+    *("cachetools", "fsspec", "pyarrow", "pyiceberg", "pyroaring", "sqlglot", "zstandard"),
+}
 """What PyIceberg brings along is not ours to choose."""
 KAFKA = {"confluent_kafka"}
 HTTP = {"flask", "gunicorn"}

@@ -209,7 +209,13 @@ class MetadataStory:
             sequence_number=self.base["last-sequence-number"] + 1,
             timestamp_ms=self.now_ms - virtual.SKEW_MS,
             manifest_list=f"file:///live/{found}.avro",
-            summary=virtual.summary(self.base, seam, files=1, rows=self.tail, size_bytes=10),
+            summary=virtual.summary(
+                self.base,
+                seam,
+                {"data-files": 1, "records": self.tail, "files-size": 10},
+                {},
+                is_overwrite=False,
+            ),
             first_row_id=self.base["next-row-id"] if has_row_ids else None,
             added_rows=self.tail if has_row_ids else None,
         )

@@ -1,0 +1,115 @@
+"""Which rows of a snapshot the tail of an upsert table hides, for readers that know neither.
+
+They are found by a join with the keys of the tail, as for a statement on DuckDB, and remembered
+file by file: at the next moment of the same tail, the keys of newer records alone are looked up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+
+from seamline.connectors.duckdb.engine import find_hidden_rows
+from seamline.connectors.duckdb.hidden import HiddenRowsCache, taken_name
+from seamline.connectors.iceberg.position_deletes import DeletedRows
+from seamline.connectors.iceberg.pruning import Pruner
+from seamline.connectors.protocols import Deadline, EngineScan, FollowedTail
+from seamline.errors import NOT_SUPPORTED, SeamlineError
+from seamline.gateway.iceberg_rest.table import ServedTable
+from seamline.seam.files import ColdPlan, DataFile, ScanRequest
+
+_ANY = 1 << 62
+"""However many rows there are: nobody else finds them for a reader."""
+
+
+class HiddenRowsFinder:
+    """Finds hidden rows. Safe to share between threads, for a table at a time.
+
+    Args:
+        memory_bytes: What finding those of a table may use.
+    """
+
+    def __init__(self, *, memory_bytes: int) -> None:
+        self._memory_bytes = memory_bytes
+        self._known = HiddenRowsCache(rows_max=_ANY, file_rows_max=_ANY)
+
+    def find(
+        self,
+        table: ServedTable,
+        newest: Callable[[], pa.Table],
+        deadline: Deadline,
+        *,
+        whole_files: bool,
+    ) -> list[DeletedRows]:
+        """The rows, for each file of the snapshot of which the tail hides one or more.
+
+        Args:
+            table: An upsert table with a tail.
+            newest: Gives the newest row of each key of the tail.
+            deadline: The request's.
+            whole_files: Whether what the snapshot's own deletes mark of such a file is among them.
+
+        Raises:
+            SeamlineError: NOT_SUPPORTED where rows cannot be told by their positions;
+                UPSERT_ORDER_UNKNOWN, COLD_FILE_MISSING, COLD_FILE_INVALID, STORAGE_UNAVAILABLE.
+        """
+        scan, plan = _scan(table)
+        if not plan.files:
+            return []
+
+        def deletes_of(files: Sequence[DataFile]) -> pa.Table | None:
+            return table.cold.deleted_rows(dataclasses.replace(plan, files=tuple(files)))
+
+        known = self._known.anew() if self._known.is_ahead(scan) else self._known
+        hidden = find_hidden_rows(
+            scan, newest(), deletes_of, known, deadline, memory_bytes=self._memory_bytes
+        )
+        found = []
+        metadata, io = table.cold.iceberg.metadata, table.cold.iceberg.io
+        assert plan.snapshot_id is not None
+        for task in table.cold.tasks(plan.snapshot_id, Pruner(metadata, io, AlwaysTrue())):
+            path = task.file.file_path
+            positions, deleted = hidden.positions(path), hidden.deleted[path]
+            if len(positions) > len(deleted):
+                rest = positions if whole_files else np.setdiff1d(positions, deleted)
+                found.append(DeletedRows(task.file, rest))
+        return found
+
+
+def _scan(table: ServedTable) -> tuple[EngineScan, ColdPlan]:
+    """The scan of the keys of a table's snapshot, and its files.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED.
+    """
+    tail, newest = table.tail, table.newest()
+    assert tail is not None
+    assert newest is not None
+    seam = tail.seam
+    wanted = tuple(dict.fromkeys((*newest.key_names, newest.partition.name)))
+    request = ScanRequest(seam.schema_id, wanted)
+    plan = table.cold.inspect(table.cold.plan(seam.snapshot_id, request))
+    taken = taken_name(plan.files)
+    problem = plan.unsupported or (f"data files with a column {taken}" if taken else None)
+    if problem is not None:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"upsert table {table.name.display} has a tail, and {problem}: which rows the tail "
+            "replaces cannot be told to other readers",
+            hint="Read it through SQL, or tier and compact it first.",
+        )
+    scan = EngineScan(
+        "scan",
+        table.cold.state.name,
+        newest.key,
+        seam.snapshot_id,
+        cold=plan,
+        file_access=table.cold.file_access,
+        newest=newest,
+        followed=FollowedTail(table.source(), seam.boundary, seam.end),
+    )
+    return scan, plan
