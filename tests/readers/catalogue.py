@@ -159,8 +159,9 @@ NULL_PARTITIONS = Unread(
     "its model of a plan takes the specification, which forgot partition values of null, at its "
     "word",
 )
-NO_DELETION_VECTORS = Unread(
-    "with deletion vectors", "it takes a deletion vector for a file of position deletes"
+NO_DELETION_VECTORS = tuple(
+    Unread(shape, "it takes a deletion vector for a file of position deletes")
+    for shape in ("with deletion vectors", "upserts in version 3")
 )
 
 PYICEBERG = "pyiceberg==0.12.0"
@@ -189,7 +190,7 @@ READERS: tuple[Reader, ...] = (
         "folder, twice over, where the storage is not Amazon's",
         storages=(OBJECTS,),  # takes file:/x, which is how Spark writes it, for a path of its own
         gaps=(NEVER_NULL, TEXT_AS_BYTES),
-        unread=(NO_DELETION_VECTORS,),
+        unread=NO_DELETION_VECTORS,
     ),
     Reader("Spark 4.0", Python(("spark_client",)), spark="4.0"),
     Reader("Spark 4.0 planned", Python(("spark_client",)), catalog=PLANNED, spark="4.0"),
@@ -225,7 +226,7 @@ READERS: tuple[Reader, ...] = (
                 "it loses its place in a file of which it leaves out a column",
                 (LOCAL,),
             ),
-            NO_DELETION_VECTORS,
+            *NO_DELETION_VECTORS,
         ),
     ),
     Reader(

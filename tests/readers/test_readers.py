@@ -13,7 +13,7 @@ import dataclasses
 import os
 import pathlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -50,6 +50,11 @@ SHAPE_NAMES = {
 MOVING = {"a batch", "a rollback", "compaction", "expiry"}
 """What moves records between the table and its tail, or the table's files."""
 READ_SHAPES = [shape for shape in SHAPES if shape.name in SHAPE_NAMES]
+UPSERTS = [
+    Shape("upserts", options={"partitioning": ("bucket(2, id)", "truncate(1, text)")}),
+    Shape("upserts in version 3", options={"format_version": 3}),
+]
+"""Upsert tables whose cold files have deletes of their own, and whose tail hides more."""
 
 
 class World:
@@ -298,13 +303,49 @@ def make(world: World, name: str, shape: Shape) -> Known:
     return Known(name, columns, canonical(rows))
 
 
+def make_upserts(world: World, name: str, shape: Shape) -> Known:
+    """An upsert table whose batches and tail insert, replace, remove, and bring back."""
+    world.stack.create_topic(name, 2)
+    columns = "id bigint, text varchar, n decimal(12, 2)"
+    definition: dict[str, Any] = {"mode": "upsert", "primary_key": ("id",), "key": "id"}
+    world.stack.create_table(name, columns, **definition, **shape.options)
+    state: dict[int, tuple[int, str, str]] = {}
+
+    def happen(ids: Iterable[int], text: str | None) -> None:
+        for partition in (0, 1):
+            own = [i for i in ids if i % 2 == partition]
+            values = [text and {"id": i, "text": f"{text}{i % 3}", "n": f"{i}.25"} for i in own]
+            world.stack.produce(name, values, partition=partition, keys=[str(i) for i in own])
+        for i in ids:
+            state.pop(i, None)
+            if text is not None:
+                state[i] = (i, f"{text}{i % 3}", f"{i}.25")
+
+    happen(range(60), "a")
+    world.stack.tier(name)
+    happen(range(0, 30, 2), "b")
+    happen(range(40, 50), None)
+    world.stack.tier(name)
+    happen(range(60, 75), "c")
+    for text in ("d", "e"):  # a key twice
+        happen(range(0, 45, 3), text)
+    happen((*range(0, 60, 7), 70, 1000), None)
+    happen((7, 42, 70), "f")
+    table = world.live.load(name)
+    found = [field.name for field in table.schema().fields]
+    listed = ", ".join(f'"{column}"' for column in found)
+    rows = world.live.gateway.rows(f"SELECT {listed} FROM {name}", "duckdb")
+    assert canonical([row[:3] for row in rows]) == canonical(list(state.values()))
+    return Known(name, found, canonical(rows))
+
+
 @pytest.mark.parametrize("reader", READERS, ids=str)
-@pytest.mark.parametrize("shape", READ_SHAPES, ids=str)
+@pytest.mark.parametrize("shape", [*READ_SHAPES, *UPSERTS], ids=str)
 def test_fault_29_every_reader_gives_the_same_rows(
     world: World, known: dict[str, Known], name: str, shape: Shape, reader: Reader
 ) -> None:
     if shape.name not in known:
-        known[shape.name] = make(world, name, shape)
+        known[shape.name] = (make_upserts if shape in UPSERTS else make)(world, name, shape)
     table = known[shape.name]
     if world.storage not in reader.storages:
         return
