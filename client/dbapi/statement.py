@@ -7,6 +7,8 @@ cancel that comes earlier, from Ctrl-C or from another thread, is remembered and
 from __future__ import annotations
 
 import base64
+import collections
+import concurrent.futures
 import contextlib
 import threading
 import time
@@ -21,6 +23,8 @@ SUBMIT_WAIT_S = 0.2
 """How long submitting waits for the result, which then comes with the answer."""
 WAIT_S = 20.0
 PROGRESS_S = 1.0
+_AHEAD = 2
+"""Chunks that are fetched while an earlier one is read: some megabytes each."""
 _PAUSE_S_MIN = 0.05
 _PAUSE_S_MAX = 1.0
 _UNDERWAY = frozenset({"PENDING", "RUNNING"})
@@ -77,13 +81,22 @@ class RemoteStatement:
         self._transport.json("POST", f"{self._path}/cancel", {})
 
     def arrow_chunks(self) -> Iterator[bytes]:
-        """The chunks of its result as Arrow IPC streams."""
-        for index in range(self.manifest["chunks"]["count"]):
-            inline = self._inline("arrow") if index == 0 else None
-            if inline is not None:
-                yield base64.b64decode(inline)
-            else:
-                yield self._transport.bytes(f"{self._path}/chunks/{index}")[1]
+        """The chunks of its result as Arrow IPC streams, a few of them fetched ahead."""
+        count, inline = self.manifest["chunks"]["count"], self._inline("arrow")
+        if inline is not None:
+            yield base64.b64decode(inline)
+        paths = [f"{self._path}/chunks/{index}" for index in range(inline is not None, count)]
+        if len(paths) <= 1:
+            yield from (self._transport.bytes(path)[1] for path in paths)
+            return
+        with concurrent.futures.ThreadPoolExecutor(_AHEAD, "seamline-fetch") as pool:
+            waiting: collections.deque[concurrent.futures.Future[bytes]] = collections.deque()
+            for path in paths:
+                waiting.append(pool.submit(lambda path: self._transport.bytes(path)[1], path))
+                if len(waiting) > _AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
 
     def json_chunks(self) -> Iterator[list[list[Any]]]:
         """The chunks of its result as rows of JSON values."""

@@ -13,7 +13,8 @@ import pathlib
 import secrets
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -107,6 +108,7 @@ class ResultSpool:
         self.row_count = 0
         self.size_bytes = 0
         self._path = path
+        self._schema_bytes = len(schema.serialize())
         self._size_bytes_max = size_bytes_max
         self._changed = threading.Condition()
         self._chunks: list[bytes | tuple[int, int]] = []
@@ -221,22 +223,17 @@ class ResultSpool:
             self._changed.notify_all()
 
     def _flush(self) -> None:
-        self._check_size(sum(map(pa.ipc.get_record_batch_size, self._pending)))
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.schema) as writer:
-            for batch in self._pending:
-                writer.write_batch(batch)
+        size = sum(map(pa.ipc.get_record_batch_size, self._pending)) + self._schema_bytes
+        self._check_size(size)
         rows = sum(batch.num_rows for batch in self._pending)
-        self._pending, self._pending_bytes = [], 0
-        data = sink.getvalue()
-        self._check_size(data.size)
-        self.size_bytes += data.size
+        self.size_bytes += size
         with self._changed:
             if self._closed:
                 return
-            self._chunks.append(self._keep(data))
+            self._chunks.append(self._keep(self._pending, size))
             self._rows.append(rows)
             self._changed.notify_all()
+        self._pending, self._pending_bytes = [], 0
 
     def _check_size(self, more: int) -> None:
         if self.size_bytes + more > self._size_bytes_max:
@@ -244,15 +241,17 @@ class ResultSpool:
                 RESULT_TOO_LARGE, f"the result is larger than {self._size_bytes_max:,} bytes"
             )
 
-    def _keep(self, data: pa.Buffer) -> bytes | tuple[int, int]:
-        if self._stays_in_memory(data.size):
-            return bytes(data)
+    def _keep(self, batches: Sequence[pa.RecordBatch], size: int) -> bytes | tuple[int, int]:
+        if self._stays_in_memory(size):
+            sink = io.BytesIO()
+            self._write(batches, sink)
+            return sink.getvalue()
         try:
             if self._file is None:
                 private_folder(self._path.parent)
                 self._file = self._path.open("wb")
             start = self._file.tell()
-            self._file.write(data)
+            self._write(batches, self._file)
             self._file.flush()
         except OSError as error:
             if error.errno == _NO_SPACE:
@@ -260,7 +259,12 @@ class ResultSpool:
                     DISK_FULL, f"no space for results at {self._path.parent}"
                 ) from error
             raise
-        return start, data.size
+        return start, self._file.tell() - start
+
+    def _write(self, batches: Sequence[pa.RecordBatch], sink: Any) -> None:
+        with pa.ipc.new_stream(sink, self.schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
 
     def _stays_in_memory(self, size: int) -> bool:
         total = self._in_memory + size
