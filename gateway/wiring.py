@@ -6,6 +6,7 @@ The only module that knows every part. Parts are closed in the reverse order of 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import pathlib
@@ -37,6 +38,7 @@ from seamline.gateway.iceberg_rest.sessions import SessionTokens
 from seamline.gateway.iceberg_rest.tables import ServedTables
 from seamline.gateway.memory import give_back_memory
 from seamline.gateway.metrics import new_registry, text_of
+from seamline.gateway.query import names
 from seamline.gateway.query.answers import Answers
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.loaded import REMEMBERED_MAX, LastSeen, LoadedTables
@@ -110,6 +112,7 @@ class Gateway:
         tables = ServedTables(config, self.connections, gatherer, executor.tails, clock)
         self._parts.callback(tables.close)
         secret = config.tokens.secret or kept_secret(self._state / "token-secret")
+        self._secret = secret
         self._signer = TokenSigner(secret, config.tokens.age_seconds_max)
         self._spools = spools
         self.access = AccessControl(_path(config.auth.rules), _path(config.auth.groups))
@@ -133,6 +136,29 @@ class Gateway:
         return create_app(
             self.config, self.service, self.seams, self.iceberg, self.metrics_text, self._audit
         )
+
+    def serve_flight(self) -> str | None:
+        """Serves Arrow Flight SQL until the gateway is closed, where it is configured.
+
+        Returns:
+            Its address.
+
+        Raises:
+            SeamlineError: PORT_TAKEN, INVALID_CONFIG.
+        """
+        config = self.config
+        if config.flight.port is None:
+            return None
+        from seamline.gateway.flight.callers import Callers
+        from seamline.gateway.flight.routes import Routes
+        from seamline.gateway.flight.server import FlightServer
+
+        callers = Callers(
+            self.iceberg.authentication, self._secret, config.tokens.age_seconds_max, self._audit
+        )
+        place = functools.partial(names.session, config)
+        routes = Routes(self.service, callers, config.http.request_bytes_max, place)
+        return self._closing(FlightServer(config, routes)).address
 
     def metrics_text(self) -> str:
         """Every metric, as `/metrics` gives it."""

@@ -11,6 +11,7 @@ requests addressed to loopback, so that no page in a browser can reach it by ano
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import ipaddress
@@ -60,6 +61,16 @@ def check_site(site: str | None) -> None:
             "the gateway answers no page of another site",
             hint="Let the server of that page ask, with an access token.",
         )
+
+
+def claimed_user(authorization: str | None) -> str | None:
+    """Who somebody with a password says they are; nothing is known of anybody else."""
+    kind, _, given = (authorization or "").partition(" ")
+    if kind.lower() != "basic":
+        return None
+    with contextlib.suppress(ValueError):
+        return base64.b64decode(given).decode().partition(":")[0]
+    return None
 
 
 class Authentication:

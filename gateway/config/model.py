@@ -118,6 +118,13 @@ class HttpConfig(Settings):
     """Its TLS."""
 
 
+class FlightConfig(Settings):
+    """Arrow Flight SQL, at `http.host` and with `http.tls`; without a port it is not offered."""
+
+    port: Port | None = None
+    """Port; 0 takes a free one."""
+
+
 class AccessToken(Settings):
     """A bearer token of one principal, kept as its SHA-256 only."""
 
@@ -336,6 +343,8 @@ class Config(Settings):
     the file."""
     http: HttpConfig = HttpConfig()
     """Where it listens."""
+    flight: FlightConfig = FlightConfig()
+    """Where it listens for Arrow Flight SQL."""
     auth: AuthConfig = AuthConfig()
     """Who may use it."""
     audit: AuditConfig = AuditConfig()
@@ -367,6 +376,17 @@ class Config(Settings):
                 "principal_queued_max": self.limits.statements_queued_max,
             }
         )
+
+    @model_validator(mode="after")
+    def _flight_lets_somebody_in(self) -> Self:
+        auth = self.auth
+        asks = auth.tokens or auth.passwords or auth.jwt.jwks
+        if self.flight.port is not None and self.http.tls.client_ca and not asks:
+            problem = (
+                "needs auth.tokens, passwords or jwt: clients' certificates prove nothing there"
+            )
+            raise refused(problem, "flight", "port")
+        return self
 
     @model_validator(mode="after")
     def _names_are_free(self) -> Self:

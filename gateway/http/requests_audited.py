@@ -5,12 +5,10 @@ Neither queries nor bodies of requests are written down: they hold conditions, a
 
 from __future__ import annotations
 
-import base64
-import contextlib
-
 import flask
 
 from seamline.errors import SeamlineError
+from seamline.gateway.access import authentication
 from seamline.gateway.access.audit import AuditLog
 from seamline.gateway.iceberg_rest import routes as iceberg
 from seamline.gateway.query import audited
@@ -23,7 +21,7 @@ def login_refused(audit: AuditLog, error: SeamlineError) -> None:
     """Writes down that somebody was not let in."""
     if audit.is_on:
         fields = {
-            "user": _claimed(),
+            "user": authentication.claimed_user(flask.request.headers.get("Authorization")),
             "address": flask.request.remote_addr or "",
             "request": _request(),
             "error": error.code.name,
@@ -55,13 +53,3 @@ def answered(audit: AuditLog, status: int) -> None:
 
 def _request() -> str:
     return f"{flask.request.method} {flask.request.path}"
-
-
-def _claimed() -> str | None:
-    """Who somebody with a password says they are; nothing is known of anybody else."""
-    kind, _, given = flask.request.headers.get("Authorization", "").partition(" ")
-    if kind.lower() != "basic":
-        return None
-    with contextlib.suppress(ValueError):
-        return base64.b64decode(given).decode().partition(":")[0]
-    return None

@@ -106,13 +106,14 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
 
     Args:
         config: The configuration.
-        ready: Gets the address as soon as it answers.
+        ready: Gets the address as soon as it answers; with that of Flight SQL, after `and`.
     """
 
     def __init__(self, config: Config, ready: Callable[[str], None]) -> None:
         self._config = config
         self._ready = ready
         self._gateway: Gateway | None = None
+        self._flight: str | None = None
         self._failures = os.pipe()  # from the worker to the process that waits for it
         super().__init__()
 
@@ -168,6 +169,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
         sys.setswitchinterval(_TURN_S)
         self._gateway = Gateway(self._config)
         app = self._gateway.app()
+        self._flight = self._gateway.serve_flight()
         settle_memory()
         return app
 
@@ -194,7 +196,8 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
     def _greet(self, worker: Any) -> None:
         port = worker.sockets[0].getsockname()[1]
         scheme = "http" if self._config.http.tls.certificate is None else "https"
-        self._ready(f"{scheme}://{_bracketed(self._config.http.host)}:{port}")
+        address = f"{scheme}://{_bracketed(self._config.http.host)}:{port}"
+        self._ready(address if self._flight is None else f"{address} and {self._flight}")
 
     def _close(self, _: Any, __: Any) -> None:
         if self._gateway is not None:

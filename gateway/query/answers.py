@@ -135,6 +135,8 @@ class Answers:
             tree = prepared.with_nulls(query)
             asked = self._request(statement, query, session, (), tree)
             planned = self._queries.plan(asked, statement.deadline)
+        if planned is not None:
+            statement.described = planned.plan.logical.query.output
         if parsed.what == "input":
             return prepared.input_rows(query, planned)
         return prepared.output_rows(planned)

@@ -93,6 +93,7 @@ class Statement:
             there stays.
         tables: The tables it reads, with their columns, as far as it was planned.
         writes: The table it writes, None when it writes none.
+        described: The columns of the query that it describes, with their types, where it does.
 
     Args:
         request: What is asked for.
@@ -117,6 +118,7 @@ class Statement:
         self.parsed: sql.Statement | None = None
         self.tables: Sequence[Mapping[str, Any]] = ()
         self.writes: str | None = None
+        self.described: tuple[Output, ...] = ()
         self._on_end = on_end
         self.deadline = StatementDeadline(timeout_s)
         self.submitted_at = time.time()

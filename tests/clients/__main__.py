@@ -1,11 +1,11 @@
 """`make clients`: every client asks one gateway the same, and must get the same rows.
 
 A table of every type, of which two rows lie in files and two in the log, is read by Trino's JDBC
-driver, command line and Python client, by ours, by what is built on them, and by curl, from a
-gateway that is a process of its own. A line says what each client can do; `–` is what it has no way
-to do itself. Then the gateway is killed while each of them fetches a million rows, and started
-again: an error or all of the rows, never some of them. Ends with `all clients agree`, or says who
-does not.
+driver, command line and Python client, by ADBC, by ours, by what is built on them, and by curl,
+from a gateway that is a process of its own. A line says what each client can do; `–` is what it has
+no way to do itself. Then the gateway is killed while each of them fetches a million rows, and
+started again: an error or all of the rows, never some of them. Ends with `all clients agree`, or
+says who does not.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _ask(kind: type[Client], gateway: _Gateway, wanted: list[tuple[Any, ...]]) -
     }
     told = {}
     seconds = 0.0
-    with contextlib.closing(kind(gateway.url)) as client:
+    with contextlib.closing(kind(gateway.url, gateway.flight_url)) as client:
         for name, check in checks.items():
             began = time.monotonic()
             try:
@@ -174,10 +174,14 @@ class _Gateway:
     def __init__(self, stack: Stack, folder: pathlib.Path) -> None:
         self._log = folder / "gateway.log"
         state = str(folder / "state")
-        self._environment = {**stack.environment, "SEAMLINE_STATE_DIRECTORY": state}
+        self._environment = {
+            **stack.environment,
+            "SEAMLINE_STATE_DIRECTORY": state,
+            "SEAMLINE_FLIGHT__PORT": "0",
+        }
         self._block = contextlib.ExitStack()
         self._port = "0"
-        self.url = ""
+        self.url = self.flight_url = ""
         self.start()
 
     def start(self) -> None:
@@ -186,14 +190,17 @@ class _Gateway:
         running = programs.running(command, self._environment, self._log)
         self._process = self._block.enter_context(running)
 
-        def address() -> str | None:
-            found = re.search(r"gateway on (http://\S+)", self._log.read_text())
+        def addresses() -> re.Match[str] | None:
+            found = re.search(r"gateway on (http://\S+) and (grpc://\S+)", self._log.read_text())
             if self._process.poll() is not None:
                 raise RuntimeError(self._log.read_text())
-            return found[1] if found else None
+            return found
 
-        self.url = str(wait_until(address, _START_S, "the gateway"))
+        found = wait_until(addresses, _START_S, "the gateway")
+        assert found is not None
+        self.url, self.flight_url = found.groups()
         self._port = self.url.rpartition(":")[2]
+        self._environment["SEAMLINE_FLIGHT__PORT"] = self.flight_url.rpartition(":")[2]
 
     def kill(self) -> None:
         """Ends it without warning, with all that it has started."""
@@ -209,7 +216,7 @@ def _killed(kind: type[Client], gateway: _Gateway, seconds: float) -> bool:
     """Kills the gateway at some moments of a fetch that takes so long."""
     for share in _MOMENTS:
         said: list[Any] = []
-        with contextlib.closing(kind(gateway.url)) as client:
+        with contextlib.closing(kind(gateway.url, gateway.flight_url)) as client:
             thread = threading.Thread(target=lambda c=client, s=said: s.append(_fetched(c)))
             thread.start()
             time.sleep(share * seconds)
@@ -249,7 +256,7 @@ def main() -> int:
     try:
         _fill(stack)
         with contextlib.closing(_Gateway(stack, folder)) as gateway:
-            with contextlib.closing(DbApi(gateway.url)) as ours:
+            with contextlib.closing(DbApi(gateway.url, gateway.flight_url)) as ours:
                 wanted = canonical(ours.rows(f"SELECT * FROM {TABLE} ORDER BY id"), KINDS)
             values = canonical([[1, *RECORD.values()]], KINDS)[0]
             nulls = (None,) * (len(KINDS) - 1)

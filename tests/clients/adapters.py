@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+import adbc_driver_flightsql.dbapi as adbc
 import pandas as pd
 import polars as pl
 import sqlalchemy as sa
@@ -48,11 +49,16 @@ Rows = list[Sequence[Any]]
 
 
 class Client(abc.ABC):
-    """A client of the gateway at an address."""
+    """A client of a gateway.
+
+    Args:
+        url: The gateway's address.
+        flight_url: That of its Flight SQL.
+    """
 
     name: ClassVar[str]
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, flight_url: str) -> None:
         self.url = url
         address = urlsplit(url)
         self.host, self.port = address.hostname or "", address.port or 0
@@ -95,8 +101,8 @@ class DbApi(Client):
 
     name = "seamline (DB-API)"
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, flight_url: str) -> None:
+        super().__init__(url, flight_url)
         self._connection = seamline.connect(url, catalog="lake", schema="default")
 
     def rows(self, sql: str) -> Rows:
@@ -147,8 +153,8 @@ class SqlAlchemy(Client):
 
     name = "SQLAlchemy"
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, flight_url: str) -> None:
+        super().__init__(url, flight_url)
         self._engine = sa.create_engine(f"seamline://{self.host}:{self.port}/lake/default")
 
     def rows(self, sql: str) -> Rows:
@@ -223,13 +229,50 @@ class Polars(Client):
         return found
 
 
+class Adbc(Client):
+    """ADBC's driver for Flight SQL."""
+
+    name = "ADBC (Flight SQL)"
+
+    def __init__(self, url: str, flight_url: str) -> None:
+        super().__init__(url, flight_url)
+        self._connection = adbc.connect(flight_url, autocommit=True)
+
+    def rows(self, sql: str) -> Rows:
+        with self._connection.cursor() as cursor:
+            return list(cursor.execute(sql).fetchall())
+
+    def count(self, sql: str) -> tuple[int, int]:
+        with self._connection.cursor() as cursor:
+            found = cursor.execute(sql).fetch_arrow_table()
+        return found.num_rows, found.column(0)[-1].as_py()
+
+    def parameters(self, sql: str, values: Sequence[Any]) -> Rows | None:
+        with self._connection.cursor() as cursor:
+            return list(cursor.execute(sql, tuple(values)).fetchall())
+
+    def columns(self, table: str) -> list[str] | None:
+        found = self._connection.adbc_get_table_schema(
+            table, catalog_filter="lake", db_schema_filter="default"
+        )
+        return list(found.names)
+
+    def cancel(self, sql: str) -> str | None:
+        with self._connection.cursor() as cursor:
+            threading.Timer(_BEGUN_S, cursor.adbc_cancel).start()
+            return _told(lambda: cursor.execute(sql).fetchall())
+
+    def close(self) -> None:
+        self._connection.close()
+
+
 class TrinoPython(Client):
     """Trino's Python client."""
 
     name = "Trino's Python client"
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, flight_url: str) -> None:
+        super().__init__(url, flight_url)
         connect: Any = trino.dbapi.connect
         self._connection = connect(
             host=self.host, port=self.port, user="ann", catalog="lake", schema="default"
@@ -255,8 +298,8 @@ class Jdbc(Client):
 
     name = "Trino's JDBC driver"
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, flight_url: str) -> None:
+        super().__init__(url, flight_url)
         self._block = contextlib.ExitStack()
         jvm = self._jvm = self._block.enter_context(java_library(_jar(JDBC)))
         properties = jvm.java.util.Properties()
@@ -453,6 +496,7 @@ CLIENTS: tuple[type[Client], ...] = (
     Polars,
     OurCommand,
     Curl,
+    Adbc,
     TrinoPython,
     TrinoCommand,
     Jdbc,

@@ -15,7 +15,7 @@ import seamline
 from seamline.dbapi.values import arrow_converter
 from seamline.gateway import wiring
 from seamline.gateway.access.rights import Principal
-from seamline.gateway.config.model import Config
+from seamline.gateway.config.model import Config, FlightConfig
 from seamline.gateway.connections import Connections
 from seamline.gateway.query.spool import read_chunk
 from seamline.gateway.query.statements import State, Statement, StatementRequest
@@ -116,6 +116,15 @@ class Gateway:
     def url(self) -> str:
         """Its address."""
         return f"http://127.0.0.1:{self._server.server_port}"
+
+    @functools.cached_property
+    def flight_url(self) -> str:
+        """The address of its Flight SQL, which starts when first asked for."""
+        flight = FlightConfig(port=0)
+        self.parts.config = self.config.model_copy(update={"flight": flight})
+        address = self.parts.serve_flight()
+        assert address is not None
+        return address
 
     def connect(self, **options: Any) -> seamline.Connection:
         """A DB-API connection to it."""

@@ -189,6 +189,7 @@ IN_THE_BACKGROUND = {
     "connectors/iceberg/scan.py": "its futures are asked for what they raised",
     "gateway/query/run.py": "its futures are asked for what they raised",
     "gateway/iceberg_rest/scan_plans.py": "its futures are asked for what they raised",
+    "gateway/flight/server.py": "a call ends with a named error, and gRPC asks its futures",
     "gateway/http/server.py": "gunicorn asks its futures for what they raised",
     "gateway/query/service.py": "a queue of statements, each of them an `attempt`",
 }

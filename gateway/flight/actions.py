@@ -1,0 +1,202 @@
+"""The actions of Flight SQL that there are: prepared statements, cancelling, and the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from seamline.errors import (
+    INVALID_REQUEST,
+    NOT_SUPPORTED,
+    STATEMENT_NOT_FOUND,
+    SeamlineError,
+)
+from seamline.gateway.access.audit import AuditLog
+from seamline.gateway.access.rules import Action
+from seamline.gateway.flight import messages, sessions
+from seamline.gateway.flight.callers import Caller
+from seamline.gateway.flight.frames import schema_bytes
+from seamline.gateway.flight.prepared import PreparedStatements
+from seamline.gateway.flight.running import Call
+from seamline.gateway.flight.sessions import Sessions
+from seamline.gateway.query import audited, session_properties
+from seamline.gateway.query.names import Session as Place
+from seamline.gateway.query.service import Service
+from seamline.gateway.query.statements import FINAL
+
+_CANCELLED, _CANCELLING, _NOT_CANCELLABLE = 1, 2, 3
+_CLOSED, _NOT_CLOSEABLE = 1, 3
+_INVALID_NAME, _INVALID_VALUE = 1, 2
+_END_S = 5.0
+
+Answer = Callable[[Call, bytes], Iterator[bytes]]
+
+
+class Actions:
+    """Does what actions say. Safe to share between threads.
+
+    Args:
+        service: Runs statements.
+        prepared: The prepared statements.
+        known: The sessions.
+        audit: Is told who ends statements.
+        place_of: The place that a catalog and a schema, or none, stand for; raises what is wrong
+            with them.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        prepared: PreparedStatements,
+        known: Sessions,
+        audit: AuditLog,
+        place_of: Callable[[str | None, str | None], Place],
+    ) -> None:
+        self._service = service
+        self._prepared = prepared
+        self._sessions = known
+        self._audit = audit
+        self._place_of = place_of
+        self._answers: Mapping[str, tuple[str, Answer]] = {
+            "CreatePreparedStatement": ("Prepares a statement", self._prepare),
+            "ClosePreparedStatement": ("Forgets a prepared statement", self._close),
+            "CancelFlightInfo": ("Ends a statement", self._cancel),
+            "CancelQuery": ("Ends a statement, as older clients ask for it", self._cancel_query),
+            "SetSessionOptions": ("Sets options of the session", self._set_options),
+            "GetSessionOptions": ("Tells the options of the session", self._get_options),
+            "CloseSession": ("Forgets the session", self._close_session),
+        }
+
+    def described(self) -> Iterator[tuple[str, str]]:
+        """Name and purpose of each."""
+        for name, (description, _) in self._answers.items():
+            yield name, description
+
+    def answer(self, call: Call, name: str, body: bytes) -> list[bytes]:
+        """What an action answers.
+
+        Raises:
+            SeamlineError: NOT_SUPPORTED, and what each of them raises.
+        """
+        if name not in self._answers:
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"there is no action {name[:100]}",
+                hint=f"There are {', '.join(self._answers)}.",
+            )
+        return list(self._answers[name][1](call, body))
+
+    def _prepare(self, call: Call, body: bytes) -> Iterator[bytes]:
+        asked = messages.unpacked_as("ActionCreatePreparedStatementRequest", body)
+        if asked.transaction_id:
+            raise SeamlineError(
+                NOT_SUPPORTED, "there are no transactions", hint="Leave transaction_id out."
+            )
+        handle, made = self._prepared.prepare(call, asked.query)
+        yield messages.packed(
+            "ActionCreatePreparedStatementResult",
+            prepared_statement_handle=handle.encode(),
+            dataset_schema=schema_bytes(made.description.columns),
+            parameter_schema=schema_bytes(made.description.parameters),
+            is_update=made.description.is_update,
+        )
+
+    def _close(self, call: Call, body: bytes) -> Iterator[bytes]:
+        asked = messages.unpacked_as("ActionClosePreparedStatementRequest", body)
+        self._prepared.close(call, asked.prepared_statement_handle)
+        yield from ()
+
+    # --- Ending statements -----------------------------------------------------------------------
+
+    def _cancel(self, call: Call, body: bytes) -> Iterator[bytes]:
+        info = messages.read("CancelRequest", body).info
+        yield messages.new("CancelResult", status=self._ended(call, info)).SerializeToString()
+
+    def _cancel_query(self, call: Call, body: bytes) -> Iterator[bytes]:
+        asked = messages.unpacked_as("ActionCancelQueryRequest", body)
+        info = messages.read("Info", asked.info)
+        yield messages.packed("ActionCancelQueryResult", result=self._ended(call, info))
+
+    def _ended(self, call: Call, info: Any) -> int:
+        """Ends the statement whose rows an answer is about.
+
+        Raises:
+            SeamlineError: INVALID_REQUEST, STATEMENT_NOT_FOUND.
+        """
+        if len(info.endpoint) != 1:
+            raise SeamlineError(INVALID_REQUEST, "the FlightInfo is not one of this gateway")
+        name, ticket = messages.unpacked(info.endpoint[0].ticket.ticket)
+        if name != "TicketStatementQuery":
+            return _NOT_CANCELLABLE
+        statement_id = ticket.statement_handle.decode(errors="replace")
+        try:
+            found = self._service.statement(statement_id, call.caller.principal, Action.KILL)
+        except SeamlineError as error:
+            if error.code is not STATEMENT_NOT_FOUND:
+                raise
+            return _NOT_CANCELLABLE  # or it has ended, and its rows were fetched
+        self._note(call.caller)
+        if found.state in FINAL:
+            found.close()
+            return _CANCELLED
+        found.cancel()
+        return _CANCELLED if found.wait(_END_S) in FINAL else _CANCELLING
+
+    def _note(self, caller: Caller) -> None:
+        """Has it written down that somebody ends a statement, which may be another's."""
+        if self._audit.is_on:
+            who = audited.who(caller.principal, caller.origin)
+            self._audit.write("request", {**who, "request": "Flight CancelFlightInfo"})
+
+    # --- Sessions --------------------------------------------------------------------------------
+
+    def _set_options(self, call: Call, body: bytes) -> Iterator[bytes]:
+        asked = messages.read("SetSessionOptionsRequest", body)
+        answer = messages.new("SetSessionOptionsResult")
+        for name, value in asked.session_options.items():
+            wrong = self._set_option(call, name, _text(value))
+            if wrong is not None:
+                answer.errors[name].value = wrong
+        yield answer.SerializeToString()
+
+    def _set_option(self, call: Call, name: str, value: str | None) -> int | None:
+        """Sets an option, None unsets it; gives what is wrong with it."""
+        if name not in sessions.NAMES and name.lower() not in session_properties.PROPERTIES:
+            return _INVALID_NAME
+        if name not in sessions.NAMES:
+            name = name.lower()
+        try:
+            if value is not None:
+                sessions.check_option(name, value)
+                options = {**call.session.options, name: value}
+                self._place_of(options.get("catalog"), options.get("schema"))
+        except SeamlineError:
+            return _INVALID_VALUE
+        if name in sessions.NAMES:
+            call.session.session.change({name: value})
+        else:
+            call.session.session.change({"properties": {name: value}})
+        return None
+
+    def _get_options(self, call: Call, _: bytes) -> Iterator[bytes]:
+        answer, options = messages.new("GetSessionOptionsResult"), call.session.options
+        place = self._place_of(options.get("catalog"), options.get("schema"))
+        for name, value in {**options, "catalog": place.catalog, "schema": place.schema}.items():
+            answer.session_options[name].string_value = value
+        yield answer.SerializeToString()
+
+    def _close_session(self, call: Call, _: bytes) -> Iterator[bytes]:
+        status = _CLOSED if self._sessions.close(call.caller) else _NOT_CLOSEABLE
+        yield messages.new("CloseSessionResult", status=status).SerializeToString()
+
+
+def _text(value: Any) -> str | None:
+    """The value of an option as SET SESSION has it; None for none."""
+    kinds = ("string_value", "bool_value", "int64_value", "double_value")
+    for kind in kinds:
+        if value.HasField(kind):
+            found = getattr(value, kind)
+            return str(found).lower() if isinstance(found, bool) else str(found)
+    if value.HasField("string_list_value"):
+        return ",".join(value.string_list_value.values)
+    return None

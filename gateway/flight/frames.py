@@ -1,0 +1,140 @@
+"""Rows on the wire: messages of Arrow IPC, each in a message of Flight.
+
+A chunk of a result is Arrow IPC already, so its messages are sent as they lie there: nothing is
+decoded. Clients take messages of some megabytes; a chunk that has larger ones is cut into smaller.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+
+from seamline.errors import INVALID_REQUEST, SeamlineError
+
+MESSAGE_BYTES = 8 << 20
+"""The largest message, unless a single row is larger."""
+_HEADER, _BODY = b"\x12", b"\xc2\x3e"
+"""The tags of FlightData's fields 2 and 1000."""
+_CONTINUES = b"\xff\xff\xff\xff"
+_ALIGNED = 8
+
+
+def frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Messages of Flight with the rows of chunks: the schema, then each batch.
+
+    Args:
+        chunks: Arrow IPC streams of one schema; at least one.
+    """
+    is_first = True
+    for chunk in chunks:
+        for part in _parts(chunk):
+            for message in pa.ipc.MessageReader.open_stream(part):
+                if message.type != "schema" or is_first:
+                    yield _frame(message)
+                is_first = False
+
+
+def table_frames(table: pa.Table) -> Iterator[bytes]:
+    """The same for a table of a few rows."""
+    return frames([_stream(table.schema, table.to_batches())])
+
+
+def _parts(chunk: bytes) -> Iterator[Any]:
+    if len(chunk) <= MESSAGE_BYTES:
+        yield chunk
+        return
+    with pa.ipc.open_stream(chunk) as reader:
+        for batch in reader:
+            rows = max(1, batch.num_rows * MESSAGE_BYTES // max(1, batch.nbytes) // 2)
+            for start in range(0, batch.num_rows, rows):
+                yield from _halved(batch.slice(start, rows))
+
+
+def _halved(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
+    """The rows in streams that are small enough; rows may differ much in size."""
+    size = pa.ipc.get_record_batch_size(batch)
+    if size <= MESSAGE_BYTES or batch.num_rows == 1:
+        yield _stream(batch.schema, [batch])
+        return
+    half = batch.num_rows // 2
+    yield from _halved(batch.slice(0, half))
+    yield from _halved(batch.slice(half))
+
+
+def _stream(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def _frame(message: Any) -> bytes:
+    header, body = message.metadata, message.body
+    parts = [_HEADER, _length(header.size), header]
+    if body is not None and body.size:
+        parts += [_BODY, _length(body.size), body]
+    return b"".join(parts)
+
+
+def _length(number: int) -> bytes:
+    """A number as Protocol Buffers write it."""
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+# --- What clients send ---------------------------------------------------------------------------
+
+
+def read_rows(messages: Iterable[Any], bytes_max: int) -> pa.Table:
+    """The rows that a client sends, as it sends parameters; without columns where it sends none.
+
+    Args:
+        messages: Messages of Flight, with the schema first.
+        bytes_max: What they may have together.
+
+    Raises:
+        SeamlineError: INVALID_REQUEST.
+    """
+    found = bytearray()
+    for message in messages:
+        if message.data_header:
+            found += _encapsulated(message.data_header, message.data_body)
+        if len(found) > bytes_max:
+            raise SeamlineError(
+                INVALID_REQUEST,
+                f"the parameters have more than {bytes_max:,} bytes",
+                hint="Send fewer rows at once; http.request_bytes_max is the limit.",
+            )
+    if not found:
+        return pa.table({})
+    try:
+        with pa.ipc.open_stream(bytes(found)) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        raise SeamlineError(
+            INVALID_REQUEST,
+            f"the parameters are no rows of Arrow: {error}",
+            hint="Send a schema and record batches.",
+        ) from error
+    return table
+
+
+def _encapsulated(header: bytes, body: bytes) -> bytes:
+    """A message of Arrow IPC as it stands in a stream."""
+    header += b"\0" * (-len(header) % _ALIGNED)
+    return _CONTINUES + struct.pack("<i", len(header)) + header + body
+
+
+def schema_bytes(schema: pa.Schema) -> bytes:
+    """A schema as Flight carries it."""
+    return bytes(schema.serialize())

@@ -1,0 +1,240 @@
+"""What there is, as Flight SQL lists it: catalogs, schemas, tables, types, and what SQL can do.
+
+Lists are read from `system.jdbc` by statements of the caller, who so sees what they may. There are
+no keys to tell of: tables have none that other tables refer to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.gateway.flight import sql_info
+from seamline.gateway.flight.frames import schema_bytes
+from seamline.gateway.flight.running import Call, Running
+from seamline.sql import types
+
+_META = "ARROW:FLIGHT:SQL:"
+
+
+def _required(name: str, type_: pa.DataType = pa.string()) -> pa.Field:  # noqa: B008 - a constant
+    return pa.field(name, type_, nullable=False)
+
+
+_CATALOGS = pa.schema([_required("catalog_name")])
+_SCHEMAS = pa.schema([("catalog_name", pa.string()), _required("db_schema_name")])
+_TABLES = pa.schema(
+    [
+        ("catalog_name", pa.string()),
+        ("db_schema_name", pa.string()),
+        _required("table_name"),
+        _required("table_type"),
+    ]
+)
+_WITH_SCHEMA = _TABLES.append(_required("table_schema", pa.binary()))
+_TABLE_TYPES = pa.schema([_required("table_type")])
+_PRIMARY_KEYS = pa.schema(
+    [
+        ("catalog_name", pa.string()),
+        ("db_schema_name", pa.string()),
+        _required("table_name"),
+        _required("column_name"),
+        ("key_name", pa.string()),
+        _required("key_sequence", pa.int32()),
+    ]
+)
+_KEYS = pa.schema(
+    [
+        *(
+            field
+            for side in ("pk", "fk")
+            for field in (
+                pa.field(f"{side}_catalog_name", pa.string()),
+                pa.field(f"{side}_db_schema_name", pa.string()),
+                _required(f"{side}_table_name"),
+                _required(f"{side}_column_name"),
+            )
+        ),
+        _required("key_sequence", pa.int32()),
+        ("fk_key_name", pa.string()),
+        ("pk_key_name", pa.string()),
+        _required("update_rule", pa.uint8()),
+        _required("delete_rule", pa.uint8()),
+    ]
+)
+_TYPES = pa.schema(
+    [
+        _required("type_name"),
+        _required("data_type", pa.int32()),
+        ("column_size", pa.int32()),
+        ("literal_prefix", pa.string()),
+        ("literal_suffix", pa.string()),
+        ("create_params", pa.list_(_required("item"))),
+        _required("nullable", pa.int32()),
+        _required("case_sensitive", pa.bool_()),
+        _required("searchable", pa.int32()),
+        ("unsigned_attribute", pa.bool_()),
+        _required("fixed_prec_scale", pa.bool_()),
+        ("auto_increment", pa.bool_()),
+        ("local_type_name", pa.string()),
+        ("minimum_scale", pa.int32()),
+        ("maximum_scale", pa.int32()),
+        _required("sql_data_type", pa.int32()),
+        ("datetime_subcode", pa.int32()),
+        ("num_prec_radix", pa.int32()),
+        ("interval_precision", pa.int32()),
+    ]
+)
+
+
+class Listings:
+    """Answers the commands that ask what there is. Safe to share between threads.
+
+    Args:
+        running: Runs statements.
+    """
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+        self._answers: Mapping[str, Callable[[Call, Any], pa.Table]] = {
+            "CommandGetCatalogs": self._catalogs,
+            "CommandGetDbSchemas": self._schemas,
+            "CommandGetTables": self._tables,
+            "CommandGetTableTypes": lambda *_: _TABLE_TYPES_TABLE,
+            "CommandGetPrimaryKeys": lambda *_: _PRIMARY_KEYS.empty_table(),
+            "CommandGetExportedKeys": lambda *_: _KEYS.empty_table(),
+            "CommandGetImportedKeys": lambda *_: _KEYS.empty_table(),
+            "CommandGetCrossReference": lambda *_: _KEYS.empty_table(),
+            "CommandGetSqlInfo": lambda _, command: sql_info.rows(list(command.info)),
+            "CommandGetXdbcTypeInfo": self._types,
+        }
+
+    def schema(self, name: str, command: Any) -> pa.Schema | None:
+        """The columns of a command's answer; None for a command that lists nothing."""
+        if name == "CommandGetTables":
+            return _WITH_SCHEMA if command.include_schema else _TABLES
+        return _OTHERS.get(name)
+
+    def answer(self, call: Call, name: str, command: Any) -> pa.Table:
+        """What a command asks for.
+
+        Raises:
+            SeamlineError: why that cannot be said.
+        """
+        return self._answers[name](call, command)
+
+    def _catalogs(self, call: Call, _: Any) -> pa.Table:
+        sql = "SELECT table_cat AS catalog_name FROM system.jdbc.catalogs ORDER BY 1"
+        return self._running.rows(call, sql).cast(_CATALOGS)
+
+    def _schemas(self, call: Call, command: Any) -> pa.Table:
+        where, values = _where(
+            ("table_catalog = ?", command, "catalog"),
+            (r"table_schem LIKE ? ESCAPE '\'", command, "db_schema_filter_pattern"),
+        )
+        sql = (
+            "SELECT table_catalog AS catalog_name, table_schem AS db_schema_name"
+            f" FROM system.jdbc.schemas{where} ORDER BY 1, 2"
+        )
+        return self._running.rows(call, sql, values).cast(_SCHEMAS)
+
+    def _tables(self, call: Call, command: Any) -> pa.Table:
+        where, values = _where(*_named(command))
+        kinds = list(command.table_types)
+        if kinds:
+            where += (
+                f"{' AND' if where else ' WHERE'} table_type IN ({', '.join('?' * len(kinds))})"
+            )
+        sql = (
+            "SELECT table_cat AS catalog_name, table_schem AS db_schema_name, table_name,"
+            f" table_type FROM system.jdbc.tables{where} ORDER BY 4, 1, 2, 3"
+        )
+        found = self._running.rows(call, sql, [*values, *kinds]).cast(_TABLES)
+        if not command.include_schema:
+            return found
+        fields = self._fields(call, command)
+        schemas = [
+            schema_bytes(pa.schema(fields.get((row["catalog_name"], *_place(row)), [])))
+            for row in found.to_pylist()
+        ]
+        return found.append_column(_WITH_SCHEMA.field("table_schema"), [schemas])
+
+    def _fields(self, call: Call, command: Any) -> dict[tuple[str, str, str], list[pa.Field]]:
+        """The columns of the tables that a command is about, by catalog, schema and table."""
+        where, values = _where(*_named(command))
+        sql = (
+            "SELECT table_cat, table_schem, table_name, column_name, type_name, column_size,"
+            " decimal_digits, is_nullable"
+            f" FROM system.jdbc.columns{where} ORDER BY 1, 2, 3, ordinal_position"
+        )
+        fields: dict[tuple[str, str, str], list[pa.Field]] = {}
+        for row in self._running.rows(call, sql, values).to_pylist():
+            place = (row["table_cat"], row["table_schem"], row["table_name"])
+            fields.setdefault(place, []).append(_field(row))
+        return fields
+
+    def _types(self, call: Call, command: Any) -> pa.Table:
+        where, values = _where(("data_type = ?", command, "data_type"))
+        sql = f"SELECT * FROM system.jdbc.types{where} ORDER BY data_type, type_name"
+        rows = [_type(row) for row in self._running.rows(call, sql, values).to_pylist()]
+        return pa.Table.from_pylist(rows, _TYPES)
+
+
+_TABLE_TYPES_TABLE = pa.table({"table_type": ["TABLE", "VIEW"]}, schema=_TABLE_TYPES)
+_OTHERS: Mapping[str, pa.Schema] = {
+    "CommandGetCatalogs": _CATALOGS,
+    "CommandGetDbSchemas": _SCHEMAS,
+    "CommandGetTableTypes": _TABLE_TYPES,
+    "CommandGetPrimaryKeys": _PRIMARY_KEYS,
+    "CommandGetExportedKeys": _KEYS,
+    "CommandGetImportedKeys": _KEYS,
+    "CommandGetCrossReference": _KEYS,
+    "CommandGetSqlInfo": sql_info.SCHEMA,
+    "CommandGetXdbcTypeInfo": _TYPES,
+}
+
+
+def _named(command: Any) -> Iterator[tuple[str, Any, str]]:
+    """The conditions on names that a command for tables has."""
+    yield "table_cat = ?", command, "catalog"
+    yield r"table_schem LIKE ? ESCAPE '\'", command, "db_schema_filter_pattern"
+    yield r"table_name LIKE ? ESCAPE '\'", command, "table_name_filter_pattern"
+
+
+def _where(*conditions: tuple[str, Any, str]) -> tuple[str, list[Any]]:
+    """WHERE with the conditions whose field a command has, and their values."""
+    said = [(sql, getattr(of, field)) for sql, of, field in conditions if of.HasField(field)]
+    where = " AND ".join(sql for sql, _ in said)
+    return (f" WHERE {where}" if where else ""), [value for _, value in said]
+
+
+def _place(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["db_schema_name"], row["table_name"]
+
+
+def _field(row: Mapping[str, Any]) -> pa.Field:
+    """A column of a table, with what JDBC wants to know of it."""
+    plain = types.result_field(row["column_name"], types.parse(row["type_name"]))
+    said = {
+        "CATALOG_NAME": row["table_cat"],
+        "SCHEMA_NAME": row["table_schem"],
+        "TABLE_NAME": row["table_name"],
+        "TYPE_NAME": row["type_name"],
+        "PRECISION": row["column_size"],
+        "SCALE": row["decimal_digits"],
+    }
+    meta = {f"{_META}{name}": str(value) for name, value in said.items() if value is not None}
+    return plain.with_nullable(row["is_nullable"] == "YES").with_metadata(meta)
+
+
+_RENAMED = {"precision": "column_size", "sql_datetime_sub": "datetime_subcode"}
+
+
+def _type(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A type as Flight SQL describes it."""
+    made = {_RENAMED.get(name, name): value for name, value in row.items()}
+    parameters = row["create_params"]
+    made["create_params"] = parameters.split(",") if parameters else None
+    return {**made, "sql_data_type": row["data_type"], "interval_precision": None}

@@ -1,0 +1,269 @@
+"""The calls of Arrow Flight that Flight SQL is made of.
+
+    Handshake       a login, by a password once, which gives a token
+    GetFlightInfo   submits a statement; its ticket is for the rows. Also for what there is
+    GetSchema       columns, and nothing runs
+    DoGet           the rows of a ticket, as they come
+    DoPut           runs an update, or takes parameters of a prepared statement
+    DoAction        prepares, forgets, cancels; sets and tells options of the session
+
+Whatever else Flight has is refused by name. Each call says who makes it, and each answer is for
+them alone: a ticket is of no use to anybody else.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.errors import INVALID_REQUEST, NOT_SUPPORTED, SeamlineError
+from seamline.gateway.flight import messages, prepared
+from seamline.gateway.flight.actions import Actions
+from seamline.gateway.flight.callers import AUTHORIZATION, Callers
+from seamline.gateway.flight.frames import frames, read_rows, schema_bytes, table_frames
+from seamline.gateway.flight.listings import Listings
+from seamline.gateway.flight.prepared import PreparedStatements
+from seamline.gateway.flight.running import NO_COLUMNS, Call, Running
+from seamline.gateway.flight.sessions import Sessions
+from seamline.gateway.query import updates
+from seamline.gateway.query.names import Session as Place
+from seamline.gateway.query.service import Service
+from seamline.gateway.query.statements import FINAL, Statement
+
+_COMMAND = 2
+"""The type of a descriptor that has a command."""
+_UNKNOWN = -1
+_TICKET = "TicketStatementQuery"
+
+
+class Routes:
+    """Answers calls. Safe to share between threads.
+
+    Args:
+        service: Runs statements.
+        callers: Knows who calls.
+        request_bytes_max: What a client may send in one call.
+        place_of: The place that a catalog and a schema, or none, stand for; raises what is wrong
+            with them.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        callers: Callers,
+        request_bytes_max: int,
+        place_of: Callable[[str | None, str | None], Place],
+    ) -> None:
+        self._service = service
+        self._callers = callers
+        self._request_bytes_max = request_bytes_max
+        self._running = Running(service)
+        self._prepared = PreparedStatements(self._running)
+        self._listings = Listings(self._running)
+        self._sessions = Sessions()
+        self._actions = Actions(service, self._prepared, self._sessions, callers.audit, place_of)
+
+    def handshake(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
+        """Logs in whom the headers name."""
+        caller = self._callers.identify(context, "Handshake")
+        context.send_initial_metadata(((AUTHORIZATION, self._callers.token(caller)),))
+        for _ in itertools.islice(requests, 1):
+            yield messages.new("HandshakeResponse")
+
+    def flight_info(self, requests: Iterator[Any], context: Any) -> Any:
+        """Submits what a descriptor asks for."""
+        call, descriptor = self._call(context, "GetFlightInfo"), _only(requests)
+        name, command = _command(descriptor)
+        schema = self._listings.schema(name, command)
+        if schema is not None:
+            found = _info(descriptor, schema, bytes(descriptor.cmd), _UNKNOWN)
+        else:
+            found = self._submitted(call, descriptor, name, command)
+        call.session.offer(context)
+        return found
+
+    def schema(self, requests: Iterator[Any], context: Any) -> Any:
+        """The columns of what a descriptor asks for."""
+        call, descriptor = self._call(context, "GetSchema"), _only(requests)
+        name, command = _command(descriptor)
+        found = self._listings.schema(name, command)
+        if found is None:
+            if name == "CommandStatementQuery":
+                _check_alone(command)
+                found = self._prepared.describe(call, command.query).columns
+            elif name == "CommandPreparedStatementQuery":
+                handle = command.prepared_statement_handle
+                found = self._prepared.find(call, handle).description.columns
+            else:
+                raise _unknown(name)
+        call.session.offer(context)
+        return messages.new("SchemaResult", schema=schema_bytes(found))
+
+    def get(self, requests: Iterator[Any], context: Any) -> Iterator[bytes]:
+        """The rows of a ticket."""
+        call = self._call(context, "DoGet")
+        name, command = messages.unpacked(_only(requests).ticket)
+        if name != _TICKET:
+            if self._listings.schema(name, command) is None:
+                raise _unknown(name)
+            yield from table_frames(self._listings.answer(call, name, command))
+            return
+        statement_id = command.statement_handle.decode(errors="replace")
+        statement = self._service.statement(statement_id, call.caller.principal)
+        chunks = self._running.chunks(call, statement)
+        if _columns(statement) is NO_COLUMNS:
+            for _ in chunks:
+                pass
+            yield from table_frames(NO_COLUMNS.empty_table())
+        else:
+            yield from frames(chunks)
+
+    def put(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
+        """Runs an update, or takes parameters."""
+        call = self._call(context, "DoPut")
+        first = _only(requests)
+        name, command = _command(first.flight_descriptor)
+        sent = itertools.chain([first], requests)
+        if name == "CommandStatementUpdate":
+            _check_alone(command)
+            found = _written(self._running.update(call, command.query))
+        elif name == "CommandPreparedStatementUpdate":
+            found = _written(self._updated(call, command.prepared_statement_handle, sent))
+        elif name == "CommandPreparedStatementQuery":
+            handle = command.prepared_statement_handle
+            self._prepared.bind(call, handle, self._rows(sent))
+            answer = messages.new("DoPutPreparedStatementResult", prepared_statement_handle=handle)
+            found = answer.SerializeToString()
+        else:
+            raise _unknown(name)
+        call.session.offer(context)
+        yield messages.new("PutResult", app_metadata=found)
+
+    def action(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
+        """Does what an action says."""
+        call, action = self._call(context, "DoAction"), _only(requests)
+        found = self._actions.answer(call, action.type, action.body)
+        call.session.offer(context)
+        yield from (messages.new("Result", body=body) for body in found)
+
+    def list_actions(self, _: Any, context: Any) -> Iterator[Any]:
+        """The actions that there are."""
+        self._call(context, "ListActions")
+        for name, description in self._actions.described():
+            yield messages.new("ActionType", type=name, description=description)
+
+    def refused(self, method: str, _: Iterator[Any], context: Any) -> None:
+        """Refuses a call that is not part of Flight SQL."""
+        self._call(context, method)
+        raise SeamlineError(
+            NOT_SUPPORTED, f"{method} is not offered", hint="Use the calls of Flight SQL."
+        )
+
+    def _call(self, context: Any, method: str) -> Call:
+        caller = self._callers.identify(context, method)
+        return Call(caller, self._sessions.begin(caller), context)
+
+    def _submitted(self, call: Call, descriptor: Any, name: str, command: Any) -> Any:
+        if name == "CommandStatementQuery":
+            _check_alone(command)
+            statement = self._running.begin(call, command.query)
+        elif name == "CommandPreparedStatementQuery":
+            found = self._prepared.find(call, command.prepared_statement_handle)
+            values = prepared.one(found.parameter_sets())
+            statement = self._running.begin(call, found.text, values)
+        else:
+            raise _unknown(name)
+        handle = statement.statement_id.encode()
+        ticket = messages.packed(_TICKET, statement_handle=handle)
+        return _info(descriptor, _columns(statement), ticket, _row_count(statement))
+
+    def _updated(self, call: Call, handle: bytes, sent: Iterator[Any]) -> int:
+        """Runs an update once for each row of its parameters; gives the rows written by all."""
+        found, values = self._prepared.find(call, handle), self._rows(sent)
+        if values.num_columns:
+            found = self._prepared.bind(call, handle, values)
+        return sum(self._running.update(call, found.text, row) for row in found.parameter_sets())
+
+    def _rows(self, sent: Iterator[Any]) -> pa.Table:
+        return read_rows(sent, self._request_bytes_max)
+
+
+def _only(requests: Iterator[Any]) -> Any:
+    """The first message of a call, which is the only one of most.
+
+    Raises:
+        SeamlineError: INVALID_REQUEST.
+    """
+    found = next(requests, None)
+    if found is None:
+        raise SeamlineError(INVALID_REQUEST, "the call came without a message")
+    return found
+
+
+def _command(descriptor: Any) -> tuple[str, Any]:
+    """The command of a descriptor.
+
+    Raises:
+        SeamlineError: INVALID_REQUEST.
+    """
+    if descriptor.type != _COMMAND:
+        raise SeamlineError(
+            INVALID_REQUEST,
+            "the descriptor has no command",
+            hint="Flight SQL's descriptors have commands, and no paths.",
+        )
+    return messages.unpacked(descriptor.cmd)
+
+
+def _unknown(name: str) -> SeamlineError:
+    return SeamlineError(
+        NOT_SUPPORTED,
+        f"{name[:100]} is not offered in this place",
+        hint="Statements are SQL: no Substrait, no bulk ingestion, no transactions.",
+    )
+
+
+def _check_alone(command: Any) -> None:
+    """A statement is in no transaction.
+
+    Raises:
+        SeamlineError: NOT_SUPPORTED.
+    """
+    if command.transaction_id:
+        raise SeamlineError(
+            NOT_SUPPORTED, "there are no transactions", hint="Leave transaction_id out."
+        )
+
+
+def _columns(statement: Statement) -> pa.Schema:
+    """The columns that its client sees: none of a statement that only says how much it has done."""
+    if statement.spool is None or not updates.has_result(statement):
+        return NO_COLUMNS
+    return statement.spool.schema
+
+
+def _row_count(statement: Statement) -> int:
+    if updates.update_type(statement) is not None and not updates.has_result(statement):
+        return updates.rows_written(statement) or 0
+    is_known = statement.state in FINAL and statement.spool is not None
+    return statement.spool.row_count if is_known and statement.spool is not None else _UNKNOWN
+
+
+def _info(descriptor: Any, schema: pa.Schema, ticket: bytes, rows: int) -> Any:
+    endpoint = messages.new("Endpoint", ticket=messages.new("Ticket", ticket=ticket))
+    return messages.new(
+        "Info",
+        schema=schema_bytes(schema),
+        flight_descriptor=descriptor,
+        endpoint=[endpoint],
+        total_records=rows,
+        total_bytes=_UNKNOWN,
+        ordered=True,
+    )
+
+
+def _written(rows: int) -> bytes:
+    return bytes(messages.new("DoPutUpdateResult", record_count=rows).SerializeToString())

@@ -1,0 +1,175 @@
+"""The statements of calls: submitted, waited for, their rows sent, and ended with their calls."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.errors import STATEMENT_NOT_ALLOWED, STATEMENT_NOT_FOUND, SeamlineError
+from seamline.gateway.flight.callers import Caller
+from seamline.gateway.flight.sessions import CallSession
+from seamline.gateway.query import updates
+from seamline.gateway.query.service import Service
+from seamline.gateway.query.spool import read_chunk
+from seamline.gateway.query.statements import FINAL, State, Statement
+
+_LOOK_S = 1.0
+NO_COLUMNS = pa.schema([])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a client.
+
+    Attributes:
+        caller: Who calls.
+        session: Their session.
+        context: The call's in gRPC.
+    """
+
+    caller: Caller
+    session: CallSession
+    context: Any
+
+
+class _Watch:
+    """Ends a statement when its call does, until it is released.
+
+    Args:
+        call: The call.
+        statement: The statement.
+    """
+
+    def __init__(self, call: Call, statement: Statement) -> None:
+        self._statement = statement
+        self._is_released = False
+        if not call.context.add_callback(self._gone):
+            self._gone()
+
+    def release(self) -> None:
+        """The call may end, and the statement stays as it is."""
+        self._is_released = True
+
+    def _gone(self) -> None:
+        if not self._is_released:
+            self._statement.cancel()
+
+
+class Running:
+    """Runs the statements of calls. Safe to share between threads.
+
+    Args:
+        service: Runs statements.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def begin(
+        self,
+        call: Call,
+        text: str,
+        parameters: Any = (),
+        *,
+        prepared: Mapping[str, str] | None = None,
+    ) -> Statement:
+        """Submits a statement, and waits for its columns; for the end of one that has none.
+
+        Args:
+            call: Whose it is.
+            text: The statement.
+            parameters: Values of its placeholders.
+            prepared: The prepared statements that it is about, in the place of the session's.
+
+        Raises:
+            SeamlineError: what is wrong with it.
+        """
+        request, who = call.session.request(text, parameters), call.caller
+        if prepared is not None:
+            request = dataclasses.replace(request, prepared=prepared)
+        statement = self._service.submit(
+            request, who.principal, who.origin, continues=prepared is not None
+        )
+        watch = _Watch(call, statement)
+        while statement.spool is None and statement.state not in FINAL:
+            statement.wait_for_columns(_LOOK_S)
+            statement.touch()
+        if updates.update_type(statement) is not None:
+            while statement.wait(_LOOK_S) not in FINAL:
+                pass
+        watch.release()
+        call.session.take(statement)
+        if statement.error is not None:
+            raise statement.error
+        return statement
+
+    def update(self, call: Call, text: str, parameters: Any = ()) -> int:
+        """Runs a statement that changes something, to its end.
+
+        Returns:
+            How many rows it has written.
+
+        Raises:
+            SeamlineError: what is wrong with it; STATEMENT_NOT_ALLOWED for a query.
+        """
+        statement = self.begin(call, text, parameters)
+        if updates.update_type(statement) is None:
+            self._service.forget(statement)
+            raise SeamlineError(
+                STATEMENT_NOT_ALLOWED,
+                "the statement is a query, and was sent as an update",
+                hint="Execute it as a query, which gives its rows.",
+            )
+        written = updates.rows_written(statement)
+        statement.close()
+        return written or 0
+
+    def rows(
+        self,
+        call: Call,
+        text: str,
+        parameters: Sequence[Any] = (),
+        *,
+        prepared: Mapping[str, str] | None = None,
+    ) -> pa.Table:
+        """All rows of a small result; the arguments are those of `begin`."""
+        statement = self.begin(call, text, parameters, prepared=prepared)
+        chunks = list(self.chunks(call, statement))
+        schema = statement.spool.schema if statement.spool is not None else NO_COLUMNS
+        return pa.Table.from_batches([b for chunk in chunks for b in read_chunk(chunk)], schema)
+
+    def forget(self, statement: Statement) -> None:
+        """Releases a statement of which its client has not heard."""
+        self._service.forget(statement)
+
+    def chunks(self, call: Call, statement: Statement) -> Iterator[bytes]:
+        """The chunks of a result as they come; the result is released after the last.
+
+        Raises:
+            SeamlineError: why there are no more.
+        """
+        watch = _Watch(call, statement)
+        index, spool = 0, statement.spool
+        while spool is not None and statement.error is None:
+            if not spool.has_chunk(index, _LOOK_S):
+                if spool.complete or statement.state in FINAL:
+                    break
+                statement.touch()
+                continue
+            data = spool.chunk(index, 0.0)
+            assert data is not None
+            yield data
+            index += 1
+            statement.touch()
+        while statement.wait(_LOOK_S) not in FINAL:
+            pass
+        watch.release()
+        if statement.error is not None:
+            raise statement.error
+        if statement.state is not State.SUCCEEDED:
+            raise SeamlineError(STATEMENT_NOT_FOUND, "the result has been released")
+        statement.hand_over()
+        statement.close()

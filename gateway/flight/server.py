@@ -1,0 +1,178 @@
+"""The gRPC server beside HTTP: the same address, certificate and limits, another port.
+
+Each call has a thread while it lasts, of which there are so many; a further call is refused. Who
+calls is known before anything is waited for, and a client that falls silent is cut off.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import logging
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+
+from seamline.errors import INTERNAL_ERROR, INVALID_CONFIG, PORT_TAKEN, SeamlineError
+from seamline.gateway.access.watched import Watched
+from seamline.gateway.config.model import Config, TlsConfig
+from seamline.gateway.flight import messages
+from seamline.gateway.flight.errors import refuse
+from seamline.gateway.flight.routes import Routes
+from seamline.gateway.flight.silence import Silence
+
+_LOG = logging.getLogger("seamline.flight")
+_SERVICE = "arrow.flight.protocol.FlightService"
+_CALLS_MAX = 256
+_STOP_S = 5.0
+_HEADER_BYTES_MAX = 1 << 16
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_metadata_size", _HEADER_BYTES_MAX),
+    ("grpc.absolute_max_metadata_size", _HEADER_BYTES_MAX),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+
+
+class FlightServer:
+    """Serves until it is closed.
+
+    Args:
+        config: The configuration; it has a port for Flight.
+        routes: Answer the calls.
+
+    Attributes:
+        address: Where it answers.
+
+    Raises:
+        SeamlineError: PORT_TAKEN, INVALID_CONFIG.
+    """
+
+    def __init__(self, config: Config, routes: Routes) -> None:
+        self._silence = Silence(config.limits.result_seconds)
+        self._threads = concurrent.futures.ThreadPoolExecutor(_CALLS_MAX, "seamline-flight")
+        longest = config.http.request_bytes_max
+        self._server = grpc.server(
+            self._threads,
+            handlers=[_handlers(routes, self._silence)],
+            options=(*_OPTIONS, ("grpc.max_receive_message_length", longest)),
+            maximum_concurrent_rpcs=_CALLS_MAX,
+        )
+        tls, host = config.http.tls, config.http.host
+        bracketed = f"[{host}]" if ":" in host else host
+        port = self._bind(f"{bracketed}:{config.flight.port}", tls)
+        scheme = "grpc" if tls.certificate is None else "grpc+tls"
+        self.address = f"{scheme}://{bracketed}:{port}"
+        self._server.start()
+
+    def close(self) -> None:
+        """Takes no more calls, and ends those there are after some seconds."""
+        self._server.stop(_STOP_S).wait()
+        self._silence.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _bind(self, place: str, tls: TlsConfig) -> int:
+        try:
+            if tls.certificate is None:
+                return int(self._server.add_insecure_port(place))
+            return int(self._server.add_secure_port(place, _credentials(tls)))
+        except RuntimeError as error:
+            raise SeamlineError(
+                PORT_TAKEN,
+                f"Flight SQL cannot listen on {place}",
+                hint="Stop the program that listens there, or set flight.port to another.",
+            ) from error
+
+
+def _credentials(tls: TlsConfig) -> Any:
+    """The certificate, and later the one that has taken its place."""
+    assert tls.certificate is not None
+    assert tls.key is not None
+    files = [pathlib.Path(tls.certificate), pathlib.Path(tls.key)]
+    watched = Watched(files, lambda: _certificates(*files), "certificates of Flight SQL")
+    return grpc.dynamic_ssl_server_credentials(watched.get(), watched.get)
+
+
+def _certificates(certificate: pathlib.Path, key: pathlib.Path) -> Any:
+    try:
+        pair = (key.read_bytes(), certificate.read_bytes())
+    except OSError as error:
+        raise SeamlineError(
+            INVALID_CONFIG, f"{error.filename} cannot be read: {error.strerror}"
+        ) from error
+    return grpc.ssl_server_certificate_configuration([pair])
+
+
+# --- Calls ---------------------------------------------------------------------------------------
+
+
+def _handlers(routes: Routes, silence: Silence) -> Any:
+    """What answers each method.
+
+    All of them are streams of requests to the server, those with one request, too: so it is known
+    who calls before anything is waited for.
+    """
+    methods = {
+        "Handshake": _many(routes.handshake, "HandshakeRequest", silence),
+        "GetFlightInfo": _one(routes.flight_info, "Descriptor", silence),
+        "GetSchema": _one(routes.schema, "Descriptor", silence),
+        "DoGet": _many(routes.get, "Ticket", silence, bytes),
+        "DoPut": _many(routes.put, "Data", silence),
+        "DoAction": _many(routes.action, "Action", silence),
+        "ListActions": _many(routes.list_actions, "Empty", silence),
+    }
+    for name in ("ListFlights", "PollFlightInfo", "DoExchange"):
+        methods[name] = _one(functools.partial(routes.refused, name), "Empty", silence)
+    return grpc.method_handlers_generic_handler(_SERVICE, methods)
+
+
+def _one(route: Callable[[Any, Any], Any], request: str, silence: Silence) -> Any:
+    """A method of one answer, whose failures have names."""
+
+    def answer(requests: Iterator[bytes], context: Any) -> Any:
+        try:
+            return route(_read(silence.read(requests, context), request), context)
+        except Exception as error:  # noqa: BLE001 - a call ends with a named error
+            refuse(context, _named(error, context))
+
+    return grpc.stream_unary_rpc_method_handler(answer, response_serializer=_bytes)
+
+
+def _many(
+    route: Callable[[Any, Any], Iterator[Any]],
+    request: str,
+    silence: Silence,
+    write: Callable[[Any], bytes] | None = None,
+) -> Any:
+    """A method of many answers, whose failures have names."""
+
+    def answer(requests: Iterator[bytes], context: Any) -> Iterator[Any]:
+        try:
+            found = route(_read(silence.read(requests, context), request), context)
+            yield from silence.sent(found, context)
+        except Exception as error:  # noqa: BLE001 - a call ends with a named error
+            refuse(context, _named(error, context))
+
+    return grpc.stream_stream_rpc_method_handler(answer, response_serializer=write or _bytes)
+
+
+def _read(requests: Iterator[bytes], kind: str) -> Iterator[Any]:
+    return (messages.read(kind, request) for request in requests)
+
+
+def _bytes(message: Any) -> bytes:
+    return bytes(message.SerializeToString())
+
+
+def _named(error: Exception, context: Any) -> SeamlineError:
+    if isinstance(error, SeamlineError):
+        return error
+    if context.is_active():  # and not its client that has gone
+        _LOG.error("a call failed", exc_info=error)
+    return SeamlineError(INTERNAL_ERROR, type(error).__name__)

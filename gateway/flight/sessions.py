@@ -1,0 +1,218 @@
+"""Sessions of clients that keep cookies: options, what USE and SET SESSION said, and what was seen.
+
+    seamline-NAME: value        a header: an option of this call, whatever the session has
+    cookie: seamline-session=…  the session, which any answer to a client without one offers
+
+Options are `catalog`, `schema` and the properties that SHOW SESSION lists. A session is kept when a
+client comes back with its cookie, or sets an option; it belongs to one principal, and is forgotten
+after hours without a call. A client without cookies has headers, and nothing else that lasts.
+"""
+
+from __future__ import annotations
+
+import http.cookies
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from seamline.connectors.cache import Cache
+from seamline.dbapi.tokens import SeenTokens
+from seamline.errors import HISTORY_CHANGED, INVALID_REQUEST, INVALID_TOKEN, SeamlineError
+from seamline.gateway.flight.callers import Caller
+from seamline.gateway.query import session_properties
+from seamline.gateway.query.statements import Statement, StatementRequest
+
+NAMES = ("catalog", "schema")
+_COOKIE = "seamline-session"
+_HEADER = "seamline-"
+_OPTIONS = ".options"
+"""At the end of the cookie of a session that has some."""
+_ID = re.compile(r"([A-Za-z0-9_-]{24})(\.options)?")
+_SESSIONS_BYTES_MAX = 64 << 20
+"""What all of them may hold; those used least are forgotten first."""
+_EACH_BYTES = 1000
+_IDLE_S = 12 * 3600.0
+_SOURCE_MAX = 200
+
+
+class Session:
+    """What a client has said and seen. Safe to share between threads.
+
+    Attributes:
+        options: Values by name.
+        prepared: The statements of PREPARE, by name.
+        seen: What it has read.
+    """
+
+    def __init__(self) -> None:
+        self.options: dict[str, str] = {}
+        self.prepared: dict[str, str] = {}
+        self.seen = SeenTokens()
+
+    @property
+    def has_options(self) -> bool:
+        """Whether statements mean something else outside of it."""
+        return bool(self.options or self.prepared)
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it holds of memory."""
+        texts = (*self.options.values(), *self.prepared.values(), *self.prepared, *self.seen.all)
+        return _EACH_BYTES + sum(map(len, texts))
+
+    def clear(self) -> None:
+        """Forgets what was said; it is not to be used again."""
+        self.options, self.prepared = {}, {}
+
+    def change(self, changes: Mapping[str, Any]) -> None:
+        """Takes what a statement has changed, as `Statement.changes` has it."""
+        named = {name: changes[name] for name in NAMES if name in changes}
+        _update(self.options, {**named, **changes.get("properties", {})})
+        _update(self.prepared, changes.get("prepared", {}))
+
+
+def _update(known: dict[str, str], changes: Mapping[str, str | None]) -> None:
+    for name, value in changes.items():
+        if value is None:
+            known.pop(name, None)
+        else:
+            known[name] = value
+
+
+class CallSession:
+    """The session of one call.
+
+    Args:
+        session: The client's.
+        headers: The call's.
+        offer: Gives the client the cookie that it needs, if it does not have that; a function of
+            the call's context.
+    """
+
+    def __init__(
+        self, session: Session, headers: Mapping[str, str], offer: Callable[[Any], None]
+    ) -> None:
+        self.session = session
+        self.offer = offer
+        self._headers = headers
+        self._sent: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What holds for the call.
+
+        Raises:
+            SeamlineError: INVALID_SESSION_PROPERTY for a header that names no option.
+        """
+        found = dict(self.session.options)
+        for header, value in self._headers.items():
+            name = header.removeprefix(_HEADER)
+            if name != header:
+                check_option(name, value)
+                found[name] = value
+        return found
+
+    def request(self, text: str, parameters: Any = ()) -> StatementRequest:
+        """What the service is asked for.
+
+        Raises:
+            SeamlineError: INVALID_SESSION_PROPERTY.
+        """
+        options = self.options
+        catalog, schema = (options.pop(name, None) for name in NAMES)
+        self._sent = self.session.seen.all
+        after = options.get("after")
+        return StatementRequest(
+            statement=text,
+            parameters=parameters,
+            catalog=catalog,
+            schema=schema,
+            properties=options,
+            prepared=dict(self.session.prepared),
+            after=(*self._sent, *([after] if after else [])),
+            source=self._headers.get("user-agent", "")[:_SOURCE_MAX] or None,
+            carries_tokens=False,
+        )
+
+    def take(self, statement: Statement) -> None:
+        """Takes what a statement says of the session from now on, or why it cannot go on."""
+        error = statement.error
+        if error is not None:
+            if error.code in {HISTORY_CHANGED, INVALID_TOKEN}:
+                self.session.seen.replace(self._sent)  # said once; the next one starts over
+            return
+        token = statement.receipt.get("session")
+        if token:
+            self.session.seen.replace(self._sent, token)
+        self.session.change(statement.changes)
+
+
+def check_option(name: str, value: str) -> None:
+    """An option may have a value.
+
+    Raises:
+        SeamlineError: INVALID_SESSION_PROPERTY.
+    """
+    if name not in NAMES:
+        session_properties.value_of(name, value)
+
+
+class Sessions:
+    """The sessions of one gateway. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._known: Cache[tuple[str, str], Session] = Cache(
+            _SESSIONS_BYTES_MAX, weight=lambda found: found.size_bytes, ttl_s=_IDLE_S
+        )
+
+    def begin(self, caller: Caller) -> CallSession:
+        """The session of a call.
+
+        Raises:
+            SeamlineError: INVALID_REQUEST for one that had options and is not known any more: no
+                name may mean another table because of that.
+        """
+        given, has_options = _cookie(caller.headers.get("cookie", ""))
+        session_id = given or secrets.token_urlsafe(18)
+        key = (caller.principal.name, session_id)
+        session = self._known.get(key)
+        if session is None and has_options:
+            raise SeamlineError(
+                INVALID_REQUEST,
+                "the session is not known any more, and with it what was set in it",
+                hint="Connect anew. A gateway that stops forgets its sessions, and one that is not "
+                "used is forgotten after twelve hours; options may be sent as headers instead.",
+            )
+        session = session or Session()
+        if given is not None:
+            self._known.put(key, session)
+
+        def offer(context: Any) -> None:
+            if session.has_options:
+                self._known.put(key, session)
+            if given is None or session.has_options is not has_options:
+                mark = _OPTIONS if session.has_options else ""
+                cookie = f"{_COOKIE}={session_id}{mark}"
+                context.send_initial_metadata((("set-cookie", cookie),))
+
+        return CallSession(session, caller.headers, offer)
+
+    def close(self, caller: Caller) -> bool:
+        """Forgets the session of a call; False where there is none."""
+        given, _ = _cookie(caller.headers.get("cookie", ""))
+        found = None if given is None else self._known.pop((caller.principal.name, given))
+        if found is None:
+            return False
+        found.clear()
+        return True
+
+
+def _cookie(header: str) -> tuple[str | None, bool]:
+    """The session that a client names, where it can be one of ours, and whether it has options."""
+    try:
+        found = http.cookies.SimpleCookie(header).get(_COOKIE)
+    except http.cookies.CookieError:
+        return None, False
+    match = _ID.fullmatch(found.value) if found is not None else None
+    return (match[1], match[2] is not None) if match is not None else (None, False)
