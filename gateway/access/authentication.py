@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import hashlib
 import hmac
 import ipaddress
 import pathlib
 
 from seamline.errors import INVALID_CONFIG, PERMISSION_DENIED, UNAUTHENTICATED, SeamlineError
-from seamline.gateway.access import certificates
+from seamline.gateway.access import certificates, revocations
 from seamline.gateway.access.identity import CERTIFICATE, JWT, PASSWORD, TOKEN, Identity, Presented
 from seamline.gateway.access.json_web_tokens import JsonWebTokens
 from seamline.gateway.access.logins import FailedLogins
 from seamline.gateway.access.passwords import Passwords
+from seamline.gateway.access.revocations import Revocations
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.model import AccessToken, Config
 
@@ -84,6 +86,8 @@ class Authentication:
         self.is_open = not config.asks_who
         self._tokens = {token.sha256.lower(): token for token in config.auth.tokens}
         self._client_name = config.http.tls.client_name
+        crl = config.http.tls.client_crl
+        self._revocations = Revocations(pathlib.Path(crl)) if crl is not None else None
         self._failed = FailedLogins()
         self._passwords = (
             Passwords(pathlib.Path(config.auth.passwords), self._failed)
@@ -126,7 +130,7 @@ class Authentication:
         elif known.method == PASSWORD and self._passwords is not None:
             found = self._passwords.again(known)
         elif known.method in {CERTIFICATE, JWT}:
-            found = known
+            found = self._unless_revoked(known)
         if found is None or found.has_expired:
             raise SeamlineError(UNAUTHENTICATED, f"{known.principal.name} has no access any more")
         return found
@@ -140,7 +144,11 @@ class Authentication:
     def _proved(self, presented: Presented) -> Identity:
         if not presented.authorization:
             assert presented.certificate is not None
-            return certificates.identity(presented.certificate, self._client_name)
+            found = certificates.identity(presented.certificate, self._client_name)
+            if self._revocations is not None:
+                issuer = revocations.issuer_of(presented.encoded)
+                found = self._unless_revoked(dataclasses.replace(found, issuer=issuer))
+            return found
         kind, _, given = presented.authorization.partition(" ")
         found = None
         if kind.lower() == "bearer":
@@ -152,6 +160,11 @@ class Authentication:
         if found is None:
             raise SeamlineError(UNAUTHENTICATED, "the access token is not known")
         return found
+
+    def _unless_revoked(self, known: Identity) -> Identity:
+        if known.method == CERTIFICATE and self._revocations is not None:
+            self._revocations.check(known.issuer, known.credential)
+        return known
 
     def _token_again(self, known: Identity) -> Identity | None:
         """Whose token that is now, if it is still one."""

@@ -25,12 +25,14 @@ class Identity:
         method: What kind of credential it was.
         credential: Tells it from others of its kind; of no use to whoever reads it.
         expires: Seconds since the epoch from which it proves nothing any more; None for never.
+        issuer: Who has signed it, of a certificate that may be revoked.
     """
 
     principal: Principal
     method: str = NONE
     credential: str = ""
     expires: float | None = None
+    issuer: str = ""
 
     @property
     def has_expired(self) -> bool:
@@ -48,9 +50,11 @@ class Presented:
         address: The address it comes from.
         certificate: The client's certificate as `ssl.SSLSocket.getpeercert` gives it, once TLS has
             verified it.
+        encoded: The same certificate in DER.
     """
 
     authorization: str | None = None
     host: str = ""
     address: str = ""
     certificate: Mapping[str, Any] | None = None
+    encoded: bytes = b""

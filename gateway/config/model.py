@@ -7,6 +7,7 @@ Every value can be written as a string, as variables and flags are: sizes as 256
 from __future__ import annotations
 
 import datetime
+import ipaddress
 import re
 import urllib.parse
 from collections.abc import Mapping
@@ -66,6 +67,13 @@ def _with_a_group(pattern: str) -> str:
     return pattern
 
 
+_MISSING_OF_TLS = {
+    "certificate": "is missing; TLS needs a certificate and its key",
+    "key": "is missing; TLS needs a certificate and its key",
+    "client_ca": "is missing; lists of revoked certificates are of those that it has signed",
+}
+
+
 class TlsConfig(Settings):
     """The gateway's TLS; without a certificate it speaks plain HTTP. The files are watched."""
 
@@ -77,16 +85,23 @@ class TlsConfig(Settings):
     client_ca: Text | None = None
     """File with the certificates of those who sign clients' certificates, in PEM. A client with
     such a certificate needs no other proof of who it is."""
+    client_crl: Text | None = None
+    """File with the lists of certificates that those have revoked, in PEM: one of each. A list
+    that has expired lets in nobody whom it could be about."""
     client_name: Annotated[Text, AfterValidator(_with_a_group)] = "(.*)"
     """A regular expression for the whole common name of a client's certificate; its first group is
     the principal."""
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
-        needed = {"certificate": self.key or self.client_ca, "key": self.certificate}
+        needed = {
+            "certificate": self.key or self.client_ca,
+            "key": self.certificate,
+            "client_ca": self.client_crl,
+        }
         for name, because in needed.items():
             if because is not None and getattr(self, name) is None:
-                raise refused("is missing; TLS needs a certificate and its key", name)
+                raise refused(_MISSING_OF_TLS[name], name)
         return self
 
 
@@ -95,6 +110,16 @@ def _address(url: str) -> str:
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
         raise refused("must be http://… or https://…, without a query", value=url)
     return url
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError as error:
+        raise refused("is no network of addresses, such as 10.0.0.0/8", value=text) from error
+
+
+Network = Annotated[str, AfterValidator(_network)]
 
 
 class HttpConfig(Settings):
@@ -111,6 +136,11 @@ class HttpConfig(Settings):
     external_url: Annotated[Text, AfterValidator(_address)] | None = None
     """How clients reach it, as `https://host:port/path`, where that is not what they ask for:
     behind a proxy that changes the host or ends TLS. Answers of Trino's protocol name it."""
+    trusted_proxies: Annotated[tuple[Network, ...], BeforeValidator(listed)] = ()
+    """Networks of the proxies whose word counts on where a request comes from, such as
+    `10.0.0.0/8`; without any, a request comes from whoever has connected."""
+    proxy_header: Literal["X-Forwarded-For", "Forwarded"] = "X-Forwarded-For"
+    """Where these proxies note that: each must write it itself, or add to it."""
     drain_seconds_max: Seconds = 60
     """After SIGTERM, how long the statements that the gateway has accepted may still run and be
     fetched; new ones are refused meanwhile."""

@@ -42,6 +42,7 @@ from seamline.gateway.http import (
 from seamline.gateway.http import seams as seam_routes
 from seamline.gateway.http.operations import COME_AGAIN, JSON, REFUSALS, Answer, json, operation
 from seamline.gateway.http.presented import presented
+from seamline.gateway.http.proxies import Proxies
 from seamline.gateway.http.streams import Streams
 from seamline.gateway.http.turns import PROBES, Turns
 from seamline.gateway.iceberg_rest import routes as iceberg
@@ -117,7 +118,9 @@ def create_app(
     for root in (iceberg.FILES, iceberg.PLANNED):
         app.register_blueprint(iceberg.blueprint(rest, root))
     longest = config.http.request_bytes_max
-    app.wsgi_app = turns.taken_by(app.wsgi_app, longest)  # type: ignore[assignment, method-assign]
+    proxies = Proxies(config.http.trusted_proxies, config.http.proxy_header)
+    served = proxies.seen_by(turns.taken_by(app.wsgi_app, longest))
+    app.wsgi_app = served  # type: ignore[assignment, method-assign]
     return app
 
 

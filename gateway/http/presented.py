@@ -13,10 +13,14 @@ def presented() -> Presented:
     """What the current request reveals about its sender."""
     request = flask.request
     connection = request.environ.get("gunicorn.socket")
-    certificate = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
+    certificate, encoded = None, None
+    if isinstance(connection, ssl.SSLSocket):
+        certificate = connection.getpeercert()
+        encoded = connection.getpeercert(binary_form=True)
     return Presented(
         request.headers.get("Authorization"),
         request.host,
         request.remote_addr or "",
         certificate or None,
+        encoded or b"",
     )

@@ -129,6 +129,9 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]
             "keepalive": 75,
             "timeout": 0,
             "limit_request_field_size": _HEADER_BYTES_MAX,
+            "forwarded_allow_ips": "",  # see `proxies`; no header says more than they read
+            "forwarder_headers": "",
+            "secure_scheme_headers": {},
             "graceful_timeout": http.drain_seconds_max + GRACE_S,
             "post_worker_init": self._greet,
             "worker_exit": self._close,

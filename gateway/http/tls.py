@@ -10,6 +10,7 @@ import pathlib
 import ssl
 
 from seamline.errors import INVALID_CONFIG, SeamlineError
+from seamline.gateway.access import revocations
 from seamline.gateway.access.watched import Watched
 from seamline.gateway.config.model import TlsConfig
 
@@ -44,7 +45,7 @@ class ServerTls:
     """
 
     def __init__(self, config: TlsConfig) -> None:
-        files = [config.certificate, config.key, config.client_ca]
+        files = [config.certificate, config.key, config.client_ca, config.client_crl]
         self._watched = Watched(
             [pathlib.Path(file) for file in files if file is not None],
             lambda: _context(config),
@@ -82,6 +83,10 @@ def _context(config: TlsConfig) -> ssl.SSLContext:
                 hint="It is PEM: the certificates of those who sign clients' certificates.",
             ) from error
         context.verify_mode = ssl.CERT_OPTIONAL  # probes have none, and others have other proofs
+    if config.client_crl is not None:
+        revocations.read(pathlib.Path(config.client_crl))  # what is wrong with it is said there
+        context.load_verify_locations(config.client_crl)
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
     return context
 
 

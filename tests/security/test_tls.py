@@ -7,6 +7,7 @@ unencrypted clients are many; what others are answered meanwhile is what counts.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import pathlib
 import shutil
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 import urllib3
 from click.testing import CliRunner
+from cryptography import x509
 from support import offline
 from support.certificates import Authority, Pair
 from support.served import serving
@@ -58,6 +60,7 @@ class World:
         return (
             f"http:\n  tls:\n    certificate: {self.server.certificate}\n"
             f"    key: {self.server.key}\n    client_ca: {self.authority.file}\n"
+            f"    client_crl: {self.authority.revoked}\n"
             f"    client_name: '(.*)@people'\n{MORE}"
         )
 
@@ -151,6 +154,28 @@ def test_certificates_of_strangers_and_old_ones_make_no_connection(world: World)
     ):
         with pytest.raises(urllib3.exceptions.HTTPError):
             world.ask("/healthz", pair)
+
+
+def test_a_revoked_certificate_lets_nobody_in_and_ends_what_it_has_opened(world: World) -> None:
+    kept, revoked = world.authority.sign("bob@people"), world.authority.sign("ann@people")
+    with world.connect(revoked) as connection:
+        assert connection.execute("SELECT current_user").fetchall() == [("ann",)]
+        world.authority.revoke(revoked)
+        with pytest.raises(seamline.Error, match="has been revoked") as caught:
+            connection.execute("SELECT current_user")  # on the connection that was open
+    assert caught.value.code.name == "UNAUTHENTICATED"
+    with pytest.raises(urllib3.exceptions.HTTPError):
+        world.ask("/healthz", revoked)
+    assert world.ask("/api/v1/info", kept) == 200
+    world.authority.revoked.write_text("nothing")
+    with pytest.raises(urllib3.exceptions.HTTPError):  # what could be read last holds
+        world.ask("/healthz", revoked)
+    world.authority.revoke(days=-1)
+    with pytest.raises(urllib3.exceptions.HTTPError):  # nobody knows who has been revoked since
+        world.ask("/healthz", kept)
+    assert world.ask("/api/v1/info", Authorization=f"Bearer {TOKEN}") == 200
+    world.authority.revoke()
+    assert world.ask("/api/v1/info", revoked) == 200
 
 
 def test_probes_need_no_certificate_and_others_do(world: World) -> None:
@@ -255,6 +280,10 @@ def test_a_running_gateway_takes_a_new_certificate(world: World) -> None:
         ({"key": "OPEN"}, "can be read by everybody"),
         ({"client_ca": "KEY"}, "client_ca"),
         ({"client_ca": "/nowhere"}, "No such file"),
+        ({"client_crl": "KEY"}, "there is no list in it"),
+        ({"client_crl": "BROKEN"}, "a list in it cannot be read"),
+        ({"client_crl": "/nowhere"}, "No such file"),
+        ({"client_ca": None}, "http.tls.client_ca is missing"),
     ],
 )
 def test_files_that_cannot_be_used_are_refused_at_the_start(
@@ -267,11 +296,14 @@ def test_files_that_cannot_be_used_are_refused_at_the_start(
         "OTHER": made.authority.sign("other").key,
         "OPEN": opened.key,
         "KEY": made.server.key,
+        "BROKEN": tmp_path / "broken.crl",
     }
+    places["BROKEN"].write_text("-----BEGIN X509 CRL-----\nMAA=\n-----END X509 CRL-----\n")
     given = {
         "certificate": str(made.server.certificate),
         "key": str(made.server.key),
         "client_ca": str(made.authority.file),
+        "client_crl": str(made.authority.revoked),
     }
     for name, value in change.items():
         given[name] = str(places.get(value or "", value)) if value is not None else ""
@@ -290,11 +322,24 @@ def test_a_certificate_that_was_taken_is_taken_until_it_ends(tmp_path: pathlib.P
         "notAfter": "Jan  1 00:00:00 2099 GMT",
         "serialNumber": "0A",
     }
-    found = known.identify(Presented(certificate=shown))
+    pair = made.authority.sign("bob@people")
+    encoded = ssl.PEM_cert_to_DER_cert(pair.certificate.read_text())
+    found = known.identify(Presented(certificate=shown, encoded=encoded))
     assert (found.principal, found.method) == (Principal("bob"), CERTIFICATE)
     assert known.again(found) == found
     for wrong in (shown | {"notAfter": "Jan  1 00:00:00 2020 GMT"},):
         with pytest.raises(SeamlineError):
-            known.identify(Presented(certificate=wrong))
+            known.identify(Presented(certificate=wrong, encoded=encoded))
     with pytest.raises(SeamlineError):
         known.again(Identity(found.principal, CERTIFICATE, "0A", expires=1.0))
+    made.authority.revoke(made.authority.sign("eve@people"))
+    assert known.again(found) == found
+    made.authority.revoke(pair)
+    serial = f"{x509.load_der_x509_certificate(encoded).serial_number:X}"
+    own = dataclasses.replace(found, credential=serial.zfill(len(serial) + len(serial) % 2))
+    with pytest.raises(SeamlineError, match="revoked"):
+        known.again(own)
+    with pytest.raises(SeamlineError, match="revoked"):
+        known.identify(
+            Presented(certificate=shown | {"serialNumber": own.credential}, encoded=encoded)
+        )

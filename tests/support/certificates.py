@@ -42,6 +42,28 @@ class Authority:
         )
         self.file = folder / f"{name}.pem"
         self.file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        self.revoked = folder / f"{name}.crl"
+        self.revoke()
+
+    def revoke(self, *pairs: Pair, days: int = 1) -> None:
+        """Has its list say that these certificates, and no others, are revoked."""
+        now = datetime.datetime.now(datetime.UTC)
+        builder = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self._name)
+            .last_update(now - 2 * _DAY)
+            .next_update(now + days * _DAY)
+        )
+        for pair in pairs:
+            revoked = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
+            builder = builder.add_revoked_certificate(
+                x509.RevokedCertificateBuilder()
+                .serial_number(revoked.serial_number)
+                .revocation_date(now - _DAY)
+                .build()
+            )
+        made = builder.sign(self._key, hashes.SHA256())
+        self.revoked.write_bytes(made.public_bytes(serialization.Encoding.PEM))
 
     def sign(self, *names: str, days: int = 1, file: str = "") -> Pair:
         """A certificate of 127.0.0.1 and localhost with these common names."""

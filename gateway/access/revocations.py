@@ -1,0 +1,85 @@
+"""Certificates that whoever signed them has revoked: lists in files, which are watched.
+
+TLS refuses new connections by the same lists; here they are asked for each request, so that a
+connection that is open already, or a stream, does not outlive what it was opened with.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+from cryptography import x509
+
+from seamline.errors import INVALID_CONFIG, UNAUTHENTICATED, SeamlineError
+from seamline.gateway.access.watched import Watched
+
+_LIST = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
+
+Revoked = frozenset[tuple[str, str]]
+"""Who has signed, and serial numbers as OpenSSL writes them."""
+
+
+class Revocations:
+    """Knows what has been revoked. Safe to share between threads.
+
+    Args:
+        file: The lists, in PEM.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG.
+    """
+
+    def __init__(self, file: pathlib.Path) -> None:
+        self._revoked = Watched([file], lambda: read(file), "revoked certificates")
+
+    def check(self, issuer: str, serial: str) -> None:
+        """A certificate has not been revoked.
+
+        Args:
+            issuer: Who has signed it, as `issuer_of` gives it.
+            serial: Its number, in hexadecimal.
+
+        Raises:
+            SeamlineError: UNAUTHENTICATED.
+        """
+        if (issuer, serial) in self._revoked.get():
+            raise SeamlineError(UNAUTHENTICATED, "the client's certificate has been revoked")
+
+
+def issuer_of(certificate: bytes) -> str:
+    """Who has signed a certificate that is given in DER."""
+    return x509.load_der_x509_certificate(certificate).issuer.rfc4514_string()
+
+
+def read(file: pathlib.Path) -> Revoked:
+    """What the lists in a file have revoked.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG.
+    """
+    try:
+        lists = [x509.load_pem_x509_crl(text) for text in _LIST.findall(file.read_bytes())]
+    except (OSError, ValueError) as error:
+        cause = getattr(error, "strerror", None) or "a list in it cannot be read"
+        raise _refused(file, cause) from error
+    if not lists:
+        raise _refused(file, "there is no list in it")
+    return frozenset(
+        (one.issuer.rfc4514_string(), _hexadecimal(entry.serial_number))
+        for one in lists
+        for entry in one
+    )
+
+
+def _hexadecimal(serial: int) -> str:
+    text = f"{serial:X}"
+    return text.zfill(len(text) + len(text) % 2)
+
+
+def _refused(file: pathlib.Path, cause: str) -> SeamlineError:
+    return SeamlineError(
+        INVALID_CONFIG,
+        f"http.tls.client_crl {file} cannot be used: {cause}",
+        hint="It is PEM: a list of revoked certificates of each authority in http.tls.client_ca.",
+    )
