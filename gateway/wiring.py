@@ -42,6 +42,7 @@ from seamline.gateway.query import names
 from seamline.gateway.query.answers import Answers
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.loaded import REMEMBERED_MAX, LastSeen, LoadedTables
+from seamline.gateway.query.memory_limits import MemoryLimits
 from seamline.gateway.query.metrics import Metrics
 from seamline.gateway.query.queries import Queries
 from seamline.gateway.query.run import Executor
@@ -129,7 +130,7 @@ class Gateway:
         self._audit = self._closing(self._audit_log())
         self.service = self._closing(self._statements())
         self.seams = Seams(config, lambda caller: self._gatherer(rights_of(caller)), self._signer)
-        self._parts.callback(Loop("sweeper", self._sweep, delay_s=_SWEEP_S).stop)
+        self._look_after_statements()
 
     def app(self) -> flask.Flask:
         """Its HTTP application."""
@@ -170,7 +171,7 @@ class Gateway:
 
     def _engines(self) -> dict[str, Engine]:
         limits = self.config.limits
-        duckdb = self._closing(
+        self._duckdb = self._closing(
             DuckDBWorkers(
                 memory_bytes=limits.memory_bytes,
                 threads=limits.duckdb_threads or _cores(),
@@ -178,8 +179,8 @@ class Gateway:
                 spill_bytes=limits.spill_bytes,
             )
         )
-        duckdb.warm_up()
-        engines: dict[str, Engine] = {DUCKDB: duckdb}
+        self._duckdb.warm_up()
+        engines: dict[str, Engine] = {DUCKDB: self._duckdb}
         spark = spark_engine(self.config)
         if spark is not None:
             engines[SPARK] = self._closing(spark)
@@ -251,6 +252,14 @@ class Gateway:
         """The seam of a virtual snapshot that was given out."""
         found = self.iceberg.catalog.tables.snapshots.find(table_uuid, snapshot_id)
         return None if found is None else found.seam
+
+    def _look_after_statements(self) -> None:
+        memory = MemoryLimits(self.config.shared(), self.service.all, self._duckdb.held)
+        for loop in (
+            Loop("sweeper", self._sweep, delay_s=_SWEEP_S),
+            Loop("memory", memory.look),
+        ):
+            self._parts.callback(loop.stop)
 
     def _sweep(self) -> float:
         if self.followers is not None:

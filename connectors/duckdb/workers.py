@@ -10,10 +10,13 @@ One that is not fit to, because it holds much memory or has stepped back behind 
 from __future__ import annotations
 
 import atexit
+import collections
 import contextlib
 import json
 import logging
+import mmap
 import os
+import pathlib
 import socket
 import subprocess
 import sys
@@ -126,10 +129,16 @@ class _Process:
             send(self._channel, Kind.SETTINGS, json.dumps(settings).encode())
             self._channel.settimeout(_BEGIN_S)
             self.process_id = int(self.receive(Kind.READY).to_pybytes())
+            self._held_at_first = _own_bytes(self.process_id)
             self._channel.settimeout(None)
         except BaseException:
             self._channel.close()
             raise
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds more than when it began; 0 where the system does not say."""
+        return max(0, _own_bytes(self.process_id) - self._held_at_first)
 
     def run(self, statement: Statement, seconds: float, memory: SharedMemory) -> None:
         """Hands it a statement."""
@@ -195,7 +204,7 @@ class DuckDBWorkers:
         self.memory = shared_memory()
         self._lock = threading.Lock()
         self._idle: list[_Process] = []
-        self._busy: set[_Process] = set()
+        self._busy: dict[_Process, Deadline] = {}
         self._closed = False
         self._is_warming = False
 
@@ -221,14 +230,14 @@ class DuckDBWorkers:
         for process in idle:
             process.close()
 
-    def take(self) -> _Process:
-        """A process for one statement."""
+    def take(self, deadline: Deadline) -> _Process:
+        """A process for one statement, which has this deadline."""
         with self._lock:
             found = self._idle.pop() if self._idle else None
             is_last = not self._idle
         process = found or self._new()
         with self._lock:
-            self._busy.add(process)
+            self._busy[process] = deadline
         if is_last:
             self.warm_up()  # for the next statement, which then need not wait for it
         return process
@@ -238,6 +247,15 @@ class DuckDBWorkers:
         """Ids of the processes that run statements."""
         with self._lock:
             return frozenset(process.process_id for process in self._busy)
+
+    def held(self) -> dict[Deadline, int]:
+        """Bytes that the process of each running statement holds by now, by its deadline."""
+        with self._lock:
+            busy = dict(self._busy)
+        found: collections.Counter[Deadline] = collections.Counter()
+        for process, deadline in busy.items():
+            found[deadline] += process.held_bytes
+        return found
 
     def _new(self) -> _Process:
         for tries_left in reversed(range(_TRIES)):
@@ -263,11 +281,20 @@ class DuckDBWorkers:
     def give_back(self, process: _Process, *, is_fit: bool = True) -> None:
         """Keeps a process for the next statement, where it can be."""
         with self._lock:
-            self._busy.discard(process)
+            self._busy.pop(process, None)
             if is_fit and not self._closed and len(self._idle) < IDLE_MAX:
                 self._idle.append(process)
                 return
         process.close()
+
+
+def _own_bytes(process_id: int) -> int:
+    """Memory of a process of its own, without what it shares; 0 where nobody says."""
+    try:
+        _, resident, shared, *_ = pathlib.Path(f"/proc/{process_id}/statm").read_text().split()
+    except OSError:
+        return 0
+    return (int(resident) - int(shared)) * mmap.PAGESIZE
 
 
 class _GoneError(Exception):
@@ -299,7 +326,7 @@ class _Running:
             SeamlineError: why it cannot run.
         """
         while True:
-            if not self._hand_over(self._workers.take()):
+            if not self._hand_over(self._workers.take(self._deadline)):
                 continue
             try:
                 self._next()

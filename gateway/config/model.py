@@ -263,12 +263,21 @@ class LimitsConfig(Settings):
     principal_history_max: NonNegativeInt = 100
     """Statements of one principal that are still listed after their results have been released."""
     results_bytes: Bytes = 32 << 30
-    """Size of all results that are kept; the oldest are released."""
+    """Size of all results that are kept; the oldest of whoever has most of it are released."""
+    principal_results_bytes: Bytes = 16 << 30
+    """Size of the results of one principal that are kept, where there are several; the oldest are
+    released."""
     scan_bytes_max: Bytes = 0
     """What one statement may read, of files and of tails that the gateway reads for it; 0 sets no
     limit."""
     memory_bytes: Bytes = 512 << 20
     """Memory of one statement in DuckDB before it spills."""
+    principal_memory_bytes: Bytes = 0
+    """Memory that the running statements of one principal may hold in DuckDB's processes, where
+    there are several principals; the largest is ended. 0 sets no limit."""
+    statements_memory_bytes: Bytes = 0
+    """Memory that all running statements may hold in DuckDB's processes; the largest is ended. 0
+    sets no limit."""
     spill_bytes: Bytes = 10 << 30
     """Disk that one statement may spill."""
     result_bytes: Bytes = 4 << 30
@@ -404,6 +413,8 @@ class Config(Settings):
             update={
                 "principal_running_max": self.limits.statements_running_max,
                 "principal_queued_max": self.limits.statements_queued_max,
+                "principal_results_bytes": self.limits.results_bytes,
+                "principal_memory_bytes": 0,
             }
         )
 

@@ -28,20 +28,25 @@ class StatementDeadline:
         self._ends_at = time.monotonic() + seconds
         self._lock = threading.Lock()
         self._stops: list[Callable[[], None]] = []
-        self._canceled = False
+        self._canceled: SeamlineError | None = None
         self._ended = threading.Event()
         self._stopping = False
         self._take_back = supervision.later(seconds, "deadline", self._end)
 
     @property
     def canceled(self) -> bool:
-        """Whether it was canceled."""
-        return self._canceled
+        """Whether it was canceled, by whomever."""
+        return self._canceled is not None
 
     def check(self) -> None:
         """See `Deadline.check`."""
-        if self._canceled:
-            raise SeamlineError(CANCELED, "the statement was canceled")
+        if self._canceled is not None:
+            raise SeamlineError(
+                self._canceled.code,
+                self._canceled.message,
+                hint=self._canceled.hint,
+                details=self._canceled.details,
+            )
         if time.monotonic() >= self._ends_at:
             raise SeamlineError(
                 DEADLINE_EXCEEDED, f"the statement did not end within {self._seconds:g} s"
@@ -59,7 +64,7 @@ class StatementDeadline:
         """See `Deadline.on_end`."""
         with self._lock:
             self._stops.append(stop)
-        if self._canceled or self.remaining_s() == 0:
+        if self.canceled or self.remaining_s() == 0:
             self._end()
 
         def forget() -> None:
@@ -69,9 +74,14 @@ class StatementDeadline:
 
         return forget
 
-    def cancel(self) -> None:
-        """Ends the statement at the next check, and stops what it waits for; returns at once."""
-        self._canceled = True
+    def cancel(self, why: SeamlineError | None = None) -> None:
+        """Ends the statement at the next check, and stops what it waits for; returns at once.
+
+        Args:
+            why: What it ends with; the first reason stands.
+        """
+        if self._canceled is None:
+            self._canceled = why or SeamlineError(CANCELED, "the statement was canceled")
         self._end()
 
     def close(self) -> None:

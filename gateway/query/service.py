@@ -234,6 +234,11 @@ class Service:
         seen = [s for s in known if self._may(caller, s, Action.VIEW)]
         return sorted(seen, key=lambda s: s.submitted_at, reverse=True)
 
+    def all(self) -> list[Statement]:
+        """Every statement that has not been released, of whomever."""
+        with self._lock:
+            return list(self._statements.values())
+
     @property
     def accepts_statements(self) -> bool:
         """Whether new statements are taken: until it drains or closes."""
@@ -269,16 +274,23 @@ class Service:
                 supervision.attempt("sweeper", statement.close)
 
     def _crowded_out(self) -> list[Statement]:
-        """Those that have ended and are too many, of somebody or in all; the oldest."""
-        kept: collections.Counter[str] = collections.Counter()
-        size, found = 0, []
+        """Those that have ended and are too many: the oldest of somebody, or of who has most."""
+        limits, found = self._limits, []
+        kept: dict[str, list[Statement]] = collections.defaultdict(list)
+        sizes: collections.Counter[str] = collections.Counter()
         ended = [s for s in self._statements.values() if s.state in FINAL]
         for statement in sorted(ended, key=lambda s: s.touched_at, reverse=True):
-            kept[statement.principal] += 1
-            size += statement.size_bytes
-            too_many = kept[statement.principal] > self._limits.principal_results_max
-            if too_many or size > self._limits.results_bytes:
+            own, name = kept[statement.principal], statement.principal
+            size = sizes[name] + statement.size_bytes
+            if len(own) >= limits.principal_results_max or size > limits.principal_results_bytes:
                 found.append(statement)
+                continue
+            own.append(statement)
+            sizes[name] = size
+        while sizes.total() > limits.results_bytes:
+            name = max(sizes, key=lambda name: sizes[name])
+            found.append(kept[name].pop())
+            sizes[name] -= found[-1].size_bytes
         return found
 
     def close(self) -> None:

@@ -18,7 +18,12 @@ from support import offline
 from support.gateway import Gateway
 
 import seamline
-from seamline.errors import SCAN_TOO_LARGE, TOO_MANY_STATEMENTS, SeamlineError
+from seamline.connectors.protocols import Deadline
+from seamline.errors import MEMORY_LIMIT, SCAN_TOO_LARGE, TOO_MANY_STATEMENTS, SeamlineError
+from seamline.gateway.access.rights import Principal
+from seamline.gateway.config.model import LimitsConfig
+from seamline.gateway.query.memory_limits import MemoryLimits
+from seamline.gateway.query.statements import State, Statement, StatementRequest
 
 TOKENS = "".join(
     f"  - {{name: {name}, sha256: {hashlib.sha256(name.encode()).hexdigest()}}}\n"
@@ -99,6 +104,55 @@ def test_a_feed_is_one_statement_however_long_it_lasts(tmp_path: pathlib.Path) -
                 event = next(events)
                 seen += event if isinstance(event, str) else event.decode()
         answer.close()
+
+
+GREEDY = (
+    "SELECT count(*) FROM (SELECT DISTINCT a.x * 100000 + b.x "
+    "FROM UNNEST(sequence(1, {n})) AS a(x) CROSS JOIN UNNEST(sequence(1, {n})) AS b(x))"
+)
+"""Holds as much as it may, for as long as it takes."""
+
+
+@pytest.mark.parametrize("limit", ["principal_memory_bytes", "statements_memory_bytes"])
+def test_memory_of_running_statements(tmp_path: pathlib.Path, limit: str) -> None:
+    with limited(tmp_path, f"{limit}: 60MiB, memory_bytes: 256MiB") as gateway:
+
+        def run(who: str, sql: str) -> Any:
+            request = StatementRequest(sql, engine="duckdb")
+            return gateway.parts.service.submit(request, Principal(who))
+
+        small = run("ann" if limit == "statements_memory_bytes" else "bob", "SELECT 1")
+        large = run("ann", GREEDY.format(n=5000))
+        assert large.wait(60) is State.FAILED
+        assert (large.error.code, small.wait(30)) == (MEMORY_LIMIT, State.SUCCEEDED)
+        assert large.error.details["limit"] == f"limits.{limit}"
+        assert large.error.details["bytes"] > large.error.details["allowed"] == 60 << 20
+        assert "retry_after_s" not in large.error.details, "it was alone"
+        assert run("ann", GREEDY.format(n=300)).wait(60) is State.SUCCEEDED, "it has let go"
+
+
+def test_who_holds_most_makes_way() -> None:
+    """Of one principal's statements, the largest, and one at a time; others have their own."""
+    ann, bob = Principal("ann"), Principal("bob")
+    own = [Statement(StatementRequest("SELECT 1"), who, 60.0) for who in (ann, ann, ann, bob)]
+    held: dict[Deadline, int] = {}
+    for statement, size in zip(own, (40, 70, 50, 100), strict=True):
+        statement.begin()
+        held[statement.deadline] = size
+    limits = MemoryLimits(LimitsConfig(principal_memory_bytes=100), lambda: own, lambda: held)
+    for _ in range(2):
+        limits.look()
+        assert [s.deadline.canceled for s in own] == [False, True, False, False]
+    with pytest.raises(SeamlineError) as caught:
+        own[1].deadline.check()
+    assert caught.value.code is MEMORY_LIMIT
+    assert caught.value.details["retry_after_s"] == 1
+    assert "the running statements of ann hold 160 bytes" in caught.value.message
+    own[1].fail(caught.value)
+    limits.look()
+    assert [s.deadline.canceled for s in own] == [False, True, False, False], "90 are left"
+    for statement in own:
+        statement.close()
 
 
 def test_bytes_of_a_statement(tmp_path: pathlib.Path) -> None:

@@ -217,6 +217,42 @@ def test_the_oldest_results_of_many_are_released(answers: Answers) -> None:
     service.close()
 
 
+def test_results_that_are_too_large_together_are_released(answers: Answers) -> None:
+    """The oldest of whoever has most: nobody's result makes way for what others have."""
+
+    class Sized(Statement):
+        @property
+        def size_bytes(self) -> int:
+            return int(self.request.statement)
+
+    def kept(*found: Statement) -> list[int]:
+        return [s.size_bytes for s in found if s.state is not State.CLOSED]
+
+    limits = LIMITS.model_copy(
+        update={
+            "principal_results_bytes": 60,
+            "results_bytes": 100,
+            "statements_queued_max": 99,
+        }
+    )
+    service = Service(limits, answers.run, Metrics(CollectorRegistry()))
+
+    def ended(who: Principal, *sizes: int) -> list[Statement]:
+        found = [service.submit(StatementRequest(str(size)), who) for size in sizes]
+        for statement in found:
+            assert statement.wait(10) is State.SUCCEEDED
+            statement.__class__ = Sized  # type: ignore[assignment]
+        return found
+
+    bob, ada = ended(BOB, 5), ended(ADA, 10, 30, 10, 20)
+    service.sweep()
+    assert (kept(*bob), kept(*ada)) == ([5], [30, 10, 20])
+    eve = ended(Principal("eve"), 20, 30)
+    service.sweep()
+    assert (kept(*bob), kept(*ada), kept(*eve)) == ([5], [10, 20], [20, 30])
+    service.close()
+
+
 def test_so_many_run_so_many_wait_and_no_more_are_taken(service: Service, answers: Answers) -> None:
     answers.hold()
     running = service.submit(ONE, ADA)

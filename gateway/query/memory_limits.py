@@ -1,0 +1,85 @@
+"""Limits of the memory that running statements hold together: those of a principal, and all.
+
+What one statement may hold bounds its own process. Here is looked at all of these processes, a few
+times a second; when they hold too much together, the statement that holds most is ended, and the
+next one only when that has let go. What a process holds before it begins does not count, nor do
+tails, which processes share, nor what Spark holds.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from seamline.connectors.protocols import Deadline
+from seamline.errors import MEMORY_LIMIT, RETRY_AFTER, SeamlineError
+from seamline.gateway.config.model import LimitsConfig
+from seamline.gateway.query.statements import State, Statement
+
+LOOK_S = 0.25
+_COME_AGAIN_S = 1
+
+
+class MemoryLimits:
+    """Ends statements that hold too much together.
+
+    Args:
+        limits: What they may hold.
+        statements: Every statement there is.
+        held: Bytes that the process of each running statement holds, by its deadline.
+    """
+
+    def __init__(
+        self,
+        limits: LimitsConfig,
+        statements: Callable[[], Iterable[Statement]],
+        held: Callable[[], Mapping[Deadline, int]],
+    ) -> None:
+        self._own_max = limits.principal_memory_bytes
+        self._all_max = limits.statements_memory_bytes
+        self._statements = statements
+        self._held = held
+
+    def look(self) -> float | None:
+        """Ends what must be ended; gives the seconds until the next look, None without limits."""
+        if not self._own_max and not self._all_max:
+            return None
+        held = self._held()
+        running = [s for s in self._statements() if s.state is State.RUNNING and s.deadline in held]
+        sizes = {statement: held[statement.deadline] for statement in running}
+        if self._own_max:
+            by_principal: dict[str, list[Statement]] = collections.defaultdict(list)
+            for statement in running:
+                by_principal[statement.principal].append(statement)
+            for name, own in by_principal.items():
+                limit = "limits.principal_memory_bytes"
+                _bound(own, sizes, self._own_max, f"the running statements of {name}", limit)
+        if self._all_max:
+            limit = "limits.statements_memory_bytes"
+            _bound(running, sizes, self._all_max, "the running statements", limit)
+        return LOOK_S
+
+
+def _bound(
+    statements: Sequence[Statement],
+    sizes: Mapping[Statement, int],
+    allowed: int,
+    whose: str,
+    limit: str,
+) -> None:
+    """Ends the largest of some statements when they hold too much."""
+    size = sum(sizes[statement] for statement in statements)
+    if size <= allowed or any(statement.deadline.canceled for statement in statements):
+        return
+    details = {"limit": limit, "allowed": allowed, "bytes": size}
+    if len(statements) > 1:
+        details[RETRY_AFTER] = _COME_AGAIN_S
+    largest = max(statements, key=lambda statement: sizes[statement])
+    largest.deadline.cancel(
+        SeamlineError(
+            MEMORY_LIMIT,
+            f"{whose} hold {size:,} bytes, this one most of them; {limit} is {allowed:,}",
+            hint="Run fewer at once, read less, or run it on Spark.",
+            details=details,
+        )
+    )
