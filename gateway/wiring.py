@@ -40,6 +40,7 @@ from seamline.gateway.memory import give_back_memory
 from seamline.gateway.metrics import new_registry, text_of
 from seamline.gateway.query import names
 from seamline.gateway.query.answers import Answers
+from seamline.gateway.query.computing import Computing
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.loaded import REMEMBERED_MAX, LastSeen, LoadedTables
 from seamline.gateway.query.memory_limits import MemoryLimits
@@ -126,6 +127,7 @@ class Gateway:
         )
         self._last_seen: LastSeen = Cache(REMEMBERED_MAX)
         self._answers: Cache[Rights, Answers] = Cache(_PRINCIPALS_MAX)
+        self._computing = self._closing(Computing())
         rights_of = self.access.rights_of
         self._audit = self._closing(self._audit_log())
         self.service = self._closing(self._statements())
@@ -230,9 +232,12 @@ class Gateway:
             views=ViewExpander(given),
             user=rights.principal.name,
             scan_bytes_max=self.config.limits.scan_bytes_max,
+            compute=self._computing.run,
         )
         commands = Commands(given, lambda statement_id: self._kill(statement_id, rights.principal))
-        return Answers(self.config, queries, commands, given, self._signer, self._spools)
+        return Answers(
+            self.config, queries, commands, given, self._signer, self._spools, self._computing.run
+        )
 
     def _gatherer(self, rights: Rights) -> Gatherer:
         given = self.connections.given_to(rights)

@@ -20,6 +20,7 @@ from seamline.errors import (
     INVALID_PARAMETERS,
     MULTIPLE_STATEMENTS,
     STATEMENT_NOT_ALLOWED,
+    STATEMENT_TOO_LARGE,
     SYNTAX_ERROR,
     Location,
     SeamlineError,
@@ -88,6 +89,11 @@ class SqlJsonMember(exp.Expression):
 
 
 _SQL_JSON_MADE = ("JSON_OBJECT", "JSON_ARRAY")
+
+STEPS_MAX = 50_000
+"""Steps from word to word that a parser may take, besides those for each word: a bit more than one
+where it reads no word twice."""
+_STEPS_OF_WORD = 10
 _SQL_JSON = ("JSON_EXISTS", "JSON_VALUE", "JSON_QUERY")
 _WRAPPERS = {
     "WITHOUT CONDITIONAL": "without",
@@ -202,7 +208,14 @@ class SeamlineDialect(Trino):
         COMMANDS = set()  # noqa: RUF012 - sqlglot's way of configuring a tokenizer
 
     class Parser(_PlacedPlaceholders, Trino.Parser):  # type: ignore[valid-type, misc]
-        """Trino's parser without its table of functions."""
+        """Trino's parser without its table of functions.
+
+        It tries one reading of some words after the other, and in the brackets of each again: of a
+        row in a row in a row that would be very many, so its steps are counted.
+
+        Raises:
+            SeamlineError: STATEMENT_TOO_LARGE.
+        """
 
         FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012 - sqlglot's way of configuring a parser
         FUNCTION_PARSERS = (
@@ -215,6 +228,22 @@ class SeamlineDialect(Trino):
             for token, parser in Trino.Parser.COLUMN_OPERATORS.items()
             if token != TokenType.PLACEHOLDER
         }
+        _steps = 0
+
+        def reset(self) -> None:
+            """Begins anew."""
+            super().reset()
+            self._steps = 0
+
+        def _advance(self, times: int = 1) -> None:
+            self._steps += 1
+            if self._steps > STEPS_MAX + _STEPS_OF_WORD * self._tokens_size:
+                raise SeamlineError(
+                    STATEMENT_TOO_LARGE,
+                    "the statement is nested in too many ways",
+                    hint="Give a part of it a name, in WITH.",
+                )
+            super()._advance(times)
 
 
 # --- Other dialects ----------------------------------------------------------------------------

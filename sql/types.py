@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from seamline.errors import INVALID_LITERAL, NOT_SUPPORTED, SeamlineError
+from seamline.errors import INVALID_LITERAL, NOT_SUPPORTED, STATEMENT_TOO_LARGE, SeamlineError
 
 MAX_DECIMAL_PRECISION = 38
 NO_FIELD_ID = -1
@@ -174,13 +174,21 @@ class Array(Type):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Map(Type):
-    """A map of `key` to `value`; keys are never null."""
+    """A map of `key` to `value`; keys are never null.
+
+    Raises:
+        SeamlineError: STATEMENT_TOO_LARGE.
+    """
 
     key: Type
     value: Type
     key_id: int = dataclasses.field(default=NO_FIELD_ID, compare=False)
     value_id: int = dataclasses.field(default=NO_FIELD_ID, compare=False)
     value_required: bool = dataclasses.field(default=False, compare=False)
+    parts: int = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", _parts(self.key, self.value))
 
     def __str__(self) -> str:
         return f"map({self.key}, {self.value})"
@@ -211,9 +219,17 @@ class Field:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row(Type):
-    """A struct."""
+    """A struct.
+
+    Raises:
+        SeamlineError: STATEMENT_TOO_LARGE.
+    """
 
     fields: tuple[Field, ...]
+    parts: int = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", _parts(*(field.type for field in self.fields)))
 
     def __str__(self) -> str:
         return f"row({', '.join(f'{quote(f.name)} {f.type}' for f in self.fields)})"
@@ -285,6 +301,29 @@ def children(type_: Type) -> Iterator[Type]:
                 yield field.type
         case _:
             return
+
+
+PARTS_MAX = 20_000
+
+
+def _parts(*types: Type) -> int:
+    """How many types a type is made of that has these in it.
+
+    What is written shortly may be large: a row of two columns that are rows of two columns.
+
+    Raises:
+        SeamlineError: STATEMENT_TOO_LARGE when there are too many to walk through all of them.
+    """
+    found = 1
+    for type_ in types:
+        while isinstance(type_, Array):
+            found, type_ = found + 1, type_.element
+        found += type_.parts if isinstance(type_, Map | Row) else 1
+    if found > PARTS_MAX:
+        raise SeamlineError(
+            STATEMENT_TOO_LARGE, f"a type has {found:,} parts, at most {PARTS_MAX:,}"
+        )
+    return found
 
 
 def contains(type_: Type, wanted: Type | type[Type]) -> bool:

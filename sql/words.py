@@ -12,6 +12,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from seamline.errors import (
+    INVALID_LITERAL,
     MULTIPLE_STATEMENTS,
     STATEMENT_TOO_LARGE,
     SYNTAX_ERROR,
@@ -23,6 +24,8 @@ from seamline.sql.places import location_at
 
 TOKENS_MAX = 50_000
 DEPTH_MAX = 60
+NUMBER_MAX = 1_000
+"""Characters of a number; Python reads no longer ones than some thousands."""
 CHAIN_MAX = 1_000
 """Operators of one kind in a row, each of which makes a tree one level deeper."""
 
@@ -62,11 +65,27 @@ def _with_numbers(sql: str, tokens: list[Token]) -> list[Token]:
     return found
 
 
+def _check_numbers(tokens: Sequence[Token]) -> None:
+    """No number is longer than any that means something.
+
+    Raises:
+        SeamlineError: INVALID_LITERAL.
+    """
+    for token in tokens:
+        if token.token_type is TokenType.NUMBER and len(token.text) > NUMBER_MAX:
+            raise SeamlineError(
+                INVALID_LITERAL,
+                f"the number {token.text[:20]}… has {len(token.text):,} characters, at most "
+                f"{NUMBER_MAX:,}",
+                location=location_of(token),
+            )
+
+
 def tokenize(sql: str) -> list[Token]:
     """The words of a text.
 
     Raises:
-        SeamlineError: SYNTAX_ERROR, STATEMENT_TOO_LARGE.
+        SeamlineError: SYNTAX_ERROR, STATEMENT_TOO_LARGE, INVALID_LITERAL.
     """
     try:
         tokens = _with_numbers(sql, SeamlineDialect().tokenize(sql))
@@ -82,6 +101,7 @@ def tokenize(sql: str) -> list[Token]:
             f"the statement has {len(tokens)} words; at most {TOKENS_MAX} are allowed",
         )
     _check_chains(tokens)
+    _check_numbers(tokens)
     depth = 0
     for token in tokens:
         if token.token_type in _OPENING:

@@ -21,16 +21,18 @@ from seamline.gateway.commands.rows import Rows
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import audited, freshness, names, prepared, receipt
+from seamline.gateway.query.computing import Compute, at_once
 from seamline.gateway.query.prepared import Values
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
 from seamline.gateway.query.spool import ResultSpool, SpoolDirectory
-from seamline.gateway.query.statements import Statement
+from seamline.gateway.query.statements import Statement, StatementRequest
 from seamline.gateway.query.tokens import TokenSigner, forgotten, session_text, write_text
 from seamline.planners.explain import explain, explain_io, explain_json, explain_logical
 from seamline.planners.route import AUTO
 from seamline.seam.seam import Seam
 from seamline.seam.session import merge
 from seamline.sql import parameters, parse, types
+from seamline.sql import statements as sql
 from seamline.sql.binder.scope import Output
 from seamline.sql.places import placed_at
 from seamline.sql.statements import (
@@ -56,6 +58,7 @@ class Answers:
         connections: What statements write to.
         signer: Reads tokens, and makes those of receipts.
         spools: Where results are kept.
+        compute: Runs what is pure.
     """
 
     def __init__(
@@ -66,7 +69,9 @@ class Answers:
         connections: Connections,
         signer: TokenSigner,
         spools: SpoolDirectory,
+        compute: Compute = at_once,
     ) -> None:
+        self._compute = compute
         self._config = config
         self._queries = queries
         self._commands = commands
@@ -85,10 +90,7 @@ class Answers:
         for name in request.properties:
             rights.require_property(name.lower())
         session = names.session(self._config, request.catalog, request.schema)
-        parsed = parse.parse(request.statement, dialect=request.dialect)
-        values: Values = request.parameters
-        if isinstance(parsed, Execute):
-            parsed, values = prepared.executed(parsed, request)
+        parsed, values = self._compute(lambda: _read(request), statement.deadline)
         statement.parsed = parsed
         sessions.check_transaction(parsed, request)
         match parsed:
@@ -320,6 +322,14 @@ class Answers:
         spool = self._spools.open(schema, statement.statement_id)
         statement.opened(tuple(output), spool)
         return spool
+
+
+def _read(request: StatementRequest) -> tuple[sql.Statement, Values]:
+    """What a request's text says, of EXECUTE the statement that was prepared; and its values."""
+    parsed = parse.parse(request.statement, dialect=request.dialect)
+    if isinstance(parsed, Execute):
+        return prepared.executed(parsed, request)
+    return parsed, request.parameters
 
 
 def _note(statement: Statement, planned: Planned) -> None:

@@ -34,6 +34,7 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.query.batches import Batches
+from seamline.gateway.query.computing import Compute, at_once
 from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.gather import Gatherer, ReadToken, no_tokens
 from seamline.gateway.query.names import Session
@@ -41,6 +42,7 @@ from seamline.gateway.query.run import Execution, Executor
 from seamline.gateway.query.snapshot_tags import SnapshotTags, TaggedSnapshots
 from seamline.gateway.query.tokens import After
 from seamline.gateway.query.views import ViewExpander
+from seamline.planners.logical import LogicalPlan
 from seamline.planners.physical import PhysicalPlan
 from seamline.planners.pipeline import asked, plan
 from seamline.planners.route import AUTO, DUCKDB, SPARK, Limits, Route
@@ -142,6 +144,7 @@ class Queries:
         user: Who asks.
         scan_bytes_max: What a query may read, of files and of tails that are read here; 0 sets no
             limit.
+        compute: Runs what is pure.
     """
 
     def __init__(
@@ -155,7 +158,9 @@ class Queries:
         views: ViewExpander | None = None,
         user: str = "",
         scan_bytes_max: int = 0,
+        compute: Compute = at_once,
     ) -> None:
+        self._compute = compute
         self._scan_bytes_max = scan_bytes_max
         self._gatherer = gatherer
         self._executor = executor
@@ -197,15 +202,23 @@ class Queries:
         relations = [
             dataclasses.replace(table.relation, name=table.facts.seam.table) for table in tables
         ]
-        query = self._qualify(request.tree, relations, now=request.now, user=self._user)
+        facts = [table.facts for table in tables]
+
+        def bound() -> tuple[BoundQuery, LogicalPlan]:
+            query = self._qualify(request.tree, relations, now=request.now, user=self._user)
+            return query, asked(query, facts)
+
+        query, wanted = self._compute(bound, deadline)
         asked_for = self._gatherer.scans(
-            asked(query, [table.facts for table in tables]),
+            wanted,
             tables,
             engine=request.engine,
             limits=self._limits,
             deadline=deadline,
         )
-        found = plan(asked_for, engine=request.engine, limits=self._limits)
+        found = self._compute(
+            lambda: plan(asked_for, engine=request.engine, limits=self._limits), deadline
+        )
         cold = {
             scan.scan_id: table.cold
             for scan, table in zip(query.scans, tables, strict=True)

@@ -20,6 +20,7 @@ from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call, CallSpec, call
 from seamline.sql.types import Interval, Timestamp
+from seamline.sql.words import NUMBER_MAX
 
 _UNITS = ("day", "hour", "minute", "second")
 _MILLISECONDS = {
@@ -128,6 +129,8 @@ def _value_of(node: exp.Interval) -> int:
     text = value.name.strip() if isinstance(value, exp.Literal) else ""
     if text[:1] in {"-", "+"}:
         sign, text = (-sign if text[0] == "-" else sign), text[1:].strip()
+    if len(text) > NUMBER_MAX:
+        raise _not_an_interval(node)
     first, last = _units_of(node)
     found = _months(text, first, last) if first in _MONTHS else _milliseconds(text, first, last)
     if found is None:

@@ -20,6 +20,8 @@ from seamline.sql.binder.typer import Typer
 from seamline.sql.types import Row
 
 NODES_MAX = 100_000
+COLUMNS_MAX = 20_000
+"""Of one query; stars make many of few letters."""
 """Nodes of all results with an alias; one can use another, and that one a third."""
 
 
@@ -31,13 +33,18 @@ def bind_results(
     A name that no source has may be the alias of an earlier result.
 
     Raises:
-        SeamlineError: STATEMENT_TOO_LARGE when results that use each other grow too large.
+        SeamlineError: STATEMENT_TOO_LARGE when results that use each other grow too large, or are
+            too many.
     """
     output: list[Output] = []
     results: list[exp.Expr] = []
     size = 0
     for projection in projections:
         for name, (result, type_) in _expanded(typer, projection, scope):
+            if len(output) >= COLUMNS_MAX:
+                raise SeamlineError(
+                    STATEMENT_TOO_LARGE, f"a query has more than {COLUMNS_MAX:,} columns"
+                )
             output.append(Output(name, type_))
             results.append(result)
             if isinstance(projection, exp.Alias):

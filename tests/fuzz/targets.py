@@ -21,6 +21,7 @@ from seamline.gateway.commands import tables as commands
 from seamline.gateway.query import names
 from seamline.gateway.query.deadline import no_deadline
 from seamline.gateway.query.spool import read_chunk
+from seamline.gateway.query.statements import Statement
 from seamline.gateway.tiering.step import tier_once
 from seamline.sql import types
 from seamline.sql.restrictions import Restriction
@@ -105,9 +106,18 @@ class Live:
 
     def answer(self, query: Query, engine: str) -> Answer:
         """See `Target.answer`."""
+        return self.with_token(query, engine)[0]
+
+    def with_token(
+        self, query: Query, engine: str, token: str | None = None
+    ) -> tuple[Answer, str | None]:
+        """What an engine answers, at the seams of a token if there is one; and its own token."""
         statement = self._gateway.statement(
-            query.node.trino, engine, schema=self._schema, timeout_s=_TIMEOUT_S
+            query.node.trino, engine, schema=self._schema, timeout_s=_TIMEOUT_S, token=token
         )
+        return self._answer(query, statement), statement.receipt.get("token")
+
+    def _answer(self, query: Query, statement: Statement) -> Answer:
         if statement.error is not None:
             return Answer(None, statement.error.code.name, statement.error.message)
         spool = statement.spool

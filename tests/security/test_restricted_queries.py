@@ -153,23 +153,64 @@ def test_queries_see_what_may_be_seen(
 
 @pytest.mark.spark
 @pytest.mark.integration
-def test_queries_see_what_may_be_seen_on_both_engines(
-    stack: Stack, tmp_path: pathlib.Path, name: str
+@pytest.mark.parametrize(
+    ("worlds", "size"), [(1, 12), pytest.param(10, 50, marks=pytest.mark.soak)], ids=("some", "500")
+)
+def test_queries_see_what_may_be_seen_by_every_route(
+    worlds: int, size: int, stack: Stack, tmp_path: pathlib.Path, name: str
 ) -> None:
-    file = tmp_path / "rules.json"
-    drawn = _drawn(0)
-    file.write_text(json.dumps({"tables": [one.rule(name) for one in drawn]}), encoding="utf-8")
-    auth = stack.config.auth.model_copy(update={"rules": str(file)})
-    own = {"auth": auth, "state_directory": str(tmp_path / "state")}
-    with contextlib.closing(Gateway(stack.config.model_copy(update=own))) as gateway:
-        live = Live([one.whole for one in drawn], stack, gateway, name)
-        seen = [one.seen for one in drawn]
-        oracle, failures, rows = Oracle(seen), [], 0
-        for number in range(12):
-            query = statement(f"rules {SEED}/live/{number}", seen)
-            verdict = judge(query, live, oracle, spark=True)
-            rows += verdict.answers["spark"].rows is not None
-            if verdict.failure:
-                failures.append(f"{verdict.failure}\n{query.node.trino}\n{verdict.answers}")
+    """On both engines, and by tokens once there is more; readers of files get all or nothing."""
+    failures: list[str] = []
+    rows = again = refused = 0
+    for world in range(worlds):
+        schema, folder = f"{name}_{world}", tmp_path / str(world)
+        folder.mkdir()
+        drawn = _drawn(world)
+        with contextlib.closing(_gateway(drawn, stack, folder, schema)) as gateway:
+            live = Live([one.whole for one in drawn], stack, gateway, schema)
+            oracle, asked = Oracle([one.seen for one in drawn]), []
+            for number in range(size):
+                query = statement(f"rules {SEED}/live/{world}/{number}", [o.seen for o in drawn])
+                verdict = judge(query, live, oracle, spark=True)
+                rows += verdict.answers["spark"].rows is not None
+                if verdict.failure:
+                    failures.append(f"{verdict.failure}\n{query.node.trino}\n{verdict.answers}")
+                asked.append((query, *live.with_token(query, "duckdb")))
+            for one in drawn:
+                stack.produce(f"{schema}.{one.whole.name}", one.whole.records()[:3])
+            for query, expected, token in asked:
+                if token is None:
+                    continue
+                found, _ = live.with_token(query, "duckdb", token)
+                again += found.rows is not None
+                if wrong := disagreement(found, expected):
+                    failures.append(f"token: {wrong}\n{found}\n{expected}\n{query.node.trino}")
+            refused += _refused(gateway, drawn, schema)
     assert not failures, "\n\n".join(failures)
-    assert rows > 8
+    assert rows > worlds * size * 0.6
+    assert again > worlds * size * 0.6
+    assert refused > 0
+
+
+def _gateway(
+    drawn: Sequence[Restricted], stack: Stack, folder: pathlib.Path, schema: str
+) -> Gateway:
+    """A gateway with the rules of these tables."""
+    file = folder / "rules.json"
+    file.write_text(json.dumps({"tables": [one.rule(schema) for one in drawn]}), encoding="utf-8")
+    auth = stack.config.auth.model_copy(update={"rules": str(file)})
+    own = {"auth": auth, "state_directory": str(folder / "state")}
+    return Gateway(stack.config.model_copy(update=own))
+
+
+def _refused(gateway: Gateway, drawn: Sequence[Restricted], schema: str) -> int:
+    """How many tables are refused as virtual snapshots: those that are not seen whole."""
+    client, count = gateway.app.test_client(), 0
+    for one in drawn:
+        is_restricted = bool(one.filter is not None or one.masks or one.denied)
+        for root in ("iceberg", "iceberg-plan"):
+            path = f"/{root}/v1/lake/namespaces/{schema}/tables/{one.whole.name}"
+            answer = client.get(path)
+            assert answer.status_code == (403 if is_restricted else 200), (path, answer.text)
+        count += is_restricted
+    return count
