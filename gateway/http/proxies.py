@@ -84,4 +84,5 @@ def _read(text: str) -> Address | None:
         found = ipaddress.ip_address(match[1] if match else text)
     except ValueError:
         return None
-    return getattr(found, "ipv4_mapped", None) or found
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return mapped or found

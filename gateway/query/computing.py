@@ -45,7 +45,7 @@ class Compute(Protocol):
         """See `Computing.run`."""
 
 
-def at_once(compute: Callable[[], T], _: Ends) -> T:
+def at_once(compute: Callable[[], T], deadline: Ends) -> T:  # noqa: ARG001 - see `Compute`
     """Runs a computation that nobody has to interrupt."""
     return compute()
 
