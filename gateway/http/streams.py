@@ -1,11 +1,13 @@
 """Server-sent events: streams to clients that stay connected.
 
-Each costs a thread that waits, and no turn while it does, so there are so many at once. A stream
-ends with the credential that it began with.
+Each costs a thread that waits, and no turn while it does, so there are so many at once; where there
+are several principals, each has half of them at most. A stream ends with the credential that it
+began with.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
 import json
 import threading
@@ -18,6 +20,8 @@ from seamline.errors import RETRY_AFTER, TOO_MANY_STATEMENTS, SeamlineError
 from seamline.gateway.access.authentication import Authentication
 
 STREAMS_MAX = 100
+OWN_MAX = 50
+"""Of one principal, where there are several."""
 EVENT_STREAM = "text/event-stream"
 _RETRY_S = 1
 
@@ -31,7 +35,8 @@ class Streams:
 
     def __init__(self, authentication: Authentication) -> None:
         self._authentication = authentication
-        self._free = threading.BoundedSemaphore(STREAMS_MAX)
+        self._lock = threading.Lock()
+        self._open: collections.Counter[str] = collections.Counter()
 
     def still_known(self) -> Callable[[], object]:
         """Raises, whenever it is called, once the current request's credential has ended."""
@@ -46,22 +51,45 @@ class Streams:
         Raises:
             SeamlineError: TOO_MANY_STATEMENTS.
         """
-        if not self._free.acquire(blocking=False):
-            raise SeamlineError(
-                TOO_MANY_STATEMENTS,
-                f"{STREAMS_MAX} clients already follow tables or statements",
-                hint="Follow it from another gateway, or when one of them has gone.",
-                details={RETRY_AFTER: _RETRY_S},
-            )
+        name = flask.g.principal.name
+        self._take(name)
         try:
             events = begin()
         except BaseException:
-            self._free.release()
+            self._give_back(name)
             raise
         answer = flask.Response(_sent(events), mimetype=EVENT_STREAM)
         answer.headers["X-Accel-Buffering"] = "no"
-        answer.call_on_close(self._free.release)
+        answer.call_on_close(functools.partial(self._give_back, name))
         return answer
+
+    def _take(self, name: str) -> None:
+        """Another stream of somebody begins.
+
+        Raises:
+            SeamlineError: TOO_MANY_STATEMENTS.
+        """
+        own_max = STREAMS_MAX if self._authentication.is_open else OWN_MAX
+        with self._lock:
+            if self._open[name] >= own_max:
+                who = f"{name} follows {own_max}"
+            elif self._open.total() >= STREAMS_MAX:
+                who = f"{STREAMS_MAX} clients follow"
+            else:
+                self._open[name] += 1
+                return
+        raise SeamlineError(
+            TOO_MANY_STATEMENTS,
+            f"{who} tables or statements already",
+            hint="Follow it from another gateway, or when one of them has gone.",
+            details={RETRY_AFTER: _RETRY_S},
+        )
+
+    def _give_back(self, name: str) -> None:
+        with self._lock:
+            self._open[name] -= 1
+            if not self._open[name]:
+                del self._open[name]
 
 
 def event(kind: str, body: dict[str, Any], id_: str = "") -> str:

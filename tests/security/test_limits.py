@@ -22,6 +22,7 @@ from seamline.connectors.protocols import Deadline
 from seamline.errors import MEMORY_LIMIT, SCAN_TOO_LARGE, TOO_MANY_STATEMENTS, SeamlineError
 from seamline.gateway.access.rights import Principal
 from seamline.gateway.config.model import LimitsConfig
+from seamline.gateway.http.streams import OWN_MAX
 from seamline.gateway.query.memory_limits import MemoryLimits
 from seamline.gateway.query.statements import State, Statement, StatementRequest
 
@@ -176,6 +177,27 @@ def test_bytes_of_a_statement(tmp_path: pathlib.Path) -> None:
         error = refused(gateway, "SELECT count(*) FROM bids")
         assert "0 of files" in error.message
         assert error.code.http_status == 422
+
+
+def test_streams_of_one_leave_some_to_others(tmp_path: pathlib.Path) -> None:
+    with limited(tmp_path, "principal_results_max: 9") as gateway, contextlib.ExitStack() as opened:
+        client = gateway.app.test_client()
+
+        def follow(who: str, statement_id: str) -> Any:
+            address = f"/api/v1/statements/{statement_id}/events"
+            answer = client.get(address, headers={"Authorization": f"Bearer {who}"})
+            opened.callback(answer.close)
+            return answer
+
+        own = {who: ask(gateway, who).get_json()["statement_id"] for who in ("ann", "bob")}
+        found = [follow("ann", own["ann"]) for _ in range(OWN_MAX + 1)]
+        assert [answer.status_code for answer in found] == [200] * OWN_MAX + [429]
+        error = found[-1].get_json()["error"]
+        assert error["code"] == "TOO_MANY_STATEMENTS"
+        assert f"ann follows {OWN_MAX}" in error["message"]
+        assert follow("bob", own["bob"]).status_code == 200
+        found[0].close()
+        assert follow("ann", own["ann"]).status_code == 200, "one has gone"
 
 
 def refused(gateway: Gateway, sql: str) -> SeamlineError:
