@@ -90,7 +90,7 @@ class SqlJsonMember(exp.Expression):
 
 _SQL_JSON_MADE = ("JSON_OBJECT", "JSON_ARRAY")
 
-STEPS_MAX = 50_000
+STEPS_MAX = 200_000
 """Steps from word to word that a parser may take, besides those for each word: a bit more than one
 where it reads no word twice."""
 _STEPS_OF_WORD = 10
