@@ -88,12 +88,12 @@ class SqlJsonMember(exp.Expression):
     arg_types = {"this": True, "key": False, "format": False}  # noqa: RUF012
 
 
-_SQL_JSON_MADE = ("JSON_OBJECT", "JSON_ARRAY")
-
 STEPS_MAX = 200_000
 """Steps from word to word that a parser may take, besides those for each word: a bit more than one
 where it reads no word twice."""
 _STEPS_OF_WORD = 10
+
+_SQL_JSON_MADE = ("JSON_OBJECT", "JSON_ARRAY")
 _SQL_JSON = ("JSON_EXISTS", "JSON_VALUE", "JSON_QUERY")
 _WRAPPERS = {
     "WITHOUT CONDITIONAL": "without",

@@ -19,9 +19,9 @@ from seamline.sql.binder.shapes import names_of, unparenthesized
 from seamline.sql.binder.typer import Typer
 from seamline.sql.types import Row
 
-NODES_MAX = 100_000
 COLUMNS_MAX = 20_000
 """Of one query; stars make many of few letters."""
+NODES_MAX = 100_000
 """Nodes of all results with an alias; one can use another, and that one a third."""
 
 
