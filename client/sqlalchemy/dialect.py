@@ -3,26 +3,27 @@
 
 Each statement is a transaction of its own, so commit and rollback do nothing, and AUTOCOMMIT is the
 one isolation level. Tables have neither keys nor constraints nor indexes: those that a model
-declares are left out of CREATE TABLE. What else a gateway has no word for is refused by name.
+declares are left out. What else a gateway has no word for is refused by name.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from sqlalchemy import exc, text, types, util
-from sqlalchemy.engine import URL, Connection, default, reflection
+from sqlalchemy import event, exc, text, types, util
+from sqlalchemy.engine import URL, Connection, Engine, default, reflection
 from sqlalchemy.engine.interfaces import ConnectArgsType
 from sqlalchemy.sql import compiler, elements
 
 import seamline
 from seamline.errors import GATEWAY_UNAVAILABLE
-from seamline.sqlalchemy.types import TypeCompiler, from_name
+from seamline.sqlalchemy.types import OWN, TypeCompiler, from_name
 
 _PORT = 8474
+_NO_INDEX = "-- tables have no indexes:"
 _RESERVED = """
 alter and as between by case cast constraint create cross cube current_catalog current_date
 current_path current_role current_schema current_time current_timestamp current_user deallocate
@@ -39,6 +40,18 @@ class IdentifierPreparer(compiler.IdentifierPreparer):
 
     reserved_words = frozenset(_RESERVED)  # type: ignore[assignment]  # nobody changes it
     legal_characters = re.compile(r"^[A-Z0-9_]+$", re.IGNORECASE)
+
+
+def _bitwise(function: str) -> Callable[..., str]:
+    """Has an operator compiled to a function of its operands."""
+
+    def compiled(
+        self: Compiler, binary: elements.BinaryExpression[Any], _: Any, **arguments: Any
+    ) -> str:
+        operands = (self.process(side, **arguments) for side in (binary.left, binary.right))
+        return f"{function}({', '.join(operands)})"
+
+    return compiled
 
 
 class Compiler(compiler.SQLCompiler):
@@ -63,6 +76,18 @@ class Compiler(compiler.SQLCompiler):
         )
         return f"SELECT {', '.join(columns)} WHERE 1 != 1"
 
+    visit_bitwise_and_op_binary = _bitwise("bitwise_and")
+    visit_bitwise_or_op_binary = _bitwise("bitwise_or")
+    visit_bitwise_xor_op_binary = _bitwise("bitwise_xor")
+    visit_bitwise_lshift_op_binary = _bitwise("bitwise_left_shift")
+    visit_bitwise_rshift_op_binary = _bitwise("bitwise_right_shift_arithmetic")
+
+    def visit_bitwise_not_op_unary_operator(
+        self, unary: elements.UnaryExpression[Any], _: Any, **arguments: Any
+    ) -> str:
+        """As a function."""
+        return f"bitwise_not({self.process(unary.element, **arguments)})"
+
     def visit_regexp_match_op_binary(
         self, binary: elements.BinaryExpression[Any], operator: Any, **arguments: Any
     ) -> str:
@@ -75,8 +100,19 @@ class Compiler(compiler.SQLCompiler):
         """Its opposite."""
         return f"NOT regexp_like({self._matched(binary, **arguments)})"
 
-    def _matched(self, binary: elements.BinaryExpression[Any], **arguments: Any) -> str:
-        value, pattern = (self.process(e, **arguments) for e in (binary.left, binary.right))
+    def visit_regexp_replace_op_binary(
+        self, binary: elements.BinaryExpression[Any], operator: Any, **arguments: Any
+    ) -> str:
+        """`regexp_replace`, of every match."""
+        pattern, replacement = binary.right.clauses  # type: ignore[attr-defined]
+        matched = self._matched(binary, pattern, **arguments)
+        return f"regexp_replace({matched}, {self.process(replacement, **arguments)})"
+
+    def _matched(
+        self, binary: elements.BinaryExpression[Any], pattern_: Any = None, **arguments: Any
+    ) -> str:
+        value = self.process(binary.left, **arguments)
+        pattern = self.process(binary.right if pattern_ is None else pattern_, **arguments)
         flags = (binary.modifiers or {}).get("flags")
         if flags is None:
             return f"{value}, {pattern}"
@@ -106,12 +142,10 @@ class DDLCompiler(compiler.DDLCompiler):
         return f"{name} {type_}{required}"
 
     def visit_create_index(self, create: Any, *_: Any, **__: Any) -> str:
-        """Refused.
+        """A comment, which is not sent: an index changes no answer."""
+        return f"{_NO_INDEX} {create.element.name}"
 
-        Raises:
-            CompileError: always.
-        """
-        raise exc.CompileError(f"{create.element.name}: tables have no indexes")
+    visit_drop_index = visit_create_index
 
 
 class SeamlineDialect(default.DefaultDialect):
@@ -133,6 +167,8 @@ class SeamlineDialect(default.DefaultDialect):
     supports_sane_rowcount = False
     supports_sane_multi_rowcount = False
     supports_sequences = False
+    use_insertmanyvalues_wo_returning = True
+    cte_follows_insert = True
     supports_schemas = True
     supports_views = True
     postfetch_lastrowid = False
@@ -143,6 +179,7 @@ class SeamlineDialect(default.DefaultDialect):
     statement_compiler = Compiler
     ddl_compiler = DDLCompiler
     type_compiler_cls = TypeCompiler
+    colspecs = OWN  # type: ignore[assignment]  # nobody changes it
 
     _json_serializer = None
     _json_deserializer = None
@@ -176,6 +213,16 @@ class SeamlineDialect(default.DefaultDialect):
 
     # --- Connections -----------------------------------------------------------------------------
 
+    @classmethod
+    def engine_created(cls, engine: Engine) -> None:
+        """Has a connection that goes back to the pool start over: the next user is another."""
+
+        def start_over(connection: Any, _: Any) -> None:
+            if connection is not None:
+                connection.last_token = None
+
+        event.listen(engine, "checkin", start_over)
+
     def do_ping(self, dbapi_connection: Any) -> bool:
         """Whether the gateway answers."""
         dbapi_connection.execute("SELECT 1").close()
@@ -203,6 +250,11 @@ class SeamlineDialect(default.DefaultDialect):
     def _get_default_schema_name(self, connection: Connection) -> str:
         given: str | None = connection.connection.dbapi_connection.schema  # type: ignore[union-attr]
         return given or "default"
+
+    def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
+        """Executes what is a statement."""
+        if not statement.startswith(_NO_INDEX):
+            cursor.execute(statement, parameters)
 
     # --- Reflection ------------------------------------------------------------------------------
 
@@ -283,8 +335,9 @@ class SeamlineDialect(default.DefaultDialect):
         """
         rows = connection.execute(
             text(
-                "SELECT column_name, data_type, is_nullable FROM information_schema.columns"
-                " WHERE table_schema = :schema AND table_name = :name AND NOT is_hidden"
+                "SELECT column_name, data_type, is_nullable, comment"
+                " FROM information_schema.columns"
+                " WHERE table_schema = :schema AND table_name = :name"
                 " ORDER BY ordinal_position"
             ),
             {"schema": self._schema(schema), "name": table_name.lower()},
@@ -297,8 +350,9 @@ class SeamlineDialect(default.DefaultDialect):
                 "type": from_name(type_),
                 "nullable": nullable == "YES",
                 "default": None,
+                "comment": comment,
             }
-            for name, type_, nullable in rows
+            for name, type_, nullable, comment in rows
         ]
 
     @reflection.cache

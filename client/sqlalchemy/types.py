@@ -7,6 +7,7 @@ SQLAlchemy parses.
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -40,6 +41,76 @@ class ROW(types.UserDefinedType[dict[str, Any]]):
     def __init__(self, *fields: tuple[str, Type]) -> None:
         self.fields = fields
 
+
+class _Literal(types.TypeEngine[Any]):
+    """A type whose literals are its name and a text."""
+
+    literal_name: str
+
+    def literal_processor(self, dialect: Dialect) -> Any:
+        """`DATE '2024-02-29'`, for one."""
+        return lambda value: f"{self.literal_name} '{self.literal_text(value)}'"
+
+    def literal_text(self, value: Any) -> str:
+        """The text of a value."""
+        return str(value)
+
+
+class _Date(_Literal, types.Date):
+    """Dates; of a datetime the date is taken, as other databases do."""
+
+    literal_name = "DATE"
+
+    def bind_processor(self, dialect: Dialect) -> Any:
+        """A date."""
+        return lambda value: value.date() if isinstance(value, datetime.datetime) else value
+
+    def literal_text(self, value: Any) -> str:
+        """A date's text."""
+        found = value.date() if isinstance(value, datetime.datetime) else value
+        return str(found.isoformat())
+
+
+class _DateTime(_Literal, types.DateTime):
+    """Moments, with a zone or without one."""
+
+    literal_name = "TIMESTAMP"
+
+    def literal_text(self, value: Any) -> str:
+        """A moment's text."""
+        return str(value.isoformat(" "))
+
+
+class _Time(_Literal, types.Time):
+    """Times of a day."""
+
+    literal_name = "TIME"
+
+
+class _Uuid(_Literal, types.Uuid[Any]):
+    """UUIDs."""
+
+    literal_name = "UUID"
+
+
+class _Binary(_Literal, types.LargeBinary):
+    """Bytes."""
+
+    literal_name = "X"
+
+    def literal_processor(self, dialect: Dialect) -> Any:
+        """`X'00FF'`."""
+        return lambda value: f"X'{value.hex()}'"
+
+
+OWN: Mapping[type[Type], type[Type]] = {
+    types.Date: _Date,
+    types.DateTime: _DateTime,
+    types.Time: _Time,
+    types.LargeBinary: _Binary,
+    types.Uuid: _Uuid,
+}
+"""What stands for SQLAlchemy's types where they are bound, or written out."""
 
 _PLAIN: Mapping[str, type[Type]] = {
     "boolean": types.BOOLEAN,

@@ -101,14 +101,41 @@ def test_a_table_has_names_and_types() -> None:
         compiled(sa.schema.CreateTable(table))
         == 'CREATE TABLE "order" ( id INTEGER, "Text" varchar NOT NULL )'
     )
-    for refused in (
-        sa.schema.CreateIndex(sa.Index("i", table.c.id)),
-        sa.schema.CreateTable(
-            sa.Table("t", sa.MetaData(), sa.Column("a", sa.Integer, server_default="1"))
-        ),
+    refused = sa.Table("t", sa.MetaData(), sa.Column("a", sa.Integer, server_default="1"))
+    with pytest.raises(exc.CompileError):
+        compiled(sa.schema.CreateTable(refused))
+
+
+def test_values_that_are_written_out_have_their_types() -> None:
+    moment = datetime.datetime(2024, 2, 29, 1, 2, 3, 4, datetime.UTC)
+    number = uuid.UUID("6f9619ff-8b86-d011-b42d-00c04fc964ff")
+    for value, type_, wanted in (
+        (moment, sa.Date(), "DATE '2024-02-29'"),
+        (moment.date(), sa.Date(), "DATE '2024-02-29'"),
+        (moment.time(), sa.Time(), "TIME '01:02:03.000004'"),
+        (moment, sa.DateTime(timezone=True), "TIMESTAMP '2024-02-29 01:02:03.000004+00:00'"),
+        (number, sa.Uuid(), f"UUID '{number}'"),
+        (b"\x00\xff", sa.LargeBinary(), "X'00ff'"),
+        ("it's", sa.Text(), "'it''s'"),
     ):
-        with pytest.raises(exc.CompileError):
-            compiled(refused)
+        query = sa.select(sa.literal(value, type_, literal_execute=True))
+        text = str(query.compile(dialect=DIALECT, compile_kwargs={"literal_binds": True}))
+        assert text.startswith(f"SELECT {wanted} AS ")
+
+
+def test_operators_that_are_functions() -> None:
+    a, b = sa.column("a", sa.Integer), sa.column("b", sa.String)
+    for expression, wanted in (
+        (a.bitwise_and(1), "bitwise_and(a, ?)"),
+        (a.bitwise_or(1), "bitwise_or(a, ?)"),
+        (a.bitwise_xor(1), "bitwise_xor(a, ?)"),
+        (a.bitwise_not(), "bitwise_not(a)"),
+        (a.bitwise_lshift(1), "bitwise_left_shift(a, ?)"),
+        (a.bitwise_rshift(1), "bitwise_right_shift_arithmetic(a, ?)"),
+        (b.regexp_replace("x", "y"), "regexp_replace(b, ?, ?)"),
+        (b.regexp_replace("x", "y", flags="i"), "regexp_replace(b, '(?i)' || ?, ?)"),
+    ):
+        assert compiled(expression) == wanted
 
 
 def test_queries(engine: sa.Engine) -> None:
@@ -140,7 +167,7 @@ def test_tables_are_made_written_reflected_and_read(engine: sa.Engine) -> None:
     made = sa.Table(
         "sa_made",
         sa.MetaData(),
-        sa.Column("id", sa.BigInteger, nullable=False),
+        sa.Column("id", sa.BigInteger, nullable=False, index=True, comment="its number"),
         sa.Column("price", sa.Numeric(10, 2)),
         sa.Column("at", sa.DateTime(timezone=True)),
         sa.Column("uid", sa.Uuid),
@@ -177,6 +204,8 @@ def test_tables_are_made_written_reflected_and_read(engine: sa.Engine) -> None:
         ("id", "BIGINT", False), ("price", "DECIMAL(10, 2)", True), ("at", "TIMESTAMP", True),
         ("uid", "UUID", True), ("data", "VARBINARY", True), ("ok", "BOOLEAN", True),
     ]  # fmt: skip
+    assert (table.c.id.comment, table.c.price.comment) == ("its number", None)
+    assert found.get_indexes("sa_made") == []
     query = sa.select(table).order_by(table.c.id)
     with engine.connect() as connection:
         assert [tuple(r) for r in connection.execute(query)] == [row, (2, *[None] * 5)]
@@ -186,6 +215,15 @@ def test_tables_are_made_written_reflected_and_read(engine: sa.Engine) -> None:
         connection.exec_driver_sql("DROP VIEW sa_view")
     made.drop(engine)
     assert not sa.inspect(engine).has_table("sa_made")
+
+
+@pytest.mark.prove
+def test_whoever_gets_a_connection_from_the_pool_starts_over(engine: sa.Engine) -> None:
+    for value in (1, 2):
+        with engine.connect() as one, engine.connect() as other:
+            one.exec_driver_sql(f"CREATE TABLE sa_again AS SELECT {value} AS a")
+            assert other.exec_driver_sql("SELECT a FROM sa_again").scalar() == value
+            one.exec_driver_sql("DROP TABLE sa_again")
 
 
 def test_connections(engine: sa.Engine) -> None:
