@@ -287,6 +287,13 @@ VIEW_IS_RECURSIVE = _declare(
     "VIEW_IS_RECURSIVE", 49, _USER, "Let one of the views read something else."
 )
 
+SCHEMA_EXISTS = _declare(
+    "SCHEMA_EXISTS", 50, _USER, "Choose another name, or CREATE SCHEMA IF NOT EXISTS.", status=409
+)
+SCHEMA_NOT_EMPTY = _declare(
+    "SCHEMA_NOT_EMPTY", 51, _USER, "Drop its tables, views and inner schemas first.", status=409
+)
+
 TABLE_TIERED_ELSEWHERE = _declare(
     "TABLE_TIERED_ELSEWHERE",
     55,

@@ -223,6 +223,10 @@ class SeamlineDialect(Trino):
             | {n: functools.partial(_parse_sql_json, name=n) for n in _SQL_JSON}
             | {n: functools.partial(_parse_sql_json_made, name=n) for n in _SQL_JSON_MADE}
         )
+        NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012 - sqlglot's way of extending a parser
+            **Trino.Parser.NO_PAREN_FUNCTION_PARSERS,
+            "CURRENT_SCHEMA": lambda _: exp.CurrentSchema(),
+        }
         COLUMN_OPERATORS = {  # noqa: RUF012 - a `?` is a placeholder, never PostgreSQL's operator
             token: parser
             for token, parser in Trino.Parser.COLUMN_OPERATORS.items()

@@ -16,10 +16,12 @@ from seamline.sql.statements import (
     AddColumn,
     AlterTable,
     Comment,
+    CreateSchema,
     CreateView,
     Deallocate,
     DescribePrepared,
     DropColumn,
+    DropSchema,
     DropTable,
     DropView,
     Execute,
@@ -390,6 +392,30 @@ def _drop_table(words: Words) -> DropTable:
     return DropTable(location=words.place(), name=words.name(), if_exists=if_exists)
 
 
+# --- Schemas -------------------------------------------------------------------------------------
+
+
+def _create_schema(words: Words) -> CreateSchema:
+    missing = words.take("IF", "NOT", "EXISTS")
+    return CreateSchema(location=words.place(), name=_schema(words), if_not_exists=missing)
+
+
+def _drop_schema(words: Words) -> DropSchema:
+    if_exists = words.take("IF", "EXISTS")
+    found = DropSchema(location=words.place(), name=_schema(words), if_exists=if_exists)
+    words.take("RESTRICT")
+    return found
+
+
+def _schema(words: Words) -> tuple[str, ...]:
+    place, name = words.place(), words.name()
+    if len(name) > 2:
+        raise SeamlineError(
+            SYNTAX_ERROR, "a schema has a name, or a catalog and a name", location=place
+        )
+    return name
+
+
 _READERS: Mapping[str, Callable[[Words], Statement]] = {
     "EXPLAIN": _explain,
     "SHOW": _show,
@@ -407,6 +433,8 @@ _READERS: Mapping[str, Callable[[Words], Statement]] = {
     "PREPARE": _prepare,
     "EXECUTE": _execute,
     "DEALLOCATE PREPARE": _deallocate,
+    "CREATE SCHEMA": _create_schema,
+    "DROP SCHEMA": _drop_schema,
     "CREATE VIEW": _create_view,
     "CREATE OR REPLACE VIEW": _replace_view,
     "DROP VIEW": _drop_view,

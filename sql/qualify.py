@@ -121,7 +121,12 @@ def references(tree: exp.Expr) -> list[TableReference]:
 
 
 def qualify(
-    tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.datetime, user: str = ""
+    tree: exp.Expr,
+    relations: Sequence[Relation],
+    *,
+    now: datetime.datetime,
+    user: str = "",
+    session: tuple[str, str] = ("", ""),
 ) -> BoundQuery:
     """Binds a query.
 
@@ -130,6 +135,8 @@ def qualify(
         relations: What `references(tree)` stand for, in the same order.
         now: The moment the statement was submitted, for CURRENT_TIMESTAMP and its kin; aware.
         user: Who asks, for CURRENT_USER.
+        session: The catalog and the schema that names leave unsaid, for CURRENT_CATALOG and
+            CURRENT_SCHEMA.
 
     Raises:
         SeamlineError: COLUMN_NOT_FOUND, COLUMN_AMBIGUOUS, TYPE_MISMATCH, FUNCTION_NOT_FOUND,
@@ -148,7 +155,7 @@ def qualify(
         sources[scan_id] = _source(scan_id, reference, relations[number], fields)
         restrictions[scan_id] = relations[number].restriction
     try:
-        tree, output, used = bind(tree, sources, now, restrictions, user)
+        tree, output, used = bind(tree, sources, now, restrictions, user, session)
     except RecursionError as error:
         raise SeamlineError(STATEMENT_TOO_LARGE, "the statement is nested too deeply") from error
     except SeamlineError as error:

@@ -79,6 +79,24 @@ class DropTable:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class CreateSchema:
+    """CREATE SCHEMA [IF NOT EXISTS] name; of one or two parts."""
+
+    name: tuple[str, ...]
+    if_not_exists: bool = False
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DropSchema:
+    """DROP SCHEMA [IF EXISTS] name; of one or two parts."""
+
+    name: tuple[str, ...]
+    if_exists: bool = False
+    location: Location | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Show:
     """SHOW of something that there is; DESCRIBE is SHOW COLUMNS.
 
@@ -298,6 +316,8 @@ class Transaction:
 Statement: TypeAlias = (
     Query
     | Explain
+    | CreateSchema
+    | DropSchema
     | CreateTable
     | DropTable
     | Show
@@ -320,9 +340,11 @@ Statement: TypeAlias = (
 WRITES = (
     AlterTable,
     Comment,
+    CreateSchema,
     CreateTable,
     CreateTableAs,
     CreateView,
+    DropSchema,
     DropTable,
     DropView,
     Insert,
@@ -345,11 +367,13 @@ def update_type(statement: Statement) -> str | None:
 _KEYWORDS: Mapping[type, str] = {
     AddColumn: "ADD COLUMN",
     Comment: "COMMENT",
+    CreateSchema: "CREATE SCHEMA",
     CreateTable: "CREATE TABLE",
     CreateTableAs: "CREATE TABLE",
     CreateView: "CREATE VIEW",
     Deallocate: "DEALLOCATE",
     DropColumn: "DROP COLUMN",
+    DropSchema: "DROP SCHEMA",
     DropTable: "DROP TABLE",
     DropView: "DROP VIEW",
     Insert: "INSERT",

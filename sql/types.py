@@ -206,6 +206,7 @@ class Field:
         aliases: Names it also goes by in records (Iceberg's name mapping), newest first.
         initial_default: What rows written before it existed hold, already a Python value.
         write_default: What a record that leaves it out gets.
+        comment: What its owner says of it.
     """
 
     name: str
@@ -215,6 +216,7 @@ class Field:
     aliases: tuple[str, ...] = dataclasses.field(default=(), compare=False)
     initial_default: Any = dataclasses.field(default=None, compare=False)
     write_default: Any = dataclasses.field(default=None, compare=False)
+    comment: str | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -73,7 +73,16 @@ def _fields(
     for field in fields:
         path = (*above, field["name"])
         type_ = _type(field["type"], path, ids)
-        found.append(Field(field["name"], type_, ids.of(path), required=not field["nullable"]))
+        comment = (field.get("metadata") or {}).get("comment")
+        found.append(
+            Field(
+                field["name"],
+                type_,
+                ids.of(path),
+                required=not field["nullable"],
+                comment=str(comment) if comment else None,
+            )
+        )
     return tuple(found)
 
 

@@ -19,6 +19,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
+    NamespaceNotEmptyError,
     TableAlreadyExistsError,
 )
 from pyiceberg.io import FileIO
@@ -61,7 +62,7 @@ from seamline.connectors.iceberg.schema_changes import named_mapping, text_of
 from seamline.connectors.iceberg.types import table_schema
 from seamline.connectors.iceberg.views import ViewStore
 from seamline.connectors.protocols import HotLog
-from seamline.errors import INVALID_CONFIG, NOT_SUPPORTED, SeamlineError
+from seamline.errors import INVALID_CONFIG, NOT_SUPPORTED, SCHEMA_NOT_EMPTY, SeamlineError
 from seamline.seam.binding import PROPERTY_PREFIX
 from seamline.seam.boundary import Boundary, BoundaryProvider
 from seamline.seam.checks import outrun, require
@@ -447,6 +448,28 @@ class IcebergCatalog:
             return False
         with catalog_errors(self.name, namespace):
             return self.pyiceberg.namespace_exists(namespace)
+
+    def make_namespace(self, namespace: tuple[str, ...]) -> None:
+        """Makes a namespace where it is missing.
+
+        Raises:
+            SeamlineError: SCHEMA_NOT_FOUND for a name that none can have, CATALOG_UNAVAILABLE.
+        """
+        with namespace_errors(self.name, namespace):
+            self.require_namespace(namespace)
+
+    def drop_namespace(self, namespace: tuple[str, ...]) -> None:
+        """Drops an empty namespace.
+
+        Raises:
+            SeamlineError: SCHEMA_NOT_FOUND, SCHEMA_NOT_EMPTY, CATALOG_UNAVAILABLE.
+        """
+        with namespace_errors(self.name, namespace):
+            try:
+                self.pyiceberg.drop_namespace(namespace)
+            except NamespaceNotEmptyError as error:
+                name = ".".join((self.name, *namespace))
+                raise SeamlineError(SCHEMA_NOT_EMPTY, f"schema {name} is not empty") from error
 
     def child_namespaces(self, parent: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
         """Namespaces directly under a parent.

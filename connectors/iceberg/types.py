@@ -77,6 +77,7 @@ def _field(field: iceberg.NestedField, names: Mapping[int, list[str]]) -> Field:
         aliases=aliases,
         initial_default=_default(field.initial_default),
         write_default=_default(field.write_default),
+        comment=field.doc or None,
     )
 
 

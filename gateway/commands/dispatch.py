@@ -19,6 +19,7 @@ from seamline.gateway.access.rules import Privilege
 from seamline.gateway.commands import (
     adopting,
     alterations,
+    schemas,
     sessions,
     tables,
     views,
@@ -35,8 +36,10 @@ from seamline.sql.places import placed_at
 from seamline.sql.statements import (
     AlterTable,
     Comment,
+    CreateSchema,
     CreateTable,
     CreateView,
+    DropSchema,
     DropTable,
     DropView,
     KillStatement,
@@ -120,6 +123,10 @@ class Commands:
                 return sessions.transaction(statement, request)
             case Use():
                 return sessions.use(statement, session, self._connections)
+            case CreateSchema():
+                return schemas.create(self._connections, statement, session)
+            case DropSchema():
+                return schemas.drop(self._connections, statement, session)
             case DropView():
                 return views.drop(self._connections, statement, session)
             case Comment(what="view"):

@@ -1,6 +1,6 @@
 """`system.jdbc`: what there is, in the shapes that JDBC's DatabaseMetaData prescribes.
 
-Hidden columns are not among a table's: `information_schema.columns` has them.
+Hidden columns are not among a table's: `DESCRIBE` has them.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _column(field: Field, position: int) -> Row:
         digits,
         base,
         _NO_NULLS if field.required else _NULLABLE,
-        None,
+        field.comment,
         None,
         None,
         None,

@@ -72,11 +72,18 @@ class Shows:
             "Type": types.VARCHAR,
             "Nullable": types.VARCHAR,
             "Hidden": types.BOOLEAN,
+            "Comment": types.VARCHAR,
         }
         fields = self._fields(statement.name, session, deadline)
         rows = [
-            (name, type_, nullable, hidden)
-            for name, _, nullable, type_, hidden in system.column_rows(fields)
+            (
+                field.name,
+                str(field.type),
+                system.nullable(field),
+                field.name in columns.METADATA_NAMES,
+                field.comment,
+            )
+            for field in fields
         ]
         return table(shape, matching(rows, statement.like, statement.escape))
 
@@ -105,15 +112,13 @@ class Shows:
         name = names.resolve(statement.name, session, self._connections)
         state = self._state(name)
         shown = self._connections.rights.table(name).columns(state.schema.columns)
-        iceberg = self._connections.catalog(state.name[0]).load(state.name[1:]).iceberg
-        docs = {field.name: field.doc for field in iceberg.schema().fields if field.doc}
         binding = TopicBinding.from_properties(state.properties)
         if state.provider is not None and binding is not None:
             text = adopting.create_text(state, binding)
             return table({"Create Table": types.VARCHAR}, [(text,)])
         own = [
             f"   {types.quote(field.name)} {field.type}{' NOT NULL' if field.required else ''}"
-            + _comment(" COMMENT ", docs.get(field.name))
+            + _comment(" COMMENT ", field.comment)
             for field in shown
             if binding is None or not field.name.startswith("_kafka_")
         ]

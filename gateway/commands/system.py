@@ -2,7 +2,7 @@
 
 They are relations like any other: bound, filtered and joined by the engine.
 
-    catalog.information_schema.{schemata, tables, columns, views}
+    catalog.information_schema.{schemata, tables, columns, views}, and of roles and grants: empty
     system.…      see `system_catalog`
     t$seam        the seam the statement itself reads t with, a row per partition
     t$snapshots   the snapshots that are kept
@@ -13,7 +13,7 @@ They are relations like any other: bound, filtered and joined by the engine.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -52,9 +52,10 @@ _COLUMNS: Mapping[str, Type] = {
     "table_name": types.VARCHAR,
     "column_name": types.VARCHAR,
     "ordinal_position": types.BIGINT,
+    "column_default": types.VARCHAR,
     "is_nullable": types.VARCHAR,
     "data_type": types.VARCHAR,
-    "is_hidden": types.BOOLEAN,
+    "comment": types.VARCHAR,
 }
 _VIEWS: Mapping[str, Type] = {
     "table_catalog": types.VARCHAR,
@@ -62,11 +63,28 @@ _VIEWS: Mapping[str, Type] = {
     "table_name": types.VARCHAR,
     "view_definition": types.VARCHAR,
 }
+_ROLES: Mapping[str, Mapping[str, Type]] = {
+    "applicable_roles": dict.fromkeys(
+        ("grantee", "grantee_type", "role_name", "is_grantable"), types.VARCHAR
+    ),
+    "enabled_roles": {"role_name": types.VARCHAR},
+    "roles": {"role_name": types.VARCHAR},
+    "table_privileges": dict.fromkeys(
+        (
+            *("grantor", "grantor_type", "grantee", "grantee_type"),
+            *("table_catalog", "table_schema", "table_name"),
+            *("privilege_type", "is_grantable", "with_hierarchy"),
+        ),
+        types.VARCHAR,
+    ),
+}
+"""Tables without rows: there are no roles and nothing is granted, rights are in a file of rules."""
 INFORMATION_TABLES = {
     "columns": _COLUMNS,
     "schemata": _SCHEMATA,
     "tables": _TABLES,
     "views": _VIEWS,
+    **_ROLES,
 }
 
 
@@ -116,6 +134,8 @@ def information_schema(
     """
     shape = system_columns(name)
     source = name.full[0]
+    if name.table in _ROLES:
+        return _table(shape, [])
     if name.path[-1] == "schemata":
         return _table(shape, [(source, schema) for schema in listings.schemas(sources, source)])
     rows: list[tuple[Any, ...]] = []
@@ -129,7 +149,7 @@ def information_schema(
             texts = listed.view.texts if listed.view is not None else {}
             rows.append((*place, texts.get("trino") or next(iter(texts.values()), None)))
         elif name.path[-1] == "columns":
-            rows += [(*place, *column) for column in column_rows(listed.columns)]
+            rows += [(*place, *column) for column in _column_rows(listed.columns)]
         else:
             topic = listed.binding.topic if listed.binding is not None else None
             error = f"{listed.error.code.name}: {listed.error.message}" if listed.error else None
@@ -138,18 +158,16 @@ def information_schema(
     return _table(shape, rows)
 
 
-def column_rows(fields: Sequence[Field]) -> list[tuple[str, int, str, str, bool]]:
-    """(name, position, nullable, type, hidden) of each column."""
-    return [
-        (
-            field.name,
-            position,
-            "NO" if field.required else "YES",
-            str(field.type),
-            field.name in columns.METADATA_NAMES,
-        )
-        for position, field in enumerate(fields, start=1)
-    ]
+def _column_rows(fields: Sequence[Field]) -> Iterator[tuple[Any, ...]]:
+    """(name, position, default, nullable, type, comment) of what `SELECT *` gives."""
+    shown = (field for field in fields if field.name not in columns.METADATA_NAMES)
+    for position, field in enumerate(shown, start=1):
+        yield field.name, position, None, nullable(field), str(field.type), field.comment
+
+
+def nullable(field: Field) -> str:
+    """Whether a column may be null, as SQL's catalogs say it."""
+    return "NO" if field.required else "YES"
 
 
 def about_table(

@@ -112,11 +112,24 @@ _JDBC: Mapping[str, Shape] = {
     },
 }
 
+_PROPERTIES = _texts("catalog_name", "property_name", "default_value", "type", "description")
+_MATERIALIZED_VIEWS: Shape = {
+    **_texts("catalog_name", "schema_name", "name"),
+    **_texts("storage_catalog", "storage_schema", "storage_table", "freshness"),
+    "last_fresh_time": _MOMENT,
+    **_texts("comment", "definition"),
+}
+
 SHAPES: Mapping[str, Mapping[str, Shape]] = {
     "jdbc": _JDBC,
     "metadata": {
         "catalogs": _texts("catalog_name", "connector_id", "connector_name"),
+        "column_properties": _PROPERTIES,
+        "materialized_view_properties": _PROPERTIES,
+        "materialized_views": _MATERIALIZED_VIEWS,
+        "schema_properties": _PROPERTIES,
         "table_comments": _texts("catalog_name", "schema_name", "table_name", "comment"),
+        "table_properties": _PROPERTIES,
     },
     "runtime": {
         "nodes": {

@@ -25,6 +25,7 @@ from seamline.connectors.protocols import Deadline
 from seamline.errors import (
     COLUMN_NOT_FOUND,
     INVALID_TABLE_DEFINITION,
+    NUMERIC_OVERFLOW,
     STATEMENT_NOT_ALLOWED,
     TABLE_EXISTS,
     TYPE_MISMATCH,
@@ -45,7 +46,7 @@ from seamline.sql.binder.scope import Output
 from seamline.sql.near import did_you_mean
 from seamline.sql.qualify import is_unnamed
 from seamline.sql.statements import CreateTable, Insert
-from seamline.sql.types import Field
+from seamline.sql.types import Field, Type
 
 _READABLE_S = 5.0
 """How long a transaction that was committed may take to become readable."""
@@ -236,12 +237,18 @@ def check_types(target: Target, output: Sequence[Output]) -> None:
             hint=f"Columns: {', '.join(field.name for field in target.given)}.",
         )
     for field, column in zip(target.given, output, strict=True):
-        if not coercion.can_coerce(column.type, field.type):
+        if not (coercion.can_coerce(column.type, field.type) or _may_fit(column.type, field.type)):
             raise SeamlineError(
                 TYPE_MISMATCH,
                 f"column {field.name} is {field.type}, but the query gives {column.type}",
                 hint=f"CAST(… AS {field.type})",
             )
+
+
+def _may_fit(source: Type, target: Type) -> bool:
+    """Whether both hold whole numbers: one that is too large is refused when it is met."""
+    whole = coercion.as_decimal(source)
+    return whole is not None and whole.scale == 0 and target in types.INTEGERS
 
 
 def wait_until_readable(
@@ -292,6 +299,22 @@ def insert(
     return Written(counted.rows, Write(target.name.display, ends) if last else None)
 
 
+def _stored(values: pa.Array, field: Field, type_: pa.DataType) -> pa.Array:
+    """Values as their column holds them.
+
+    Raises:
+        SeamlineError: NUMERIC_OVERFLOW.
+    """
+    try:
+        return values.cast(type_)
+    except pa.ArrowInvalid as error:
+        if field.type not in types.INTEGERS:
+            raise
+        raise SeamlineError(
+            NUMERIC_OVERFLOW, f"column {field.name} is {field.type}: {error}"
+        ) from error
+
+
 class _Counted:
     """Batches as they pass by, and how many rows they had."""
 
@@ -314,7 +337,7 @@ def _whole(batches: Iterator[pa.RecordBatch], target: Target) -> Iterator[pa.Rec
         for field, own in zip(target.fields, schema, strict=True):
             place = places.get(field.name)
             if place is not None:
-                arrays.append(batch.column(place).cast(own.type))
+                arrays.append(_stored(batch.column(place), field, own.type))
             elif field.write_default is not None:
                 arrays.append(pa.array([field.write_default] * batch.num_rows, own.type))
             else:

@@ -127,6 +127,7 @@ class Qualify(Protocol):
         *,
         now: datetime.datetime,
         user: str = "",
+        session: tuple[str, str] = ("", ""),
     ) -> BoundQuery:
         """See `qualify`."""
 
@@ -203,9 +204,12 @@ class Queries:
             dataclasses.replace(table.relation, name=table.facts.seam.table) for table in tables
         ]
         facts = [table.facts for table in tables]
+        session = (request.session.catalog, request.session.schema)
 
         def bound() -> tuple[BoundQuery, LogicalPlan]:
-            query = self._qualify(request.tree, relations, now=request.now, user=self._user)
+            query = self._qualify(
+                request.tree, relations, now=request.now, user=self._user, session=session
+            )
             return query, asked(query, facts)
 
         query, wanted = self._compute(bound, deadline)

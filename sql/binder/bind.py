@@ -40,6 +40,7 @@ def bind(
     now: datetime.datetime,
     restrictions: Mapping[str, Restriction],
     user: str,
+    session: tuple[str, str],
 ) -> tuple[exp.Expr, list[Output], frozenset[tuple[str, str]]]:
     """A query in canonical form, the columns it gives, and the (scan id, column) pairs it reads.
 
@@ -49,7 +50,8 @@ def bind(
         now: The moment the statement was submitted.
         restrictions: What may be seen of scans, where that is not all.
         user: Who asks.
+        session: The catalog and the schema that names leave unsaid.
     """
-    typer = Typer(relations, now, HANDLERS, bind_query, restrictions, user)
+    typer = Typer(relations, now, HANDLERS, bind_query, restrictions, user, session)
     bound, output = typer.query(tree, None, {})
     return with_kernels(bound), output, frozenset(typer.used)

@@ -171,6 +171,14 @@ def _bind_user(typer: Typer, _: exp.CurrentUser, __: Scope) -> Typed:
     return exp.Literal.string(typer.user), types.VARCHAR
 
 
+def _bind_catalog(typer: Typer, _: exp.CurrentCatalog, __: Scope) -> Typed:
+    return exp.Literal.string(typer.session[0]), types.VARCHAR
+
+
+def _bind_schema(typer: Typer, _: exp.CurrentSchema, __: Scope) -> Typed:
+    return exp.Literal.string(typer.session[1]), types.VARCHAR
+
+
 def _bind_null(_: Typer, node: exp.Null, __: Scope) -> Typed:
     return node, types.UNKNOWN
 
@@ -220,6 +228,8 @@ HANDLERS: Handlers = {
     exp.Literal: _bind_literal,
     exp.Boolean: _bind_boolean_literal,
     exp.Null: _bind_null,
+    exp.CurrentCatalog: _bind_catalog,
+    exp.CurrentSchema: _bind_schema,
     exp.CurrentUser: _bind_user,
     exp.HexString: _bind_bytes,
     exp.UnicodeString: _bind_unicode,

@@ -89,6 +89,7 @@ class Typer:
         now: The moment the statement was submitted, in UTC.
         restrictions: What may be seen of tables, by scan id, where that is not all.
         user: Who asks.
+        session: The catalog and the schema that names leave unsaid.
         used: (scan id, column) pairs that the query reads.
         lambdas: How many bodies of lambdas have been bound.
     """
@@ -101,10 +102,12 @@ class Typer:
         query_handler: QueryHandler,
         restrictions: Mapping[str, Restriction],
         user: str,
+        session: tuple[str, str],
     ) -> None:
         self.relations = relations
         self.restrictions = restrictions
         self.user = user
+        self.session = session
         self.now = now.astimezone(datetime.UTC)
         self.used: set[tuple[str, str]] = set()
         self.lambdas = 0

@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 FORMS: Mapping[str, tuple[str, ...]] = {
     "at_timezone": ("at_timezone(timestamp with time zone, zone) → timestamp with time zone",),
     "cast": ("cast(T AS type) → type",),
+    "current_catalog": ("current_catalog → varchar",),
     "current_date": ("current_date → date",),
+    "current_schema": ("current_schema → varchar",),
     "current_timestamp": ("current_timestamp → timestamp(3) with time zone",),
     "current_timezone": ("current_timezone() → varchar",),
     "current_user": ("current_user → varchar",),

@@ -41,7 +41,6 @@ _BEGUN_S = 2.0
 _END_S = 300.0
 _COLUMNS = (
     "SELECT column_name FROM information_schema.columns WHERE table_name = '{table}'"
-    " AND NOT is_hidden"
     " ORDER BY ordinal_position"
 )
 

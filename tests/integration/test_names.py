@@ -24,8 +24,8 @@ def test_fault_19_a_table_and_its_topic_are_told_apart(
         assert gateway.rows(f"SELECT max(id) FROM {table}") == [(2,)]
     topic = f"default.default.{name}"
     assert gateway.rows(f"SELECT value FROM {topic} LIMIT 1") == [(b'{"id": 1}',)]
-    assert gateway.rows(f"DESCRIBE {topic}")[0] == ("value", "varbinary", "YES", False)
-    assert gateway.rows(f"DESCRIBE default.{name}")[0] == ("id", "bigint", "YES", False)
+    assert gateway.rows(f"DESCRIBE {topic}")[0] == ("value", "varbinary", "YES", False, None)
+    assert gateway.rows(f"DESCRIBE default.{name}")[0] == ("id", "bigint", "YES", False, None)
 
 
 def test_fault_19_what_is_listed_is_read(stack: Stack, gateway: Gateway, name: str) -> None:
@@ -44,11 +44,11 @@ def test_fault_19_what_is_listed_is_read(stack: Stack, gateway: Gateway, name: s
             for table in wanted:
                 full = f"{catalog}.{schema}.{table}"
                 ((count,),) = gateway.rows(f"SELECT count(*) FROM {full}")
-                assert count > 0 or table == "views"
+                assert count > 0 or table not in {"columns", "schemata", "tables", name}
                 assert gateway.rows(f"SHOW COLUMNS FROM {full}")
         columns = gateway.rows(
-            f"SELECT column_name, data_type, is_hidden FROM {catalog}.information_schema.columns"
+            f"SELECT column_name, data_type FROM {catalog}.information_schema.columns"
             f" WHERE table_name = '{name}' ORDER BY ordinal_position"
         )
         shown = gateway.rows(f"SHOW COLUMNS FROM {catalog}.default.{name}")
-        assert columns == [(column, type_, hidden) for column, type_, _, hidden in shown]
+        assert columns == [(column, type_) for column, type_, _, hidden, _ in shown if not hidden]

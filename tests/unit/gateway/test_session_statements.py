@@ -339,3 +339,93 @@ def test_the_nearest_name_is_hinted_at(
     assert error.location is not None
     assert (error.code.name, error.location.line, error.location.column) == (code, 1, column)
     assert hint in error.hint
+
+
+def test_a_statement_may_ask_where_its_names_are_looked_for(
+    connection: seamline.Connection,
+) -> None:
+    asked = "SELECT current_catalog, CURRENT_SCHEMA"
+    assert rows(connection, asked) == [("lake", "default")]
+    connection.execute("USE lake.shop")
+    assert rows(connection, asked) == [("lake", "shop")]
+    counted = "SELECT count(*) FROM axb WHERE current_schema = 'shop'"
+    assert rows(connection, counted) == [(4,)]
+    found = refused(connection, 'SELECT "current_schema" FROM axb')
+    assert found.code.name == "COLUMN_NOT_FOUND"
+
+
+# --- Schemas -------------------------------------------------------------------------------------
+
+
+def test_schemas_are_made_and_dropped(connection: seamline.Connection) -> None:
+    rows(connection, "CREATE SCHEMA made")
+    rows(connection, "CREATE SCHEMA IF NOT EXISTS lake.made")
+    assert ("made",) in rows(connection, "SHOW SCHEMAS")
+    rows(connection, "CREATE TABLE made.t AS SELECT 1 AS a")
+    assert refused(connection, "DROP SCHEMA made").code.name == "SCHEMA_NOT_EMPTY"
+    rows(connection, "DROP TABLE made.t")
+    rows(connection, "CREATE VIEW made.v AS SELECT 1 AS a")
+    assert refused(connection, "DROP SCHEMA made").code.name == "SCHEMA_NOT_EMPTY"
+    rows(connection, "DROP VIEW made.v")
+    rows(connection, "DROP SCHEMA made RESTRICT")
+    assert ("made",) not in rows(connection, "SHOW SCHEMAS")
+    rows(connection, "DROP SCHEMA IF EXISTS made")
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("CREATE SCHEMA shop", "SCHEMA_EXISTS"),
+        ("CREATE SCHEMA information_schema", "SCHEMA_EXISTS"),
+        ("CREATE SCHEMA default.s", "STATEMENT_NOT_ALLOWED"),
+        ("CREATE SCHEMA system.s", "STATEMENT_NOT_ALLOWED"),
+        ("CREATE SCHEMA nowhere.s", "CATALOG_NOT_FOUND"),
+        ("CREATE SCHEMA a.b.c", "SYNTAX_ERROR"),
+        ("CREATE SCHEMA", "SYNTAX_ERROR"),
+        ('CREATE SCHEMA ""', "SCHEMA_NOT_FOUND"),
+        ("DROP SCHEMA nowhere", "SCHEMA_NOT_FOUND"),
+        ("DROP SCHEMA shop CASCADE", "SYNTAX_ERROR"),
+        ("DROP SCHEMA information_schema", "STATEMENT_NOT_ALLOWED"),
+    ],
+)
+def test_schemas_that_cannot_be_made_or_dropped(
+    connection: seamline.Connection, sql: str, code: str
+) -> None:
+    assert refused(connection, sql).code.name == code
+
+
+# --- What tools ask ------------------------------------------------------------------------------
+
+
+def test_comments_of_columns_are_shown(connection: seamline.Connection) -> None:
+    rows(connection, "CREATE TABLE said AS SELECT 1 AS a, 2 AS b")
+    rows(connection, "COMMENT ON COLUMN said.a IS 'the first'")
+    assert [row[4] for row in rows(connection, "DESCRIBE said")] == ["the first", None]
+    for listed in (
+        "SELECT comment FROM information_schema.columns WHERE table_name = 'said'"
+        " ORDER BY ordinal_position",
+        "SELECT remarks FROM system.jdbc.columns WHERE table_name = 'said'"
+        " ORDER BY ordinal_position",
+    ):
+        assert rows(connection, listed) == [("the first",), (None,)]
+    shown = rows(connection, "SHOW CREATE TABLE said")[0][0]
+    assert "a integer COMMENT 'the first',\n" in shown
+    rows(connection, "DROP TABLE said")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "information_schema.applicable_roles",
+        "information_schema.enabled_roles",
+        "information_schema.roles",
+        "information_schema.table_privileges",
+        "system.metadata.column_properties",
+        "system.metadata.materialized_view_properties",
+        "system.metadata.materialized_views",
+        "system.metadata.schema_properties",
+        "system.metadata.table_properties",
+    ],
+)
+def test_what_there_never_is_has_no_rows(connection: seamline.Connection, table: str) -> None:
+    assert rows(connection, f"SELECT * FROM {table}") == []

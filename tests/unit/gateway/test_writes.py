@@ -290,3 +290,18 @@ def test_what_fails_writes_nothing(
     assert rows(connection, "SELECT * FROM there") == [(1,)]
     assert rows(connection, "SHOW TABLES LIKE 'bad'") == []
     assert len(loaded(gateway, "there").metadata.snapshots) == 1
+
+
+def test_whole_numbers_of_any_type_are_written_where_they_fit(
+    gateway: Gateway, connection: seamline.Connection
+) -> None:
+    rows(connection, "CREATE TABLE whole (n integer, b bigint)")
+    rows(connection, "INSERT INTO whole VALUES (DECIMAL '7', DECIMAL '8'), (BIGINT '9', 10)")
+    assert rows(connection, "SELECT * FROM whole ORDER BY n") == [(7, 8), (9, 10)]
+    for too_large in ("BIGINT '2147483648', 1", "1, DECIMAL '9223372036854775808'"):
+        found = refused(connection, f"INSERT INTO whole VALUES ({too_large})")
+        assert found.code.name == "NUMERIC_OVERFLOW"
+        assert found.message.startswith(("column n is integer", "column b is bigint"))
+    found = refused(connection, "INSERT INTO whole VALUES (1.5, 1)")
+    assert found.code.name == "TYPE_MISMATCH"
+    assert len(loaded(gateway, "whole").metadata.snapshots) == 2, "of CREATE, and of one INSERT"

@@ -11,7 +11,9 @@ from sqlglot import exp
 from seamline.errors import Location, SeamlineError
 from seamline.sql import parse
 from seamline.sql.statements import (
+    CreateSchema,
     CreateTable,
+    DropSchema,
     DropTable,
     Explain,
     Query,
@@ -70,6 +72,10 @@ def test_a_token_belongs_to_the_query() -> None:
         ("SET SESSION row_limit = 10", SetSession("row_limit", "10")),
         ("RESET SESSION engine", SetSession("engine", None)),
         ("USE lake.shop", Use(("lake", "shop"))),
+        ("CREATE SCHEMA s", CreateSchema(("s",))),
+        ("create schema if not exists a.s", CreateSchema(("a", "s"), if_not_exists=True)),
+        ("DROP SCHEMA s", DropSchema(("s",))),
+        ("DROP SCHEMA IF EXISTS a.s RESTRICT", DropSchema(("a", "s"), if_exists=True)),
         ("DROP TABLE t", DropTable(("t",))),
         ("drop table if exists a.b", DropTable(("a", "b"), if_exists=True)),
     ],
@@ -113,7 +119,6 @@ def test_create_table() -> None:
         "MERGE INTO t USING u ON true WHEN MATCHED THEN DELETE",
         "TRUNCATE TABLE t",
         "CREATE OR REPLACE TABLE t (a int)",
-        "CREATE SCHEMA s",
         "INSERT OVERWRITE t SELECT 1",
         "INSERT INTO t DELETE FROM u",
         "CREATE TABLE t AS DROP TABLE u",
