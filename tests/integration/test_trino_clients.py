@@ -79,18 +79,24 @@ def jar_of(jars: JarSet) -> pathlib.Path:
 
 
 @pytest.fixture(scope="module")
-def driver() -> Iterator[Any]:
+def jvm() -> Iterator[Any]:
+    """Java, with the driver."""
+    with java_library(jar_of(JDBC)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def driver(jvm: Any) -> Any:
     """Connects the driver to an address."""
-    with java_library(jar_of(JDBC)) as jvm:
 
-        def connect(url: str, **options: str) -> Any:
-            properties = jvm.java.util.Properties()
-            for name, value in {"user": "ann", **options}.items():
-                properties.setProperty(name, value)
-            address = f"jdbc:trino://{urlsplit(url).netloc}/lake/default"
-            return jvm.io.trino.jdbc.TrinoDriver().connect(address, properties)
+    def connect(url: str, **options: str) -> Any:
+        properties = jvm.java.util.Properties()
+        for name, value in {"user": "ann", **options}.items():
+            properties.setProperty(name, value)
+        address = f"jdbc:trino://{urlsplit(url).netloc}/lake/default"
+        return jvm.io.trino.jdbc.TrinoDriver().connect(address, properties)
 
-        yield connect
+    return connect
 
 
 @pytest.fixture(scope="module")
@@ -254,6 +260,61 @@ def test_jdbc_finds_what_there_is(jdbc: Any, table: str) -> None:
     ):
         assert texts(nothing) == []
     assert found.getDatabaseProductVersion() == "seamline"
+
+
+REFUSED_BY_THE_DRIVER = {
+    "getColumnPrivileges": "privileges not supported",
+    "getIndexInfo": "indexes not supported",
+}
+"""Methods that the driver itself refuses, whatever it talks to."""
+METHODS_MIN = 170
+
+
+def test_jdbc_answers_every_question_about_the_database(jvm: Any, jdbc: Any, table: str) -> None:
+    """Every method of DatabaseMetaData, with patterns that match everything."""
+    java = jvm.java.lang
+    given = {"boolean": False, "int": 0, "java.lang.String": table, "java.lang.Class": java.Object}
+    question, asked, refused = jdbc.getMetaData(), 0, {}
+    for method in java.Class.forName("java.sql.DatabaseMetaData").getMethods():
+        kinds = [kind.getName() for kind in method.getParameterTypes()]
+        values = jvm.java.util.ArrayList()
+        for place, kind in enumerate(kinds):
+            # the first two parts of a name are its catalog and schema, where there are three
+            is_open = kind == "java.lang.String" and len(kinds) > 1 and place < 2
+            values.append(None if is_open else given.get(kind))
+        asked += 1
+        try:
+            answer = method.invoke(question, values.toArray())
+            if method.getReturnType().getName() == "java.sql.ResultSet":
+                texts(answer)
+        except Py4JJavaError as error:
+            cause = error.java_exception.getCause() or error.java_exception
+            refused[method.getName()] = str(cause.getMessage())
+    assert asked >= METHODS_MIN
+    assert refused.keys() - {"unwrap"} == REFUSED_BY_THE_DRIVER.keys(), refused
+    for name, reason in REFUSED_BY_THE_DRIVER.items():
+        assert reason in refused[name]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SHOW CATALOGS",
+        'SHOW SCHEMAS FROM "lake"',
+        'SHOW TABLES FROM "lake"."default"',
+        'DESCRIBE "lake"."default"."{table}"',
+        'SHOW CREATE TABLE "lake"."default"."{table}"',
+        'SELECT TRUE AS "_" FROM "lake"."default"."{table}" WHERE 1 <> 1 LIMIT 0',
+        "SELECT current_catalog, current_schema",
+        "SELECT * FROM system.metadata.materialized_views",
+        "SELECT * FROM lake.information_schema.table_privileges",
+        "SELECT table_name, column_name, column_default, comment"
+        " FROM lake.information_schema.columns",
+    ],
+)
+def test_jdbc_asks_as_tools_do(jdbc: Any, table: str, sql: str) -> None:
+    """Statements of DBeaver, Metabase and dbt."""
+    query(jdbc, sql.format(table=table))
 
 
 def test_a_statement_is_ended_by_another_client(gateway: Gateway, jdbc: Any, cursor: Any) -> None:

@@ -33,17 +33,20 @@ class Python:
 
     def command(self, settings: str) -> list[str]:
         """What starts it; its environment is made when it is not there yet."""
-        python = sys.executable if not self.packages else str(self._python())
+        python = sys.executable if not self.packages else str(interpreter(self.packages))
         module, *arguments = self.client
         return [python, "-m", f"readers.clients.{module}", settings, *arguments]
 
-    def _python(self) -> pathlib.Path:
-        def make(folder: pathlib.Path) -> None:
-            _run(folder, sys.executable, "-m", "venv", "environment")
-            pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            _run(folder, "environment/bin/python", *pip, *self.packages)
 
-        return _made(repr(self.packages), make) / "environment" / "bin" / "python"
+def interpreter(packages: Sequence[str]) -> pathlib.Path:
+    """The interpreter of an environment with these packages; made when it is not there yet."""
+
+    def make(folder: pathlib.Path) -> None:
+        _run(folder, sys.executable, "-m", "venv", "environment")
+        pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _run(folder, "environment/bin/python", *pip, *packages)
+
+    return _made(repr(tuple(packages)), make) / "environment" / "bin" / "python"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

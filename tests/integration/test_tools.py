@@ -1,0 +1,169 @@
+"""Goal: the tools that docs/clients.md has recipes for work as they are, over both tiers.
+
+Method: each tool is the published one, in an environment of its own where ours has not got it, and
+does over a unified table what people do with it. Making those environments takes minutes, so they
+are for `make soak`; what needs none is a proof.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+from typing import Any
+from urllib.parse import urlsplit
+
+import pandas as pd
+import polars as pl
+import pytest
+import sqlalchemy as sa
+from readers.environments import interpreter
+from support.gateway import Gateway
+from support.stack import Stack
+
+pytestmark = pytest.mark.integration
+
+TOOLS = pathlib.Path(__file__).parents[1] / "tools"
+DBT = ("dbt-core>=1.10,<1.11", "dbt-trino>=1.9,<1.10")
+IBIS = ("ibis-framework[trino]==12.0.0", "packaging", "sqlglot<30")
+JUPYSQL = ("jupysql", "trino[sqlalchemy]", "pandas", "ipython")
+BIDS = [
+    {"id": 1, "channel": 1, "price": 2.5},
+    {"id": 2, "channel": 2, "price": 1.0},
+    {"id": 3, "channel": 1, "price": 3.5},
+    {"id": 4, "channel": 2, "price": 0.5},
+]
+
+
+@pytest.fixture
+def table(stack: Stack, name: str) -> str:
+    """Two rows in files, two in the log."""
+    stack.create_topic(name, 1)
+    stack.create_table(name, "id bigint, channel bigint, price double")
+    stack.produce(name, BIDS[:2])
+    stack.tier(name)
+    stack.produce(name, BIDS[2:])
+    return name
+
+
+def port(gateway: Gateway) -> str:
+    return str(urlsplit(gateway.url).port)
+
+
+def found_by(program: str, packages: tuple[str, ...], gateway: Gateway, table: str) -> Any:
+    """What a program writes."""
+    command = [str(interpreter(packages)), "-W", "ignore", str(TOOLS / program)]
+    done = subprocess.run(
+        [*command, port(gateway), table], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+
+
+@pytest.mark.soak
+def test_ibis(gateway: Gateway, table: str) -> None:
+    found = found_by("ibis_program.py", IBIS, gateway, table)
+    assert found == {
+        "schema": {"id": "int64", "channel": "int64", "price": "float64"},
+        "place": ["lake", "default"],
+        "tables": [table, f"{table}_copy", f"{table}_view"],
+        "groups": [[1.0, 2.0, 6.0], [2.0, 2.0, 1.5]],
+        "ranks": [0, 0, 1, 1],
+        "joined": ["web", "shop", "web", "shop"],
+        "view": 2,
+        "copy": 8,
+        "arrow": [1, 2, 3, 4],
+    }
+
+
+@pytest.mark.soak
+def test_jupysql_and_what_superset_asks(gateway: Gateway, table: str) -> None:
+    found = found_by("trino_sqlalchemy_program.py", JUPYSQL, gateway, table)
+    assert found == {
+        "schemas": True,
+        "is_table": True,
+        "views": True,
+        "definition": f"SELECT id FROM {table}",
+        "columns": {"id": "BIGINT", "channel": "BIGINT", "price": "DOUBLE"},
+        "indexes": [],
+        "groups": [[1, 2], [2, 2]],
+        "beyond": [[4]],
+        "read": {"schema": "default", "table": table},
+        "magic": {"n": [4]},
+    }
+
+
+@pytest.mark.soak
+def test_dbt_builds_twice(
+    gateway: Gateway, stack: Stack, table: str, tmp_path: pathlib.Path
+) -> None:
+    """Seeds, views, tables, increments and tests of data; the second time over more rows."""
+    project = tmp_path / "shop"
+    shutil.copytree(TOOLS / "dbt", project)
+
+    def build() -> None:
+        dbt = interpreter(DBT).with_name("dbt")
+        variables = json.dumps({"table": table})
+        done = subprocess.run(
+            [str(dbt), "--no-use-colors", "build", "--vars", variables, "--profiles-dir", "."],
+            cwd=project,
+            env={**os.environ, "SEAMLINE_PORT": port(gateway)},
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "ERROR=0" in done.stdout
+        assert "PASS=9" in done.stdout
+
+    build()
+    totals = "SELECT name, bids, total FROM lake.dbt_shop.totals ORDER BY name"
+    assert gateway.rows(totals) == [("shop", 2, 1.5), ("web", 2, 6.0)]
+    stack.produce(table, [{"id": 5, "channel": 1, "price": 4.0}])
+    build()
+    assert gateway.rows(totals) == [("shop", 2, 1.5), ("web", 3, 10.0)]
+    assert gateway.rows("SELECT count(*), max(id) FROM lake.dbt_shop.seen") == [(5, 5)]
+    comments = "SELECT comment FROM lake.information_schema.columns WHERE table_name = 'named_bids'"
+    assert len(gateway.rows(comments)) == 3
+
+
+def test_pandas_reads_and_writes(gateway: Gateway, table: str) -> None:
+    address = urlsplit(gateway.url)
+    engine = sa.create_engine(f"seamline://{address.hostname}:{address.port}/lake/default")
+    with engine.connect() as connection:
+        query = f"SELECT channel, sum(price) AS total FROM {table} GROUP BY channel ORDER BY 1"
+        found = pd.read_sql(query, connection)
+        assert found.to_dict("list") == {"channel": [1, 2], "total": [6.0, 1.5]}
+        found.to_sql(f"{table}_totals", connection)  # its index becomes a column, and an index
+        again = pd.read_sql_table(f"{table}_totals", connection, index_col="index")
+        assert again.equals(found)
+        found.to_sql(f"{table}_totals", connection, if_exists="replace", index=False)
+    with engine.connect() as connection:
+        assert pd.read_sql_table(f"{table}_totals", connection).equals(found)
+    engine.dispose()
+
+
+def test_polars_reads(gateway: Gateway, table: str) -> None:
+    query = f"SELECT * FROM {table} ORDER BY id"
+    with gateway.connect() as connection:
+        found = pl.read_database(query, connection)
+        assert found.to_dicts() == BIDS
+        batches = pl.read_database(query, connection, iter_batches=True, batch_size=3)
+        assert pl.concat(batches).to_dicts() == BIDS
+
+
+def test_grafanas_macros_are_sql_that_is_there(gateway: Gateway) -> None:
+    """What its plug-in for Trino makes of `$__timeGroup`, `$__timeFilter` and the like."""
+    rows = gateway.rows(
+        "SELECT FROM_UNIXTIME(FLOOR(TO_UNIXTIME(at)/3600)*3600) AS time, count(*)"
+        " FROM (VALUES TIMESTAMP '2024-01-01 00:30:00 UTC', TIMESTAMP '2024-01-01 00:45:00 UTC')"
+        " AS t(at) WHERE at BETWEEN TIMESTAMP '2024-01-01 00:00:00' AND"
+        " TIMESTAMP '2024-01-02 00:00:00' AND TO_UNIXTIME(at) BETWEEN 1704000000 AND 1704200000"
+        " GROUP BY FROM_UNIXTIME(FLOOR(TO_UNIXTIME(at)/3600)*3600) ORDER BY 1"
+    )
+    assert [(moment.isoformat(), count) for moment, count in rows] == [
+        ("2024-01-01T00:00:00+00:00", 2)
+    ]

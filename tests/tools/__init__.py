@@ -1,0 +1,1 @@
+"""Programs of tools that people use, each run in an environment of its own."""
