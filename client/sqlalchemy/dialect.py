@@ -104,7 +104,7 @@ class Compiler(compiler.SQLCompiler):
         self, binary: elements.BinaryExpression[Any], operator: Any, **arguments: Any
     ) -> str:
         """`regexp_replace`, of every match."""
-        pattern, replacement = binary.right.clauses  # type: ignore[attr-defined]
+        pattern, replacement = binary.right.clauses
         matched = self._matched(binary, pattern, **arguments)
         return f"regexp_replace({matched}, {self.process(replacement, **arguments)})"
 
@@ -145,7 +145,9 @@ class DDLCompiler(compiler.DDLCompiler):
         """A comment, which is not sent: an index changes no answer."""
         return f"{_NO_INDEX} {create.element.name}"
 
-    visit_drop_index = visit_create_index
+    def visit_drop_index(self, drop: Any, **_: Any) -> str:
+        """As `visit_create_index`."""
+        return f"{_NO_INDEX} {drop.element.name}"
 
 
 class SeamlineDialect(default.DefaultDialect):

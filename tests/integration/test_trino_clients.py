@@ -262,40 +262,6 @@ def test_jdbc_finds_what_there_is(jdbc: Any, table: str) -> None:
     assert found.getDatabaseProductVersion() == "seamline"
 
 
-REFUSED_BY_THE_DRIVER = {
-    "getColumnPrivileges": "privileges not supported",
-    "getIndexInfo": "indexes not supported",
-}
-"""Methods that the driver itself refuses, whatever it talks to."""
-METHODS_MIN = 170
-
-
-def test_jdbc_answers_every_question_about_the_database(jvm: Any, jdbc: Any, table: str) -> None:
-    """Every method of DatabaseMetaData, with patterns that match everything."""
-    java = jvm.java.lang
-    given = {"boolean": False, "int": 0, "java.lang.String": table, "java.lang.Class": java.Object}
-    question, asked, refused = jdbc.getMetaData(), 0, {}
-    for method in java.Class.forName("java.sql.DatabaseMetaData").getMethods():
-        kinds = [kind.getName() for kind in method.getParameterTypes()]
-        values = jvm.java.util.ArrayList()
-        for place, kind in enumerate(kinds):
-            # the first two parts of a name are its catalog and schema, where there are three
-            is_open = kind == "java.lang.String" and len(kinds) > 1 and place < 2
-            values.append(None if is_open else given.get(kind))
-        asked += 1
-        try:
-            answer = method.invoke(question, values.toArray())
-            if method.getReturnType().getName() == "java.sql.ResultSet":
-                texts(answer)
-        except Py4JJavaError as error:
-            cause = error.java_exception.getCause() or error.java_exception
-            refused[method.getName()] = str(cause.getMessage())
-    assert asked >= METHODS_MIN
-    assert refused.keys() - {"unwrap"} == REFUSED_BY_THE_DRIVER.keys(), refused
-    for name, reason in REFUSED_BY_THE_DRIVER.items():
-        assert reason in refused[name]
-
-
 @pytest.mark.parametrize(
     "sql",
     [
