@@ -57,7 +57,7 @@ class CachedSlices:
 
     Attributes:
         slices: Parts of segments, ascending within each partition.
-        missing: What is not cached.
+        missing: What is not cached; at most one range of a partition.
         references: Keeps the segments until it is released.
     """
 
@@ -184,6 +184,9 @@ class CachedPartitions:
                 continue
             start = min(max(wanted.start, cached.cached_from), wanted.end_exclusive)
             end = max(start, min(wanted.end_exclusive, cached.position))
+            if wanted.start < start and end < wanted.end_exclusive:
+                missing.append(wanted)  # a log is read once of each partition
+                continue
             slices += _slices(cached.segments, start, end)
             around = ((wanted.start, start), (end, wanted.end_exclusive))
             missing += [OffsetRange(wanted.partition, a, b) for a, b in around if a < b]

@@ -141,6 +141,25 @@ def test_what_was_produced_before_the_ends_were_asked_is_there(
     assert log.subscriptions
 
 
+def test_a_partition_of_which_two_parts_are_missing_is_read_as_one(
+    tail: MemoryTail, log: RestlessLog
+) -> None:
+    """A log is read once of each partition: of two ranges, one would be forgotten."""
+    produce(log, 8)
+    first = tail.request()
+    tail.boundary = tail.boundary.replace({0: 2})
+    tail.read().release()
+    produce(log, 1, first=8)
+    follower = follower_of(tail)
+    found = follower.take([OffsetRange(0, 0, 9)])
+    assert found.missing == (OffsetRange(0, 0, 9),)
+    assert not found.slices
+    found.references.release()
+    found = follower.take(first.ranges)
+    assert found.missing == (OffsetRange(0, 0, 2),)
+    found.references.release()
+
+
 def test_an_end_that_is_a_marker_is_reached(busy: MemoryTail, log: RestlessLog) -> None:
     for outcome in (True, False):
         transaction = log.begin()
