@@ -6,12 +6,14 @@ The decisions are in `seam.checks`; here the log is asked for what they need to 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping
 
-from seamline.connectors.protocols import Deadline, HotLog
+from seamline.connectors.protocols import Deadline, HotLog, TellsCompaction
 from seamline.errors import LOG_TRIMMED, LOG_TRUNCATED, SeamlineError
 from seamline.seam.checks import LogRead, doubtful, require, spoiled
 from seamline.seam.log import LogBounds
+from seamline.seam.offsets import Offsets
 
 
 def check_read(log: HotLog, read: LogRead, deadline: Deadline) -> None:
@@ -80,3 +82,45 @@ def check_not_truncated(
         known = {wanted.partition: epochs[wanted.partition] for wanted in asked}
         for _ in log.read(bounds.topic, asked, bounds.isolation, deadline, epochs=known):
             pass
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Overtaken:
+    """What compaction may have done to a read of a table that is the newest record of each key.
+
+    Attributes:
+        replaced_below: Per partition an offset: what was gone when it was read, has been replaced
+            below that, if it has been replaced at all.
+        ends: Where the partitions end by now in which that may be past the end of the read.
+        end_epochs: Leader epochs by now, where known.
+    """
+
+    replaced_below: Offsets
+    ends: Offsets
+    end_epochs: Offsets
+
+
+def overtaken(
+    log: HotLog, read: LogRead, partitions: Collection[int], deadline: Deadline
+) -> Overtaken:
+    """Asks whether records that were gone when they were read may be replaced past a read's ends.
+
+    Args:
+        log: The cluster.
+        read: What was read, before this is asked.
+        partitions: Those of which something was gone.
+        deadline: The statement's.
+
+    Raises:
+        SeamlineError: as `check_read`.
+    """
+    bounds = log.bounds([read.topic], read.isolation, deadline)[read.topic]
+    require(spoiled(bounds, read))
+    stop = {r.partition: r.end_exclusive for r in read.ranges}
+    found = Offsets({p: bounds.end[p] for p in partitions})
+    later = Offsets({p: end for p, end in found.items() if end > stop[p]})
+    if later and isinstance(log, TellsCompaction):
+        untouched = log.untouched_from(read.topic, read.topic_id, later, deadline)
+        found = found.replace({p: min(o, found[p]) for p, o in untouched.items()})
+        later = Offsets({p: end for p, end in later.items() if found[p] > stop[p]})
+    return Overtaken(found, later, bounds.leader_epochs)

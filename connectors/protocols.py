@@ -172,13 +172,31 @@ class HotLog(Protocol):
 
 @runtime_checkable
 class TellsCompaction(Protocol):
-    """A log that says which of its topics are compacted."""
+    """A log that says what compaction does to its topics."""
 
     def is_compacted(self, topic: str, deadline: Deadline) -> bool:
         """Whether records of a topic may go because newer ones have their keys.
 
         Raises:
             SeamlineError: TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE, …
+        """
+
+    def untouched_from(
+        self, topic: str, topic_id: str, ends: Offsets, deadline: Deadline
+    ) -> Offsets:
+        """Per partition an offset that compaction has not come to yet.
+
+        No record at or past it has been removed, or is why another one was. 0 where the topic is
+        not compacted; a partition is absent where it cannot be told.
+
+        Args:
+            topic: Name of the topic.
+            topic_id: Its id.
+            ends: The partitions asked about, and where they end.
+            deadline: The statement's.
+
+        Raises:
+            SeamlineError: TOPIC_RECREATED, TOPIC_NOT_FOUND, KAFKA_UNAVAILABLE, …
         """
 
 

@@ -51,6 +51,8 @@ from seamline.seam.offsets import OffsetRange, Offsets
 
 FETCH_MESSAGES_MAX = 20_000
 _TOPICS_CACHED_MAX = 10_000
+_POLICY, _COMPACTION_LAG = "cleanup.policy", "min.compaction.lag.ms"
+_NO_OFFSET = -1
 _POLL_S = 0.02
 _REFRESH_S = 2.0
 _ISOLATION = {
@@ -231,11 +233,33 @@ class KafkaLog:
 
     def is_compacted(self, topic: str, deadline: Deadline) -> bool:
         """See `TellsCompaction.is_compacted`."""
+        return "compact" in self._settings(topic, deadline).get(_POLICY, "")
+
+    def untouched_from(
+        self, topic: str, topic_id: str, ends: Offsets, deadline: Deadline
+    ) -> Offsets:
+        """See `TellsCompaction.untouched_from`.
+
+        Compaction takes segments in order, up to the first that has a record younger than
+        `min.compaction.lag.ms`. Half of that is left to clocks which differ.
+        """
+        found = self._settings(topic, deadline)
+        if "compact" not in found.get(_POLICY, ""):
+            return Offsets(dict.fromkeys(ends, 0))
+        lag_ms = int(found.get(_COMPACTION_LAG, 0))
+        if not lag_ms:
+            return Offsets()
+        none = Offsets(dict.fromkeys(ends, _NO_OFFSET))
+        young = int(time.time() * 1000) - lag_ms // 2
+        first = self.offsets_at(topic, topic_id, none, young, deadline)
+        return Offsets({p: offset for p, offset in first.items() if offset != _NO_OFFSET})
+
+    def _settings(self, topic: str, deadline: Deadline) -> dict[str, str]:
         asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
         with self._cluster.asking() as admin:
             (future,) = admin.describe_configs([asked], request_timeout=seconds(deadline)).values()
             found = result(future, f"the settings of topic {topic}", deadline)
-        return "compact" in (found["cleanup.policy"].value or "")
+        return {name: entry.value for name, entry in found.items() if entry.value is not None}
 
     def _describe(self, topics: Sequence[str], deadline: Deadline) -> dict[str, Any]:
         """The topics as the brokers agree on them."""

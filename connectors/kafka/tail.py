@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.schemas import schemas_of
-from seamline.connectors.protocols import Deadline, HotLog, TailFile
+from seamline.connectors.protocols import Deadline, HotLog, RawBatch, TailFile
 from seamline.errors import TAIL_TOO_LARGE, SeamlineError
+from seamline.seam.compaction import Seen
 from seamline.seam.offsets import OffsetRange
 from seamline.seam.records import DecoderSpec
 
@@ -47,6 +49,8 @@ class Tail:
         origin: Where it came from.
         log: Whose records all of them are, as a follower has them; None where some are of the log.
         release: Frees what it keeps alive; rows and files must not be used afterwards.
+        seen: Of an upsert table, which offsets of each range that was read from the log for this
+            statement had records.
     """
 
     rows: pa.Table
@@ -57,6 +61,7 @@ class Tail:
     origin: TailOrigin = TailOrigin()
     log: object | None = None
     release: Callable[[], None] = lambda: None
+    seen: tuple[Seen, ...] = ()
 
 
 def read_tail(
@@ -93,8 +98,10 @@ def read_tail(
     kept = kept_columns(spec, wanted)
     batches = []
     records = size = skipped = 0
+    looked = Looked(ranges if spec.primary_key else ())
     for raw in log.read(spec.topic, ranges, isolation, deadline, epochs=epochs):
         records += len(raw)
+        looked.at(raw)
         size += sum(len(value) for value in raw.values if value is not None)
         if size > size_bytes_max:
             raise SeamlineError(
@@ -105,7 +112,32 @@ def read_tail(
         skipped += decoded.skipped
         batches.append(decoded.rows.select(kept))
     origin = TailOrigin(offsets_read=sum(len(r) for r in ranges))
-    return Tail(table_of(batches, spec, kept), records, size, skipped, origin=origin)
+    rows = table_of(batches, spec, kept)
+    return Tail(rows, records, size, skipped, origin=origin, seen=looked.seen)
+
+
+class Looked:
+    """Notes which offsets of ranges have records, while these are read.
+
+    Args:
+        ranges: The ranges, at most one of each partition.
+    """
+
+    def __init__(self, ranges: Sequence[OffsetRange]) -> None:
+        self._ranges = {r.partition: r for r in ranges}
+        self._there = {r.partition: np.zeros(len(r), np.bool_) for r in ranges}
+
+    def at(self, records: RawBatch) -> None:
+        """Takes records of the ranges."""
+        partitions = np.asarray(records.partitions, np.int32)
+        offsets = np.asarray(records.offsets, np.int64)
+        for partition, there in self._there.items():
+            there[offsets[partitions == partition] - self._ranges[partition].start] = True
+
+    @property
+    def seen(self) -> tuple[Seen, ...]:
+        """What was there of each range, once all of it has been read."""
+        return tuple(Seen(r, np.packbits(self._there[p])) for p, r in self._ranges.items())
 
 
 def kept_columns(spec: DecoderSpec, wanted: Collection[str]) -> list[str]:

@@ -65,14 +65,14 @@ class _BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         table, seam = self._table, self._table.seam
-        ends = seam.end, seam.end_epochs
         # Spark runs no task without a partition, and then wants none
         if table.gives_changes:
             table.require_every_change()
             ranges = [OffsetRange(p, 0, end) for p, end in seam.end.items() if end]
-            return [*table.hot_splits(ranges, {}, *ends)] or [_Nothing()]
-        found = table.find_keys()
-        hot = table.hot_splits(seam.hot_ranges, seam.epochs, *ends, found)
+            return [*table.hot_splits(ranges, {}, seam.end, seam.end_epochs)] or [_Nothing()]
+        table, found = table.find_keys()
+        seam = table.seam
+        hot = table.hot_splits(seam.hot_ranges, seam.epochs, seam.end, seam.end_epochs, found)
         return [*table.cold_splits(None, found), *hot] or [_Nothing()]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:

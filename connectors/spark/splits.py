@@ -23,13 +23,14 @@ from pyspark.sql.datasource import (
 )
 
 from seamline.connectors.config import ClusterConfig, SchemaRegistryConfig
-from seamline.connectors.continuity import checked
+from seamline.connectors.continuity import Overtaken, checked, overtaken
 from seamline.connectors.duckdb.engine import read_scan
 from seamline.connectors.iceberg.catalog import IcebergTable, table_of_file
 from seamline.connectors.iceberg.static_table import static_table
 from seamline.connectors.kafka.cluster import Cluster
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.log import KafkaLog
+from seamline.connectors.kafka.tail import Looked
 from seamline.connectors.protocols import EngineScan, NoDeadline
 from seamline.connectors.spark.decoding import plain
 from seamline.connectors.spark.hot_keys import HotKeys, KeysFound
@@ -42,7 +43,7 @@ from seamline.errors import (
     OFFSETS_NOT_STORED,
     SeamlineError,
 )
-from seamline.seam import encoding
+from seamline.seam import compaction, encoding
 from seamline.seam.binding import TopicBinding
 from seamline.seam.checks import LogRead
 from seamline.seam.files import ColdPlan, DataFile, ScanRequest
@@ -61,6 +62,9 @@ SPLIT_OFFSETS = 250_000
 
 _KEYS_SHARE = 4
 """The files of a part are so many times larger than the keys of the tail, which go with each."""
+
+_READS_MAX = 4
+"""How often a tail is read on to where compaction has come meanwhile."""
 
 _REQUEST_S = 60.0
 
@@ -278,22 +282,51 @@ class Table:
         ]
         return [split for split in splits if split.newest is None or len(split.newest)]
 
-    def find_keys(self) -> KeysFound | None:
-        """Of an upsert table, the keys of the tail; None where every record is a row.
+    def find_keys(self) -> tuple[Table, KeysFound | None]:
+        """Of an upsert table, the keys of the tail; none where every record is a row.
+
+        What compaction has removed of the tail may have been replaced by records past its end. Then
+        these are read, too.
+
+        Returns:
+            The table at the seam that the keys are of, and the keys.
 
         Raises:
-            SeamlineError: UPSERT_ORDER_UNKNOWN, and as reading the log does.
+            SeamlineError: UPSERT_ORDER_UNKNOWN, READ_CONFLICT, and as reading the log does.
         """
         spec, _ = self._spec_and_newest
         newest, seam = self.newest, self.seam
         if spec is None or newest is None:
-            return None
+            return self, None
         keys = HotKeys(newest)
-        if seam.hot_ranges:
-            read = LogRead.of(seam, seam.hot_ranges)
-            for rows in _rows(self._cluster(), spec, read, seam.epochs):
-                keys.add(rows)
-        return keys.found()
+        ranges, epochs = seam.hot_ranges, seam.epochs
+        for attempt in range(_READS_MAX):
+            read = LogRead.of(seam, ranges)
+            found = self._read_keys(keys, spec, read, epochs)
+            if not found.ends:
+                return dataclasses.replace(self, seam=seam), keys.found()
+            if self.options.token or attempt == _READS_MAX - 1:
+                raise compaction.conflict(seam.topic, found.ends)
+            ranges = tuple(OffsetRange(p, seam.end[p], end) for p, end in found.ends.items())
+            epochs = seam.end_epochs
+            known = {p: found.end_epochs[p] for p in found.ends if p in found.end_epochs}
+            seam = dataclasses.replace(
+                seam, end=seam.end.replace(found.ends), end_epochs=epochs.replace(known)
+            )
+        raise AssertionError("the last attempt returns or raises")
+
+    def _read_keys(
+        self, keys: HotKeys, spec: DecoderSpec, read: LogRead, epochs: Mapping[int, int]
+    ) -> Overtaken:
+        """Reads the keys of a part of the tail, and asks whether that was enough."""
+        cluster, looked = self._cluster(), Looked(read.ranges)
+        for rows in _rows(cluster, spec, read, epochs, looked):
+            keys.add(rows)
+        gone = [part.range.partition for part in looked.seen if not part.is_whole]
+        if not gone:
+            return Overtaken(Offsets(), Offsets(), Offsets())
+        with contextlib.closing(Cluster(cluster)) as own:
+            return overtaken(KafkaLog(own), read, gone, NoDeadline())
 
     def require_every_change(self) -> None:
         """Raises where the log may have lost changes.
@@ -494,9 +527,13 @@ class HotSplit(InputPartition):
 
 
 def _rows(
-    config: ClusterConfig, spec: DecoderSpec, read: LogRead, epochs: Mapping[int, int]
+    config: ClusterConfig,
+    spec: DecoderSpec,
+    read: LogRead,
+    epochs: Mapping[int, int],
+    looked: Looked | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The decoded records of a read.
+    """The decoded records of a read; `looked` notes where they are.
 
     They count once the last has been taken: the log has then been found to be the same one still.
     """
@@ -506,6 +543,8 @@ def _rows(
         records = log.read(read.topic, read.ranges, read.isolation, deadline, epochs=epochs)
         with checked(log, read, deadline):
             for raw in records:
+                if looked is not None:
+                    looked.at(raw)
                 yield decoder.decode(raw).rows
 
 

@@ -250,6 +250,8 @@ class Queries:
                 if not may_have_gone_stale(error) or attempt == ATTEMPTS_MAX - 1:
                     raise
                 deadline.check()
+                # ends that a follower knows may be the same ones still
+                request = dataclasses.replace(request, freshness=LATEST)
         raise AssertionError("the last attempt returns or raises")
 
     def _start_once(

@@ -152,7 +152,7 @@ class Executor:
                         break
                 spool.finish()
                 for tail in tails:
-                    self.tails.check_read(tail.seam, tail.ranges, deadline)
+                    self.tails.check_left(tail, deadline)
                 yield from spool.batches()
 
         found = batches()

@@ -179,6 +179,12 @@ class Follower:
                 self.fail(error)
             else:
                 self._watermark.asked(asked_at, ends)
+                self._partitions.settle(asked_at, ends)
+
+    def settle(self, asked_at: float, below: Offsets) -> None:
+        """See `CachedPartitions.settle`."""
+        with self._changed:
+            self._partitions.settle(asked_at, below)
 
     @contextlib.contextmanager
     def keeping(self, boundary: Offsets) -> Iterator[None]:
@@ -307,6 +313,7 @@ class Follower:
         with self._changed:
             self._begin(bounds.end)
             self._watermark.asked(asked_at, bounds.end)
+            self._partitions.settle(asked_at, bounds.end)
             self._partitions.led_by(before, bounds.leader_epochs)
             self._confirm(before)
             self._changed.notify_all()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
+from seamline.gateway.tail.gaps import NO_GAPS, Gaps, Span
 from seamline.gateway.tail.retention import Retention
 from seamline.gateway.tail.segments import MERGED_BYTES, Segment, Slice
 from seamline.gateway.tail.store import References, SegmentStore
@@ -26,6 +27,7 @@ class CachedPartition:
         confirmed: Rows below it are known to be of the topic that is followed.
         segments: In the order of their offsets.
         epoch: Leader epoch of the newest record below the position, where known.
+        gaps: Where nothing was found of what is cached.
     """
 
     cached_from: int
@@ -34,6 +36,7 @@ class CachedPartition:
     confirmed: int
     segments: tuple[Segment, ...] = ()
     epoch: int | None = None
+    gaps: Gaps = NO_GAPS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,11 +47,13 @@ class PartitionRead:
         covers: The offsets read.
         segment: Their rows, None when there were none.
         epoch: Leader epoch of the newest record, where known.
+        gaps: Where there were no records, if anywhere.
     """
 
     covers: OffsetRange
     segment: Segment | None
     epoch: int | None
+    gaps: Span | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,11 +64,14 @@ class CachedSlices:
         slices: Parts of segments, ascending within each partition.
         missing: What is not cached; at most one range of a partition.
         references: Keeps the segments until it is released.
+        replaced_below: Of each partition that is cached, the offset below which that has been
+            replaced which compaction had removed before it was read; None where nobody knows.
     """
 
     slices: tuple[Slice, ...]
     missing: tuple[OffsetRange, ...]
     references: References
+    replaced_below: Mapping[int, int | None]
 
 
 class CachedPartitions:
@@ -121,6 +129,7 @@ class CachedPartitions:
         if cached is None or cached.position != read.covers.start:
             return False
         cached.position, cached.moved_at = read.covers.end_exclusive, now
+        cached.gaps = cached.gaps.read(read.gaps, now)
         if read.epoch is not None:
             cached.epoch = read.epoch
         segment = read.segment
@@ -171,7 +180,9 @@ class CachedPartitions:
         """Slices of what is cached of the ranges, referenced, and what is not cached."""
         slices, missing = self.slices(ranges)
         references = self._store.references([part.segment for part in slices])
-        return CachedSlices(tuple(slices), tuple(missing), references)
+        cached = [(r, self._by_number[r.partition]) for r in ranges if r not in missing]
+        replaced = {r.partition: c.gaps.replaced(r.start, r.end_exclusive) for r, c in cached}
+        return CachedSlices(tuple(slices), tuple(missing), references, replaced)
 
     def slices(self, ranges: Sequence[OffsetRange]) -> tuple[list[Slice], list[OffsetRange]]:
         """Slices of what is cached of the ranges, and what is not."""
@@ -192,6 +203,13 @@ class CachedPartitions:
             missing += [OffsetRange(wanted.partition, a, b) for a, b in around if a < b]
         return slices, missing
 
+    def settle(self, asked_at: float, below: Mapping[int, int]) -> None:
+        """What had been read by a moment lacks only what has been replaced below these offsets."""
+        for partition, offset in below.items():
+            cached = self._by_number.get(partition)
+            if cached is not None:
+                cached.gaps = cached.gaps.settled(asked_at, offset)
+
     def trim(self, retention: Retention, now: float) -> None:
         """Releases segments that need not be kept; skips ahead where reading is behind that."""
         for partition, cached in self._by_number.items():
@@ -203,7 +221,7 @@ class CachedPartitions:
                 self._store.release(gone)
             if keep > cached.position:
                 cached.cached_from = cached.position = cached.confirmed = keep
-                cached.moved_at = now
+                cached.moved_at, cached.gaps = now, NO_GAPS
                 cached.epoch = retention.epochs.get(partition)
 
     def segments(self, partition: int) -> tuple[Segment, ...]:

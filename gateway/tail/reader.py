@@ -8,7 +8,7 @@ partition was added, a boundary was skipped to, or the connection had failed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from seamline.connectors import supervision
@@ -24,8 +24,9 @@ from seamline.errors import (
     SCHEMA_REGISTRY_UNAVAILABLE,
     SeamlineError,
 )
+from seamline.gateway.tail.gaps import gaps_in
 from seamline.gateway.tail.partitions import PartitionRead
-from seamline.gateway.tail.segments import build
+from seamline.gateway.tail.segments import Segment, build
 from seamline.seam.offsets import OffsetRange, Offsets
 
 if TYPE_CHECKING:
@@ -89,11 +90,14 @@ class Reader:
         source = self._follower.table.source
         for partition, position in polled.positions.items():
             covers = OffsetRange(partition, self._positions[partition], position)
-            segment = None
+            segment: Segment | None = None
+            offsets: Sequence[int] = ()
             if partition in batches:
                 segment = build(source, self._decoder, batches[partition], covers)
+                offsets = batches[partition].offsets
             self._positions[partition] = position
-            self._follower.publish(PartitionRead(covers, segment, polled.epochs.get(partition)))
+            gaps, epoch = gaps_in(covers, offsets), polled.epochs.get(partition)
+            self._follower.publish(PartitionRead(covers, segment, epoch, gaps))
         self._follower.relieve()
 
     def _round(self) -> float | None:

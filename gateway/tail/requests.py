@@ -24,10 +24,12 @@ class CachedEnds:
     Attributes:
         bounds: What is cached, in the form of a log's bounds.
         as_of: Every record committed before this moment is below the ends.
+        complete_at: The same moment on the monotonic clock.
     """
 
     bounds: LogBounds
     as_of: datetime.datetime
+    complete_at: float
 
 
 class TailRows(Protocol):

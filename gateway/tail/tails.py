@@ -25,6 +25,7 @@ from seamline.errors import TAIL_TOO_LARGE, SeamlineError
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections, Sources
 from seamline.gateway.tail.assembly import assemble, first_bad, in_memory
+from seamline.gateway.tail.compaction import NewestOfKeys
 from seamline.gateway.tail.follower import Follower
 from seamline.gateway.tail.followers import Budget, Followers
 from seamline.gateway.tail.partitions import CachedSlices
@@ -75,6 +76,7 @@ class Tails:
         self.followers = followers
         self._size_bytes_max = size_bytes_max
         self._offsets_max = offsets_max
+        self._newest = NewestOfKeys(connections)
 
     def read(self, wanted: TailRead, deadline: Deadline) -> Tail:
         """See `TailRows.read`."""
@@ -94,7 +96,9 @@ class Tails:
         """
         follower = self.follow(wanted)
         if follower is None or not wanted.ranges:
-            return self._read_log(wanted, wanted.ranges, deadline)
+            tail = self._read_log(wanted, wanted.ranges, deadline)
+            self._newest.check(wanted, tail.seen, {}, lambda *_: None, deadline)
+            return tail
         with follower.keeping(wanted.seam.boundary):
             if wanted.present and wanted.asked_at is not None:
                 ends = {r.partition: r.end_exclusive for r in wanted.seam.hot_ranges}
@@ -198,7 +202,7 @@ class Tails:
             high_watermark=ends,
             isolation=source.isolation,
         )
-        return CachedEnds(bounds, datetime.datetime.now(datetime.UTC) - age)
+        return CachedEnds(bounds, datetime.datetime.now(datetime.UTC) - age, complete_at)
 
     def _wait(self, follower: Follower, wanted: TailRead, deadline: Deadline) -> str:
         """Waits for the follower if that is worth it; says why it may not have everything."""
@@ -217,6 +221,9 @@ class Tails:
         if found.missing and first_bad(found.slices, wanted.decoder) is None:
             rest = self._read_log(wanted, found.missing, deadline)
         self._check(wanted, follower, found, deadline)
+        if wanted.decoder.primary_key:
+            seen, cached = rest.seen if rest is not None else (), found.replaced_below
+            self._newest.check(wanted, seen, cached, follower.settle, deadline)
         return assemble(found.slices, rest, wanted.decoder, wanted.columns, wanted.predicate)
 
     def _check(
@@ -253,15 +260,20 @@ class Tails:
             size_bytes_max=self._size_bytes_max,
             epochs={p: e for p, e in wanted.epochs.items() if starts.get(p) == seam.boundary[p]},
         )
-        self.check_read(seam, ranges, deadline)
+        self._check_read(seam, ranges, deadline)
         return tail
 
-    def check_read(self, seam: Seam, ranges: Sequence[OffsetRange], deadline: Deadline) -> None:
-        """What was just read from the log, here or by Spark's workers, must belong to the seam.
+    def check_left(self, wanted: TailRead, deadline: Deadline) -> None:
+        """What Spark's workers have read of the log by now must belong to the seam.
 
         Raises:
-            SeamlineError: as `continuity.check_read`.
+            SeamlineError: as `get`.
         """
+        self._check_read(wanted.seam, wanted.ranges, deadline)
+        if wanted.decoder.primary_key:
+            self._newest.check_left(wanted, deadline)
+
+    def _check_read(self, seam: Seam, ranges: Sequence[OffsetRange], deadline: Deadline) -> None:
         check_read(self._connections.log(seam.cluster), LogRead.of(seam, ranges), deadline)
 
 

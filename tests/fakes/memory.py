@@ -152,6 +152,7 @@ class MemoryLog:
         self._known_bounds: dict[tuple[str, str], tuple[_Topic, LogBounds]] = {}
         self._changed = threading.Condition()
         self._compacted: set[str] = set()
+        self.compaction_lag_ms = 0
 
     def save(self) -> LogState:
         """Everything it holds now."""
@@ -252,6 +253,8 @@ class MemoryLog:
     ) -> None:
         """Log compaction below the stable end: of each key only the newest record stays.
 
+        It goes no further than to the first record that is younger than `compaction_lag_ms`.
+
         Args:
             topic: The topic.
             before: Records from these offsets on are too young for it.
@@ -259,14 +262,12 @@ class MemoryLog:
         """
         self._compacted.add(topic)
         for number, log in enumerate(self._topic(topic).partitions):
-            end = log.stable_end if number not in before else min(log.stable_end, before[number])
+            end = min(log.stable_end, before.get(number, log.end), self._young_from(log))
             deletes_from = forgotten.get(number, 0)
             newest = {
                 r.key: r.offset
                 for r in log.records
-                if r.key is not None
-                and log.visible(r, READ_COMMITTED)
-                and (r.offset < end or number not in before)
+                if r.key is not None and log.visible(r, READ_COMMITTED) and r.offset < end
             }
             kept = tuple(
                 r
@@ -285,6 +286,24 @@ class MemoryLog:
         """See `TellsCompaction.is_compacted`."""
         deadline.check()
         return topic in self._compacted
+
+    def untouched_from(
+        self, topic: str, topic_id: str, ends: Offsets, deadline: Deadline
+    ) -> Offsets:
+        """See `TellsCompaction.untouched_from`."""
+        deadline.check()
+        known = self._topic(topic)
+        require(recreated(topic, known.topic_id, topic_id))
+        if topic not in self._compacted:
+            return Offsets(dict.fromkeys(ends, 0))
+        young = {p: self._young_from(known.partitions[p]) for p in ends}
+        return Offsets({p: o for p, o in young.items() if o < known.partitions[p].end})
+
+    def _young_from(self, log: _Partition) -> int:
+        """The first record that compaction may not take yet, nor what follows it."""
+        oldest_ms = self.clock.now_ms - self.compaction_lag_ms
+        young = (r.offset for r in log.records if r.timestamp_ms > oldest_ms)
+        return next(young, log.end) if self.compaction_lag_ms else log.end
 
     def committed(self, topic: str) -> list[tuple[int, int, bytes | None]]:
         """(partition, offset, value) of every record below the stable ends that was not aborted."""

@@ -20,19 +20,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from support.gateway import Gateway
 from support.meddling import Event, MeddledEngine, MeddledLog, MeddledSources
 from support.odd_records import OddRecord, produce
 from support.sources import ROOT, python_files
 from support.stack import Stack
 from support.tierers import At, Interrupted
+from support.waiting import wait_until
 
 from seamline.connectors.duckdb.workers import DuckDBWorkers
 from seamline.connectors.protocols import NoDeadline
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.connectors.spark.source import _BatchReader, _StreamReader
 from seamline.connectors.spark.splits import Options, Table
-from seamline.errors import SeamlineError
+from seamline.errors import READ_CONFLICT, SeamlineError
 from seamline.gateway.query import names
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.queries import Queries, QueryRequest
@@ -44,6 +46,8 @@ from seamline.gateway.tail.tails import Tails
 from seamline.gateway.tiering.step import tier_once
 from seamline.planners.physical import TailRead
 from seamline.planners.route import DUCKDB, SPARK, Limits
+from seamline.seam.log import READ_COMMITTED
+from seamline.seam.offsets import OffsetRange
 from seamline.sql import parse
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -304,12 +308,109 @@ def _read_with(
     return reader(bench, name, event), event.happened
 
 
+# --- Compaction under them -----------------------------------------------------------------------
+
+COMPACTION = {
+    "cleanup.policy": "compact",
+    "segment.ms": "100",
+    "min.cleanable.dirty.ratio": "0",
+}
+FILLER = 1000
+
+
+def keys_of_data_source(bench: Bench, name: str, event: Event) -> list[int]:
+    """The driver of the data source, which finds the keys of the tail before anybody reads it."""
+    reader = _BatchReader(Table.place(Options.of({"url": bench.gateway.url, "table": name})))
+    event()
+    return [i for part in reader.partitions() for i in _ids(part.read())]
+
+
+@pytest.fixture(scope="module")
+def eager(bench: Bench) -> Bench:
+    """The bench, its broker's cleaner always at work."""
+    often = ConfigEntry("log.cleaner.backoff.ms", "50", incremental_operation=AlterConfigOpType.SET)
+    brokers = bench.stack.admin.list_topics(timeout=30).brokers
+    for broker in brokers:
+        resource = ConfigResource(
+            ConfigResource.Type.BROKER, str(broker), incremental_configs=[often]
+        )
+        for future in bench.stack.admin.incremental_alter_configs([resource]).values():
+            future.result(30)
+    return bench
+
+
+def compacted(stack: Stack, name: str) -> None:
+    """Every record of the seam is replaced by one past it, and removed."""
+    _put(stack, name, RECORDS)
+    log = stack.connections.log("default")
+    below = [OffsetRange(0, 0, len(RECORDS))]
+
+    def gone() -> bool:
+        _put(stack, name, range(FILLER, FILLER + 1))  # it begins a segment
+        return not list(log.read(name, below, READ_COMMITTED, NOW))
+
+    wait_until(gone, what="compaction")
+
+
+def _put(stack: Stack, name: str, ids: range) -> None:
+    stack.produce(name, [{"id": i} for i in ids], partition=0, keys=[str(i) for i in ids])
+
+
+def _states(stack: Stack, name: str, **settings: str) -> None:
+    stack.create_topic(name, 1, {**COMPACTION, **settings})
+    stack.create_table(name, COLUMNS, mode="upsert", primary_key=("id",), key="id")
+    _put(stack, name, RECORDS)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize(
+    "reader", [here, follower, spark_workers, virtual_snapshot, keys_of_data_source]
+)
+def test_no_reader_misses_a_key_whose_record_is_compacted_away(
+    eager: Bench, name: str, reader: Reader
+) -> None:
+    _states(eager.stack, name)
+    event = Event(lambda: compacted(eager.stack, name))
+    try:
+        found = reader(eager, name, event)
+    except SeamlineError as error:
+        assert reader is virtual_snapshot, "whoever makes one of it tries again"
+        assert error.code is READ_CONFLICT
+        found = reader(eager, name, event)
+    assert event.happened
+    assert sorted(i for i in found if i != FILLER) == list(RECORDS)
+
+
+@pytest.mark.prove
+def test_what_compaction_has_not_come_to_is_known_by_its_lag(eager: Bench, name: str) -> None:
+    stack, log = eager.stack, eager.stack.connections.log("default")
+    _states(stack, name, **{"min.compaction.lag.ms": "60000"})
+    bounds = stack.bounds(name)
+
+    def untouched() -> dict[int, int]:
+        return dict(log.untouched_from(name, bounds.topic_id, bounds.end, NOW))
+
+    assert untouched() == {0: 0}
+    _alter(stack, name, "min.compaction.lag.ms", "0")
+    wait_until(lambda: not untouched(), what="the lag")
+    _alter(stack, name, "cleanup.policy", "delete")
+    wait_until(lambda: untouched() == {0: 0}, what="the policy")
+
+
+def _alter(stack: Stack, name: str, setting: str, value: str) -> None:
+    entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+    for future in stack.admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+
+
 # --- That these are all --------------------------------------------------------------------------
 
 KNOWN = {
     ("connectors/continuity.py", "read"): "asks about epochs, takes no row",
     ("gateway/query/moments.py", "read"): "looks up a moment, takes no row; checked all the same",
     ("gateway/tail/reader.py", "follow"): follower,
+    ("gateway/tail/compaction.py", "read"): "looks which records are there, takes no row; checked",
     ("connectors/kafka/tail.py", "read"): here,
     ("connectors/spark/engine.py", "decoded_tail"): spark_workers,
     ("connectors/spark/splits.py", "read"): data_source,

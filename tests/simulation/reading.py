@@ -17,7 +17,7 @@ from fakes.memory import EXTRA, Row, shown
 from sqlglot import exp
 
 from seamline.connectors.config import CatalogConfig, ClusterConfig
-from seamline.connectors.kafka.tail import Tail
+from seamline.connectors.kafka.tail import Looked, Tail
 from seamline.connectors.protocols import (
     Catalog,
     Deadline,
@@ -175,6 +175,7 @@ def read(
     read_token: ReadToken = no_tokens,
     engine: Engine | None = None,
     value_of: ValueOf = lambda _, value: value,
+    sees_gaps: bool = True,
 ) -> Answer:
     """Runs a statement as the gateway does.
 
@@ -190,6 +191,7 @@ def read(
         read_token: Gives the seams of the tokens in its text.
         engine: Runs it; one that gives its input, if left out.
         value_of: What a record of a key and a value is in the rows of a tail.
+        sees_gaps: Whether it is noted which offsets of a tail have records.
 
     Raises:
         SeamlineError: as the gateway would.
@@ -200,7 +202,7 @@ def read(
         tail_bytes_max=2**60,
         tail_rows_max=2**60,
         spool=_no_spool,
-        read_tail=_tail_reader(value_of),
+        read_tail=_tail_reader(value_of, sees_gaps=sees_gaps),
     )
     loaded = LoadedTables(sources, last) if last is not None else None
     gatherer = Gatherer(sources, executor.tails, loaded=loaded)
@@ -226,7 +228,7 @@ def _no_spool(schema: pa.Schema) -> ResultSpool:
     raise AssertionError("every tail is read here")
 
 
-def _tail_reader(value_of: ValueOf) -> TailReader:
+def _tail_reader(value_of: ValueOf, *, sees_gaps: bool) -> TailReader:
     """`read_tail` with rows for Arrow."""
 
     def read_rows(
@@ -241,14 +243,17 @@ def _tail_reader(value_of: ValueOf) -> TailReader:
         epochs: Mapping[int, int] | None = None,
     ) -> Tail:
         version = sum(column.name.startswith(EXTRA) for column in spec.columns)
-        rows = [
-            (partition, offset, value_of(key, shown(value, version)), None)
-            for raw in log.read(spec.topic, ranges, isolation, deadline, epochs=epochs)
-            for partition, offset, key, value in zip(
-                raw.partitions, raw.offsets, raw.keys, raw.values, strict=True
-            )
-        ]
-        return Tail(cast("Any", rows), len(rows), 0, 0)
+        looked = Looked(ranges if spec.primary_key and sees_gaps else ())
+        rows: list[Row] = []
+        for raw in log.read(spec.topic, ranges, isolation, deadline, epochs=epochs):
+            looked.at(raw)
+            rows += [
+                (partition, offset, value_of(key, shown(value, version)), None)
+                for partition, offset, key, value in zip(
+                    raw.partitions, raw.offsets, raw.keys, raw.values, strict=True
+                )
+            ]
+        return Tail(cast("Any", rows), len(rows), 0, 0, seen=looked.seen)
 
     return read_rows
 

@@ -11,7 +11,18 @@ import itertools
 
 import pytest
 
-from simulation.upserts import MUTANTS, Event, Ways, draw, every, failure, interleaved
+from seamline.errors import READ_CONFLICT, SeamlineError
+from simulation.upserts import (
+    HASTY,
+    MUTANTS,
+    Event,
+    UpsertHistory,
+    Ways,
+    draw,
+    every,
+    failure,
+    interleaved,
+)
 
 FEW = (
     ("put", 0, 0),
@@ -44,7 +55,9 @@ OTHERS = (
     ("trim", 0, 0),
     ("compact", 0, 0),
     ("compact", 1, 1),
+    ("replace", 0, 2),
 )
+ALONE = (*OTHERS, ("transact", 0, 2))
 HISTORIES = 100
 
 
@@ -68,20 +81,60 @@ def test_many_random_histories() -> None:
     assert not wrong, list(wrong.items())[:3]
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.prove)])
+@pytest.mark.parametrize(
+    ("others", "count"), [(ALONE, 1), pytest.param(OTHERS, 2, marks=pytest.mark.prove)]
+)
 @pytest.mark.parametrize("what", ["read_while", "tier_while"])
 @pytest.mark.parametrize("before", BEGUN)
 def test_every_interleaving_with_a_read_or_with_tiering(
-    before: tuple[Event, ...], what: str, count: int
+    before: tuple[Event, ...], what: str, others: tuple[Event, ...], count: int
 ) -> None:
-    wrong = list(interleaved(before, what, OTHERS, count))
+    wrong = list(interleaved(before, what, others, count))
     assert not wrong, wrong[:3]
 
 
-def test_interleavings_notice_compaction_that_does_not_wait() -> None:
-    events = (("put", 0, 2), ("compact", 0, 0))
-    assert any(interleaved(BEGUN[0], "read_while", events, 2, Ways(waits=False)))
-    assert not any(interleaved(BEGUN[0], "read_while", events, 2))
+def test_a_read_that_is_compacted_meanwhile_is_exact_at_its_second_attempt() -> None:
+    """What comes at every step leaves no end where it was, and nothing of it is replaced."""
+    written = tuple((step, ("put", 2 + step % 2, 0)) for step in range(40))
+    for step in range(6):
+        begun(BEGUN[0], Ways()).read_while((*written, (step, ("replace", 0, 2))))
+
+
+@pytest.mark.parametrize("lag_ms", [0, 1_000])
+def test_a_log_that_is_compacted_at_every_step(lag_ms: int) -> None:
+    """Keys are replaced and removed faster than any read: without a lag that is an error."""
+    happens = (("transact", 0, 2), ("replace", 1, 2))
+    meanwhile = tuple((step, event) for step in range(40) for event in happens)
+    world = begun(BEGUN[0], Ways(lag_ms=lag_ms))
+    if lag_ms:
+        world.read_while(meanwhile)
+        return
+    with pytest.raises(SeamlineError) as caught:
+        world.read_while(meanwhile)
+    assert caught.value.code is READ_CONFLICT
+    assert "min.compaction.lag.ms" in str(caught.value.hint)
+    world.happen(("read", 0, 0))
+
+
+def test_a_lag_of_compaction_changes_no_answer() -> None:
+    for events in ((("put", 0, 2), ("replace", 0, 2)), (("transact", 0, 2), ("replace", 0, 2))):
+        wrong = list(interleaved(BEGUN[0], "read_while", events, 1, Ways(lag_ms=1_000)))
+        assert not wrong, wrong[:3]
+
+
+@pytest.mark.parametrize("name", HASTY)
+def test_interleavings_notice_mistakes_about_compaction(name: str) -> None:
+    replaced = (("replace", 0, 2),)
+    assert any(interleaved(BEGUN[0], "read_while", replaced, 1, HASTY[name]))
+    assert not any(interleaved(BEGUN[0], "read_while", replaced, 1))
+
+
+def begun(before: tuple[Event, ...], ways: Ways) -> UpsertHistory:
+    """A history in which so much has happened."""
+    world = UpsertHistory(ways)
+    for event in before:
+        world.happen(event)
+    return world
 
 
 @pytest.mark.parametrize("name", MUTANTS)

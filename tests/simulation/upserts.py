@@ -1,8 +1,9 @@
 """Histories of an upsert table, and the mistakes that they must notice.
 
-Records of a few keys are written and deleted, tiered by rivals and by those whose replies are lost,
-compacted, trimmed, expired, and read in between, also by tokens of earlier reads and as of past
-moments. Compaction leaves young records alone, and forgets deletes that have been tiered.
+Records of a few keys are written and deleted, some in transactions, tiered by rivals and by those
+whose replies are lost, compacted, trimmed, expired, and read in between, also by tokens of earlier
+reads and as of past moments. Compaction takes what has been replaced at any time, also while a
+statement runs, and forgets deletes that have been tiered.
 Statements are read by the product's own path, and tiered by `tier_once`; the table in memory merges
 as its commit does: by compare-and-swap with the head. The judge folds every record that was ever
 written below the ends of a read.
@@ -14,13 +15,19 @@ import contextlib
 import dataclasses
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from fakes.faulty import Fault, FaultyCatalog, FaultyLog, FaultyTierTable
 from fakes.memory import ManualClock, MemoryCatalog, MemoryLog, MemoryTable, Row
 
-from seamline.connectors.protocols import Deadline, EngineScan, HotLog, NoDeadline
+from seamline.connectors.protocols import (
+    Deadline,
+    EngineScan,
+    HotLog,
+    NoDeadline,
+    TellsCompaction,
+)
 from seamline.errors import (
     BOUNDARY_MISSING,
     COMMIT_CONFLICT,
@@ -74,8 +81,9 @@ class Ways:
         tells_compaction: Whether the log says that it is compacted.
         forgets_untiered: Whether deletes are forgotten before they are tiered, which
             `delete.retention.ms` is there to prevent.
-        waits: Whether records that are replaced while a statement runs outlive it, as
-            `min.compaction.lag.ms` sees to.
+        lag_ms: The topic's `min.compaction.lag.ms`.
+        sees_gaps: Whether it is noticed where a tail has no records.
+        asks_again: Whether ends are asked for again after a tail was read.
     """
 
     newest: Callable[[list[Row]], Row] = lambda rows: rows[-1]
@@ -86,7 +94,9 @@ class Ways:
     stands_in: bool = False
     tells_compaction: bool = True
     forgets_untiered: bool = False
-    waits: bool = True
+    lag_ms: int = 0
+    sees_gaps: bool = True
+    asks_again: bool = True
 
 
 MUTANTS: Mapping[str, Ways] = {
@@ -99,6 +109,14 @@ MUTANTS: Mapping[str, Ways] = {
     "a compacted log is taken for a whole one": Ways(tells_compaction=False),
     "compaction takes deletes that are not tiered": Ways(forgets_untiered=True),
 }
+
+
+HASTY: Mapping[str, Ways] = {
+    "gaps of a tail are not seen": Ways(sees_gaps=False),
+    "ends are not asked for again": Ways(asks_again=False),
+    "a compacted log is taken for a whole one": Ways(tells_compaction=False),
+}
+"""Mistakes that show only where something happens between the steps of a read."""
 
 
 class UpsertTable(MemoryTable):
@@ -171,6 +189,7 @@ class UpsertHistory:
         self.ways = ways
         self.log = MemoryLog(ManualClock())
         self.log.create_topic(TOPIC, PARTITIONS)
+        self.log.compaction_lag_ms = ways.lag_ms
         self.written: list[Row] = []
         self.tokens: list[tuple[Seam, Values]] = []
         self._begun: Offsets | None = None
@@ -193,6 +212,11 @@ class UpsertHistory:
                 self._write(first % KEYS, str(second).encode())
             case "delete":
                 self._write(first % KEYS, None)
+            case "replace":
+                self._write(first % KEYS, str(second).encode())
+                self._compact(0, 0)
+            case "transact":
+                self._write(first % KEYS, str(second).encode(), self.log.begin())
             case "tier":
                 self._tier(self.table, 1 + first % 5)
             case "race":
@@ -222,6 +246,9 @@ class UpsertHistory:
 
         Returns:
             How many calls to the outside it made.
+
+        Raises:
+            SeamlineError: READ_CONFLICT when too much has happened.
         """
         with self._at_work() as begun:
             steps = _Steps(self, meanwhile)
@@ -249,17 +276,17 @@ class UpsertHistory:
 
     # --- Writing -------------------------------------------------------------------------------
 
-    def _write(self, number: int, value: bytes | None) -> None:
+    def _write(self, number: int, value: bytes | None, transaction: int | None = None) -> None:
         key, partition = f"k{number}".encode(), number % PARTITIONS
-        offset = self.log.produce(TOPIC, partition, value, key=key)
+        offset = self.log.produce(TOPIC, partition, value, key=key, transaction=transaction)
         self.written.append((partition, offset, said(key, value), None))
+        if transaction is not None:
+            self.log.end_transaction(TOPIC, transaction, commit=True)
 
     def _compact(self, number: int, age: int) -> None:
         held = self._boundary().next
         ends = self._bounds().end
         before = {p: end - (number + p) % 3 for p, end in ends.items()} if age else {}
-        if self._begun is not None and self.ways.waits:
-            before = {p: min(before.get(p, end), self._begun[p]) for p, end in ends.items()}
         forgotten = dict.fromkeys(held, 2**60) if self.ways.forgets_untiered else held
         self.log.compact(TOPIC, before, forgotten if number % 2 else {})
 
@@ -290,6 +317,7 @@ class UpsertHistory:
         self.log.clock.advance()
         log = self.log if self.ways.tells_compaction else _NeverCompacted(self.log)
         sources = sources or Sources(self._catalog, cast("HotLog", log))
+        how["sees_gaps"] = self.ways.sees_gaps
         engine = _NewestRows(self.table, self.ways, asked)
         now_ms = self.log.clock.now_ms
         return read(
@@ -417,12 +445,29 @@ class _Stepwise(FaultyLog):
 
     def __init__(self, history: UpsertHistory, steps: _Steps) -> None:
         super().__init__(history.log, steps)
-        self._history = history
+        log, ways = history.log, history.ways
+        self._told: TellsCompaction = log if ways.tells_compaction else _NeverCompacted(log)
+        self._asks_again = ways.asks_again
+        self._first: dict[str, LogBounds] = {}
+
+    def bounds(
+        self, topics: Sequence[str], isolation: str, deadline: Deadline
+    ) -> dict[str, LogBounds]:
+        """See `HotLog.bounds`."""
+        found = super().bounds(topics, isolation, deadline)
+        self._first = self._first or found
+        return found if self._asks_again else dict(self._first)
 
     def is_compacted(self, topic: str, deadline: Deadline) -> bool:
         """See `TellsCompaction.is_compacted`."""
-        ways = self._history.ways
-        return ways.tells_compaction and self._history.log.is_compacted(topic, deadline)
+        return self._told.is_compacted(topic, deadline)
+
+    def untouched_from(
+        self, topic: str, topic_id: str, ends: Offsets, deadline: Deadline
+    ) -> Offsets:
+        """See `TellsCompaction.untouched_from`."""
+        self._plan.at("untouched from")
+        return self._told.untouched_from(topic, topic_id, ends, deadline)
 
 
 class _NeverCompacted:
@@ -434,6 +479,12 @@ class _NeverCompacted:
     def is_compacted(self, topic: str, deadline: Deadline) -> bool:
         """See `TellsCompaction.is_compacted`."""
         return False
+
+    def untouched_from(
+        self, topic: str, topic_id: str, ends: Offsets, deadline: Deadline
+    ) -> Offsets:
+        """See `TellsCompaction.untouched_from`."""
+        return Offsets(dict.fromkeys(ends, 0))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -494,6 +545,7 @@ def matches(predicate: Predicate, key: bytes, value: bytes | None) -> bool:
 _KINDS = (
     *("put",) * 6,
     *("delete",) * 3,
+    "transact",
     *("tier",) * 3,
     *("race", "lost", "rewrite", "compact", "trim", "expire"),
     *("read",) * 4,

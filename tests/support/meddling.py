@@ -13,6 +13,7 @@ from seamline.connectors.protocols import (
     RawBatch,
     ResultStream,
     Subscription,
+    TellsCompaction,
 )
 from seamline.gateway.access.rights import Rights
 from seamline.gateway.config.model import Config
@@ -89,6 +90,18 @@ class MeddledLog:
         """See `FollowableLog.follow`."""
         self._event()
         return self._inner.follow(topic, starts, isolation, epochs)
+
+    def is_compacted(self, topic: str, deadline: Deadline) -> bool:
+        """See `TellsCompaction.is_compacted`."""
+        assert isinstance(self._inner, TellsCompaction)
+        return self._inner.is_compacted(topic, deadline)
+
+    def untouched_from(
+        self, topic: str, topic_id: str, ends: Offsets, deadline: Deadline
+    ) -> Offsets:
+        """See `TellsCompaction.untouched_from`."""
+        assert isinstance(self._inner, TellsCompaction)
+        return self._inner.untouched_from(topic, topic_id, ends, deadline)
 
 
 class MeddledSources:

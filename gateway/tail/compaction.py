@@ -1,0 +1,141 @@
+"""Whether a tail holds the newest record of every key, where its topic is compacted meanwhile.
+
+It does if nothing was gone of it when it was read, or all of that has been replaced below its end.
+Else the end has to be a later one: the statement is read afresh, and what has been learned of the
+part that was read already is kept, so that only the short part which came since can raise the same
+question again. See `seam.compaction`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from seamline.connectors.cache import Cache
+from seamline.connectors.continuity import Overtaken, overtaken
+from seamline.connectors.kafka.tail import Looked
+from seamline.connectors.protocols import Deadline, HotLog
+from seamline.gateway.connections import Sources
+from seamline.planners.physical import TailRead
+from seamline.seam import compaction
+from seamline.seam.checks import LogRead
+from seamline.seam.compaction import Seen
+from seamline.seam.offsets import Offsets
+
+_KNOWN_MAX = 256
+_LOOKED_OFFSETS_MAX = 100_000_000
+"""One byte of memory each."""
+
+Settle = Callable[[float, Offsets], None]
+"""Takes below which offsets all has been replaced that was gone by a moment before."""
+
+
+class _Part(NamedTuple):
+    cluster: str
+    topic_id: str
+    isolation: str
+    partition: int
+
+
+class _Known(NamedTuple):
+    """What a partition lacked when it was read, and below which offset that has been replaced."""
+
+    seen: Seen
+    replaced_below: int
+
+
+class NewestOfKeys:
+    """Makes sure of tails of upsert tables. Safe to share between threads.
+
+    Args:
+        connections: Clusters.
+    """
+
+    def __init__(self, connections: Sources) -> None:
+        self._connections = connections
+        self._known: Cache[_Part, _Known] = Cache(_KNOWN_MAX)
+
+    def check(
+        self,
+        wanted: TailRead,
+        seen: Sequence[Seen],
+        cached: Mapping[int, int | None],
+        settle: Settle,
+        deadline: Deadline,
+    ) -> None:
+        """A tail that was read here must hold the newest record of every key.
+
+        Args:
+            wanted: The tail.
+            seen: What was there of the ranges that were read from the log for it.
+            cached: Of the partitions that were cached, below which offset that was replaced which
+                they lack; None where nobody knows.
+            settle: Keeps what is learned of these.
+            deadline: The statement's.
+
+        Raises:
+            SeamlineError: READ_CONFLICT when it may not, or as `continuity.check_read`.
+        """
+        ends = {r.partition: r.end_exclusive for r in wanted.ranges}
+        doubtful = {p for p, below in cached.items() if below is None or below > ends[p]}
+        unknown = self._unknown(wanted, seen)
+        doubtful |= {part.range.partition for part in unknown}
+        if doubtful:
+            asked_at = time.monotonic()
+            found = self._overtaken(wanted, doubtful, deadline)
+            settle(asked_at, found.replaced_below)
+            self._conclude(wanted, unknown, found)
+
+    def check_left(self, wanted: TailRead, deadline: Deadline) -> None:
+        """The same of a tail that Spark's workers have read: nobody knows what they found.
+
+        What is still there was there for them, so the log is looked at where that matters.
+
+        Raises:
+            SeamlineError: as `check`.
+        """
+        doubtful = {r.partition for r in wanted.ranges}
+        found = self._overtaken(wanted, doubtful, deadline)
+        if not found.ends:
+            return
+        ranges = [r for r in wanted.ranges if r.partition in found.ends]
+        if sum(map(len, ranges)) > _LOOKED_OFFSETS_MAX:
+            self._conclude(wanted, (), found)
+        looked, seam = Looked(ranges), wanted.seam
+        log = self._log(wanted)
+        for records in log.read(seam.topic, ranges, seam.isolation, deadline):
+            looked.at(records)
+        unknown = self._unknown(wanted, looked.seen)
+        if unknown:
+            doubtful = {part.range.partition for part in unknown}
+            self._conclude(wanted, unknown, self._overtaken(wanted, doubtful, deadline))
+
+    def _unknown(self, wanted: TailRead, seen: Sequence[Seen]) -> list[Seen]:
+        """Those parts of a tail that may lack what has been replaced past its end."""
+        return [s for s in seen if not s.is_whole and not self._is_known(wanted, s)]
+
+    def _is_known(self, wanted: TailRead, seen: Seen) -> bool:
+        known = self._known.get(_part(wanted, seen.range.partition))
+        if known is None or known.replaced_below > seen.range.end_exclusive:
+            return False
+        return seen.continues(known.seen)
+
+    def _overtaken(self, wanted: TailRead, partitions: set[int], deadline: Deadline) -> Overtaken:
+        read = LogRead.of(wanted.seam, wanted.ranges)
+        return overtaken(self._log(wanted), read, sorted(partitions), deadline)
+
+    def _conclude(self, wanted: TailRead, unknown: Sequence[Seen], found: Overtaken) -> None:
+        for part in unknown:
+            below = found.replaced_below[part.range.partition]
+            self._known.put(_part(wanted, part.range.partition), _Known(part, below))
+        if found.ends:
+            raise compaction.conflict(wanted.seam.topic, found.ends)
+
+    def _log(self, wanted: TailRead) -> HotLog:
+        return self._connections.log(wanted.seam.cluster)
+
+
+def _part(wanted: TailRead, partition: int) -> _Part:
+    seam = wanted.seam
+    return _Part(seam.cluster, seam.topic_id, seam.isolation, partition)
