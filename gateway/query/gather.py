@@ -30,7 +30,7 @@ from seamline.gateway.commands.system_table import Statements
 from seamline.gateway.connections import Sources
 from seamline.gateway.query import names
 from seamline.gateway.query.freshness import LATEST, Freshness
-from seamline.gateway.query.loaded import LoadedTables
+from seamline.gateway.query.loaded import LoadedTables, is_changed
 from seamline.gateway.query.names import TableName
 from seamline.gateway.query.pin import (
     CHANGES,
@@ -284,13 +284,16 @@ class Gatherer:
         asked = {topic for target, topic in topics.items() if target not in cached_ends}
         bounds = self._bounds(asked - {None}, floors, wanted.deadline)
         tables = self._loaded.now({target.name for target in targets})
+        cuts = {t: cut for t, cut in cuts.items() if self._is_recent(t, cut, tables[t.name])}
+        asked = {topic for target, topic in topics.items() if target not in cuts}
         # a commit that landed after the log was asked may hold records of a topic that was created
         # again since: asked once more, the log says which topic the table is now over
         moved = {
             topics[target]
             for target in targets
-            if _has_moved(before.get(target.name), tables.get(target.name))
+            if target.name in tables and is_changed(before[target.name], tables[target.name])
         }
+        moved |= asked - bounds.keys()
         bounds |= self._bounds((moved & asked) - {None}, {}, wanted.deadline)
         known = Known(tables, bounds, cached_ends, wanted, known_at)
         pinned: dict[object, PinnedTable] = {}
@@ -299,6 +302,15 @@ class Gatherer:
             if key not in pinned:
                 pinned[key] = self._pinner.pin(target, known)
         return [pinned[_identity(target, tables)] for target in targets]
+
+    def _is_recent(self, target: Target, cut: CachedEnds, table: ColdTable) -> bool:
+        """Whether ends that were not asked of the log can go with a table's newest snapshot.
+
+        What compaction had removed before that was written has been replaced below later ends.
+        """
+        binding = TopicBinding.from_properties(table.state.properties)
+        is_upsert = binding is not None and binding.is_upsert
+        return not is_upsert or cut.complete_at >= self._loaded.seen_since(target.name)
 
     def _with_virtual(self, target: Target, tables: Mapping[TableName, ColdTable]) -> Target:
         """The target; if it asks for a virtual snapshot, with the seam behind it."""
@@ -417,13 +429,6 @@ def _asked_changes(changes: Changes, read_token: ReadToken) -> AskedChanges:
         later_name="" if later is None else f"token …{later[-_TOKEN_SHOWN:]}",
         offsets_max=changes.offsets_max,
     )
-
-
-def _has_moved(before: ColdTable | None, now_: ColdTable | None) -> bool:
-    """Whether somebody has committed to a table between two looks at it."""
-    if before is None or now_ is None:
-        return False
-    return before.state.current_snapshot_id != now_.state.current_snapshot_id
 
 
 def _decoder(state: TableState) -> DecoderSpec | None:

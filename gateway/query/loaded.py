@@ -7,7 +7,9 @@ one of two requests to the catalog.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from seamline.connectors.cache import Cache
 from seamline.connectors.protocols import ColdTable
@@ -20,7 +22,21 @@ REMEMBERED_MAX = 64
 _NOT_FOUND = frozenset({TABLE_NOT_FOUND, SCHEMA_NOT_FOUND})
 
 Tables = dict[TableName, ColdTable]
-LastSeen = Cache[TableName, ColdTable]
+
+
+class SeenTable(NamedTuple):
+    """A table as it was last loaded.
+
+    Attributes:
+        table: The table.
+        since: When its current snapshot was first seen, on the monotonic clock.
+    """
+
+    table: ColdTable
+    since: float
+
+
+LastSeen = Cache[TableName, SeenTable]
 
 
 class LoadedTables:
@@ -51,19 +67,29 @@ class LoadedTables:
                 identity = (table.state.uuid, *(part.lower() for part in name.full))
                 loaded[name.full] = known.setdefault(identity, table)
             found[name] = loaded[name.full]
+        at = time.monotonic()
         for name, table in found.items():
-            self._last.put(name, table)
+            self._last.put(name, SeenTable(table, self._since(name, table, at)))
         return found
 
     def last_seen(self, wanted: Iterable[TableName]) -> Tables | None:
         """The tables as they were last loaded; None unless all of them have been."""
         found: Tables = {}
         for name in _of_catalogs(wanted):
-            table = self._last.get(name)
-            if table is None:
+            seen = self._last.get(name)
+            if seen is None:
                 return None
-            found[name] = table
+            found[name] = seen.table
         return found
+
+    def seen_since(self, name: TableName) -> float:
+        """When the current snapshot of a table that was loaded had certainly been committed."""
+        seen = self._last.get(name)
+        return time.monotonic() if seen is None else seen.since
+
+    def _since(self, name: TableName, table: ColdTable, now: float) -> float:
+        last = self._last.get(name)
+        return now if last is None or is_changed(last.table, table) else last.since
 
     def _load(self, name: TableName) -> ColdTable:
         catalog = self._connections.cold(name.catalog)
@@ -79,6 +105,12 @@ class LoadedTables:
         raise SeamlineError(
             missing.code, missing.message, hint=names.nearest(name, self._connections)
         ) from missing
+
+
+def is_changed(before: ColdTable, now: ColdTable) -> bool:
+    """Whether somebody has committed to a table between two looks at it, or it is another one."""
+    known = (before.state.uuid, before.state.current_snapshot_id)
+    return known != (now.state.uuid, now.state.current_snapshot_id)
 
 
 def _of_catalogs(wanted: Iterable[TableName]) -> Iterable[TableName]:

@@ -36,6 +36,7 @@ from seamline.errors import (
 )
 from seamline.gateway.commands import alterations
 from seamline.gateway.commands.auditing import Kind, audit
+from seamline.gateway.query.freshness import CACHED
 from seamline.gateway.query.names import session
 from seamline.seam.binding import TopicBinding
 from seamline.seam.offsets import Offsets
@@ -262,6 +263,23 @@ def test_the_past_of_a_compacted_topic_is_not_guessed(tmp_path: pathlib.Path) ->
     whole = users.pin().facts.seam
     users.put(1, "d", 4)
     assert users.ask("SELECT id, name FROM users", [whole]) == [(1, "c"), (2, "b")]
+    users.close()
+
+
+def test_ends_from_before_a_batch_are_not_read_with_it(tmp_path: pathlib.Path) -> None:
+    """What compaction had removed before the batch was read has been replaced past them."""
+    users = Users(tmp_path, 1, is_followed=True)
+    users.put(1, "a", 1)
+    sql = "SELECT name FROM users"
+    for _ in range(2):
+        assert users.ask(sql, freshness=CACHED) == [("a",)]
+    users.put(1, "b", 2)
+    assert users.ask(sql, freshness=CACHED) == [("a",)], "nobody has asked the log"
+    users.log.compact(TOPIC)
+    users.tier({0: 1})
+    assert users.ask(sql, freshness=CACHED) == [("b",)]
+    users.put(2, "c", 3)
+    assert users.ask(sql, freshness=CACHED) == [("b",)]
     users.close()
 
 

@@ -25,6 +25,7 @@ from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.protocols import NoDeadline
 from seamline.gateway.commands import tables
 from seamline.gateway.query import names
+from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.gather import Gatherer
 from seamline.gateway.query.pin import PinnedTable
 from seamline.gateway.query.queries import Queries, QueryRequest
@@ -198,6 +199,7 @@ class Users:
         now: datetime.datetime = NOW,
         *,
         changed_from: Sequence[Seam] = (),
+        freshness: Freshness = LATEST,
     ) -> list[Row]:
         """The rows of a query on DuckDB, sorted."""
         parsed = parse.parse(sql)
@@ -210,6 +212,7 @@ class Users:
             tuple(token),
             NOTHING,
             now,
+            freshness,
             read_token=lambda _: changed_from,
         )
         running = self._queries.start(request, NEVER, lambda _: None)
