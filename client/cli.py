@@ -21,9 +21,15 @@ from seamline.errors import MISSING_EXTRA, SeamlineError
 from seamline.version import VERSION
 
 _COMMANDS: Mapping[str, tuple[str, str, str]] = {
+    "audit": ("seamline.gateway.cli.adopting", "gateway", "Count the records of a table."),
     "completion": ("seamline.commands.completion", "", "Print a completion script for a shell."),
     "config": ("seamline.gateway.cli.config", "gateway", "Show the configuration."),
     "demo": ("seamline.gateway.cli.demo", "gateway,spark", "Run the main job end to end."),
+    "doctor": (
+        "seamline.gateway.cli.doctor",
+        "gateway",
+        "Say what is wrong with machine and configuration.",
+    ),
     "freshness": ("seamline.commands.freshness", "", "Show how far a table has been tiered."),
     "local": ("seamline.gateway.cli.local", "gateway", "Run a local Kafka broker and catalog."),
     "query": ("seamline.commands.query", "", "Run SQL on a gateway, or start a prompt."),

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from seamline.commands.options import connect, gateway_options, profile_of
+from seamline.commands.options import connect, embedded_options, gateway_options, profile_of
 from seamline.commands.output import WRITERS, write
 from seamline.commands.pictures import Look, look_of_terminal
 from seamline.dbapi.connection import Connection
@@ -25,6 +25,7 @@ _NAME = re.compile(r'(?P<front>(?:.*\.)?)(?P<table>"(?:[^"]|"")+"|[^".]+)')
     "--format", "format_", type=click.Choice([*WRITERS]), default="table", show_default=True
 )
 @gateway_options
+@embedded_options
 @click.option("--catalog", help="Default catalog for a name without one.")
 @click.option("--schema", help="Default schema for a name without one.")
 def freshness(table: str, format_: str, **options: Any) -> None:

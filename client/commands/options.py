@@ -14,12 +14,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from seamline.commands import profiles
 from seamline.commands.profiles import Profile
 from seamline.dbapi.connection import URL_DEFAULT, Connection
 from seamline.dbapi.credentials import Credentials
+from seamline.dbapi.embedded import EmbeddedConnection
 
 F = TypeVar("F", bound=Callable[..., Any])
 TOKEN_VARIABLE = "SEAMLINE_TOKEN"  # noqa: S105 - its name
@@ -50,13 +52,36 @@ def gateway_options(command: F) -> F:
     return command
 
 
+_EMBEDDED_OPTIONS = (
+    click.option(
+        "--embedded",
+        is_flag=True,
+        help="Ask a gateway that runs in this command, and ends with it.",
+    ),
+    click.option(
+        "--config", "config_file", help="Configuration (YAML) of the gateway that --embedded runs."
+    ),
+)
+_OF_OTHERS = ("url", "profile", "access_token", "user")
+
+
+def embedded_options(command: F) -> F:
+    """`--embedded`, and the configuration that such a gateway has."""
+    for option in reversed(_EMBEDDED_OPTIONS):
+        command = option(command)
+    return command
+
+
 def profile_of(options: dict[str, Any]) -> Profile:
     """Takes the name of a profile out of the options, and finds it.
 
     Raises:
         SeamlineError: INVALID_CONFIG.
     """
-    return profiles.load(options.pop("profile", None), os.environ)
+    named = options.pop("profile", None)
+    if options.get("embedded"):
+        return Profile()  # which is for gateways elsewhere
+    return profiles.load(named, os.environ)
 
 
 def url_of(options: dict[str, Any], profile: Profile) -> str:
@@ -75,11 +100,40 @@ def credentials_of(options: dict[str, Any], profile: Profile) -> Credentials:
     return found
 
 
-def connect(options: dict[str, Any], profile: Profile) -> Connection:
-    """Takes all that says to which gateway, and as whom, out of the options, and connects."""
+def connect(options: dict[str, Any], profile: Profile, *, follows: bool = False) -> Connection:
+    """Takes all that says to which gateway, and as whom, out of the options, and connects.
+
+    Args:
+        options: What was given on the command line.
+        profile: What the profile says.
+        follows: Whether an embedded gateway keeps tails between statements.
+
+    Raises:
+        Error: what keeps an embedded gateway from starting.
+    """
+    if options.pop("embedded", False):
+        return _embedded(options, follows=follows)
+    if options.pop("config_file", None) is not None:
+        raise click.UsageError("--config is for --embedded; a gateway that runs has its own")
     return Connection(
         url_of(options, profile),
         credentials=credentials_of(options, profile),
         catalog=options.pop("catalog") or profile.catalog,
         schema=options.pop("schema") or profile.schema,
+    )
+
+
+def _embedded(options: dict[str, Any], *, follows: bool) -> EmbeddedConnection:
+    context = click.get_current_context()
+    for name in _OF_OTHERS:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = name.replace("_", "-")
+            raise click.UsageError(f"--embedded asks no other gateway: leave --{option} out")
+    for name in ("url", "access_token", "user", "ca", "certificate", "key"):
+        options.pop(name, None)
+    return EmbeddedConnection(
+        options.pop("config_file", None),
+        follows=follows,
+        catalog=options.pop("catalog"),
+        schema=options.pop("schema"),
     )

@@ -17,11 +17,12 @@ from typing import IO, Any
 import click
 
 from seamline.commands.lexis import Statement, statements
-from seamline.commands.options import connect, gateway_options, profile_of
+from seamline.commands.options import connect, embedded_options, gateway_options, profile_of
 from seamline.commands.output import BINARY_WRITERS, FORMATS, WRITERS, opened, write
 from seamline.commands.pictures import Look, look_of_terminal
 from seamline.commands.running import receipt_line, run
 from seamline.dbapi.connection import Connection
+from seamline.dbapi.embedded import EmbeddedConnection
 from seamline.errors import INVALID_ARGUMENT, INVALID_CONFIG, SeamlineError
 from seamline.shell.state import State
 
@@ -44,6 +45,7 @@ class Source:
 )
 @click.option("--file", "-f", help="File of statements to run; - for standard input.")
 @gateway_options
+@embedded_options
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="[default: table]")
 @click.option("--output", "-o", help="File to write to.")
 @click.option("--null", help="How a null is shown.")
@@ -79,7 +81,8 @@ def query(
         raise SeamlineError(INVALID_CONFIG, f"the profile's format {form} is not known", hint=_SOME)
     if source is not None:
         _refuse_what_does_not_fit(source, form, options)
-    with connect(options, profile) as connection:
+    follows = source is None or len(source.statements) > 1
+    with connect(options, profile, follows=follows) as connection:
         if source is not None:
             _run_all(connection, source, form, null, options)
             return
@@ -88,7 +91,14 @@ def query(
         if form not in WRITERS:
             raise click.UsageError(f"--format {form} needs a statement")
         look = State(form, null, pages=not no_pager, options=_settings(options))
-        converse(connection, look)
+        converse(connection, look, _where(connection))
+
+
+def _where(connection: Connection) -> str:
+    """What answers, for whoever sits at the prompt."""
+    if isinstance(connection, EmbeddedConnection):
+        return f"a gateway in this command, over {connection.place}"
+    return connection.url
 
 
 def _source(statement: str | None, execute: Sequence[str], file: str | None) -> Source | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -85,7 +85,7 @@ class Progress:
     def __call__(self, manifest: Mapping[str, Any]) -> None:
         """Shows what the gateway says of it."""
         width = shutil.get_terminal_size().columns - 1
-        click.echo(_CLEAR + progress_line(manifest)[:width], err=True, nl=False)
+        click.echo(_CLEAR + progress_line(manifest, width), err=True, nl=False)
         self._is_shown = True
 
     def clear(self) -> None:
@@ -95,19 +95,27 @@ class Progress:
             self._is_shown = False
 
 
-def progress_line(manifest: Mapping[str, Any]) -> str:
-    """How far a statement is."""
+def progress_line(manifest: Mapping[str, Any], width: int = 1000) -> str:
+    """How far a statement is; what does not fit is left out, the least important first."""
     progress = manifest.get("progress") or {}
-    parts = [f"{manifest['state'].lower()} {manifest['elapsed_s']:.1f} s"]
+    parts = [f"{manifest['state'].lower()} {manifest['elapsed_s']:.1f} s", *_reads(progress)]
+    kept = [*parts, "Ctrl-C cancels"]
+    while len(" · ".join(kept)) > width and len(kept) > 2:
+        kept.pop(-2)
+    return " · ".join(kept)
+
+
+def _reads(progress: Mapping[str, Any]) -> Iterator[str]:
+    """What it reads and has made, the most important first."""
     if "engine" in progress:
-        parts.append(f"on {progress['engine']}")
-    if progress.get("rows_estimated"):
-        parts.append(f"reads {progress['rows_estimated']:,} rows")
-    if progress.get("bytes_estimated"):
-        parts.append(f"{size(progress['bytes_estimated'])} of files")
+        yield f"on {progress['engine']}"
     if progress.get("rows_produced"):
-        parts.append(f"{progress['rows_produced']:,} rows so far")
-    return " · ".join([*parts, "Ctrl-C cancels"])
+        yield f"{progress['rows_produced']:,} rows so far"
+    cold, hot = progress.get("rows_cold_estimated", 0), progress.get("rows_hot_estimated", 0)
+    if cold or hot:
+        yield f"reads {cold:,} cold + {hot:,} hot"
+    if progress.get("bytes_estimated"):
+        yield f"{size(progress['bytes_estimated'])} of files"
 
 
 def size(bytes_: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from seamline.commands.options import connect, gateway_options, profile_of
+from seamline.commands.options import connect, embedded_options, gateway_options, profile_of
 from seamline.commands.output import WRITERS, write_csv, write_ndjson
 from seamline.commands.pictures import Look
 from seamline.dbapi.connection import Connection
@@ -47,6 +47,7 @@ BEGINNING, NOW = "beginning", "now"
     help="Here json, too, is one object a line.",
 )
 @gateway_options
+@embedded_options
 @click.option("--catalog", help="Default catalog for a name without one.")
 @click.option("--schema", help="Default schema for a name without one.")
 @click.option(
@@ -58,7 +59,7 @@ def tail(table: str, start: str, where: str | None, quiet: bool, **options: Any)
     token = start
     options["pause_s"] = max(_PAUSE_S_MIN, options.pop("interval"))
     try:
-        with connect(options, profile_of(options)) as connection:
+        with connect(options, profile_of(options), follows=True) as connection:
             if token == NOW:
                 token = _token_of_now(connection, table)
             is_first = True

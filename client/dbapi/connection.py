@@ -157,6 +157,7 @@ def connect(
     catalog: str | None = None,
     schema: str | None = None,
     engine: str = "auto",
+    embedded: bool | str = False,
 ) -> Connection:
     """Connects to a gateway.
 
@@ -172,7 +173,21 @@ def connect(
         catalog: Catalog of names that leave it out.
         schema: Schema of names that leave it out.
         engine: `auto`, `duckdb` or `spark`, for statements that do not ask for one.
+        embedded: Run a gateway in this process, until the connection is closed: over the
+            configuration that `seamline serve` would find, or over that of the file named here. It
+            needs `seamline[gateway]`.
+
+    Raises:
+        InterfaceError: for an address beside `embedded`.
     """
+    if embedded:
+        from seamline.dbapi.embedded import EmbeddedConnection
+
+        if url is not None:
+            message = "an embedded gateway has no other url"
+            raise errors.InterfaceError(INVALID_ARGUMENT, message, hint="Leave one of them out.")
+        file = embedded if isinstance(embedded, str) else None
+        return EmbeddedConnection(file, catalog=catalog, schema=schema, engine=engine)
     return Connection(
         url or os.environ.get("SEAMLINE_URL") or URL_DEFAULT,
         credentials=Credentials(access_token, user, password, ca, certificate, key).or_of(

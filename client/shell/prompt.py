@@ -43,8 +43,13 @@ _STYLE = Style.from_dict(
 )
 
 
-def converse(connection: Connection, state: State) -> None:
+def converse(connection: Connection, state: State, where: str) -> None:
     """Asks for statements until somebody leaves.
+
+    Args:
+        connection: To the gateway.
+        state: What is set at first.
+        where: What is said of the gateway.
 
     Raises:
         Error: the gateway does not answer, or does not let one in.
@@ -64,7 +69,7 @@ def converse(connection: Connection, state: State) -> None:
         lexer=SqlLexer(),
         style=_STYLE,
     )
-    click.echo(f"{connection.url}: statements end with ;, {SIGN}? lists what else there is")
+    click.echo(f"{where}: statements end with ;, {SIGN}? lists what else there is")
     while True:
         try:
             text = prompt.prompt()

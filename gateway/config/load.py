@@ -107,11 +107,20 @@ def load(
 def describe(loaded: Loaded) -> Iterator[tuple[str, str, str]]:
     """(path, value, source) of every value, secrets hidden."""
     for path, name, value in _leaves(loaded.config.model_dump()):
-        shown = masked(str(value))
-        is_text = isinstance(value, str | datetime.datetime)
-        if is_text and value and (path in loaded.secrets or is_secret(name)):
-            shown = HIDDEN
+        shown = HIDDEN if _is_hidden(loaded, path, name, value) else masked(str(value))
         yield path, shown, loaded.sources.get(path, "default")
+
+
+def secret_values(loaded: Loaded) -> Iterator[str]:
+    """The values that `describe` hides, for whoever must not let them out."""
+    for path, name, value in _leaves(loaded.config.model_dump()):
+        if _is_hidden(loaded, path, name, value):
+            yield str(value)
+
+
+def _is_hidden(loaded: Loaded, path: str, name: str, value: object) -> bool:
+    is_text = isinstance(value, str | datetime.datetime)
+    return is_text and bool(value) and (path in loaded.secrets or is_secret(name))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -220,7 +220,7 @@ def serve(config: Config, ready: Callable[[str], None]) -> None:
     authentication.check_listening(config)
     if config.http.tls.certificate is not None:
         ServerTls(config.http.tls)  # what is wrong with it is said here, and not by a worker
-    _check_port(config.http.host, config.http.port)
+    check_port(config.http.host, config.http.port)
     with _own_state(pathlib.Path(config.state_directory)):
         GatewayServer(config, ready).run()
 
@@ -255,7 +255,12 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _check_port(host: str, port: int) -> None:
+def check_port(host: str, port: int) -> None:
+    """Whether it can be listened on.
+
+    Raises:
+        SeamlineError: PORT_TAKEN; INVALID_CONFIG for what is no address of this machine.
+    """
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

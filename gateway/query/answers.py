@@ -171,10 +171,13 @@ class Answers:
     def _run_query(self, statement: Statement, request: QueryRequest) -> None:
         def planned(plan: Planned) -> None:
             _note(statement, plan)
+            estimate = plan.plan.estimate
             statement.progress = {
                 "engine": plan.plan.route.engine,
-                "rows_estimated": plan.plan.estimate.cold_rows + plan.plan.estimate.hot_rows,
-                "bytes_estimated": plan.plan.estimate.cold_bytes,
+                "rows_estimated": estimate.cold_rows + estimate.hot_rows,
+                "rows_cold_estimated": estimate.cold_rows,
+                "rows_hot_estimated": estimate.hot_rows,
+                "bytes_estimated": estimate.cold_bytes,
             }
 
         running = self._queries.start(request, statement.deadline, planned)

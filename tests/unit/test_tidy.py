@@ -38,6 +38,7 @@ ERRORS_MODULE = "seamline.errors"
 """What every folder may import besides."""
 LOADED_WHEN_CALLED = {
     "client/cli.py": "seamline.gateway.cli.",
+    "client/dbapi/embedded.py": "seamline.gateway.embedded",
     "client/spark/__init__.py": "seamline.connectors.spark.",
 }
 """What a module of the client loads by name, only when it is asked for."""

@@ -6,29 +6,19 @@ sends them. What comes back is read without the sequences that move the cursor.
 
 from __future__ import annotations
 
-import os
 import pathlib
-import re
 import stat
-import time
 from collections.abc import Iterator
 
-import pexpect
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
-from support import offline, programs
+from support import offline
 from support.gateway import Gateway
+from support.terminal import CTRL_C, CTRL_D, ENDLESS, SOON_S, TAB, UP, Terminal, plain
 
 from seamline.gateway.query.statements import State
-
-UP, CTRL_C, CTRL_D, TAB = "\x1b[A", "\x03", "\x04", "\t"
-ENDLESS = (
-    "SELECT count(*) FROM UNNEST(sequence(1, 9999)) a(x), UNNEST(sequence(1, 9999)) b(y),"
-    " UNNEST(sequence(1, 9999)) c(z) WHERE x + y + z = -1;"
-)
-SOON_S = 15
 
 
 @pytest.fixture(scope="module")
@@ -51,65 +41,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         yield running
     finally:
         running.close()
-
-
-class Terminal:
-    """The command in a pseudo-terminal."""
-
-    def __init__(
-        self, url: str, home: pathlib.Path, *arguments: str, columns: int = 100, **more: str
-    ) -> None:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("SEAMLINE_", "XDG_"))}
-        environment = {
-            **kept,
-            "TERM": "xterm",
-            "PROMPT_TOOLKIT_NO_CPR": "1",
-            "SEAMLINE_URL": url,
-            "PAGER": "",
-            "XDG_STATE_HOME": str(home / "state"),
-            "XDG_CONFIG_HOME": str(home / "config"),
-            **more,
-        }
-        program, *rest = programs.seamline(*arguments)
-        self.process = pexpect.spawn(
-            program,
-            rest,
-            env=programs.environment_of(environment),
-            dimensions=(30, columns),
-            encoding="utf-8",
-            timeout=SOON_S,
-        )
-        self.seen = ""
-
-    def type(self, keys: str) -> None:
-        """Presses keys."""
-        self.process.send(keys)
-
-    def shows(self, *texts: str) -> None:
-        """Waits until all of the texts were shown, in that order."""
-        for text in texts:
-            deadline = time.monotonic() + SOON_S
-            while text not in self.seen:
-                assert time.monotonic() < deadline, f"{text!r} is not in {self.seen!r}"
-                try:
-                    self.seen += plain(self.process.read_nonblocking(65536, 0.5))
-                except pexpect.TIMEOUT:
-                    continue
-                except pexpect.EOF:
-                    assert text in self.seen, f"{text!r} is not in {self.seen!r}, and it has ended"
-            self.seen = self.seen.partition(text)[2]
-
-    def ends(self) -> int:
-        """Its exit code."""
-        self.process.expect(pexpect.EOF)
-        self.process.close()
-        assert self.process.exitstatus is not None
-        return int(self.process.exitstatus)
-
-
-def plain(text: str) -> str:
-    """Text without escape sequences."""
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "")
 
 
 @pytest.fixture

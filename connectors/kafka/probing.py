@@ -1,0 +1,313 @@
+"""What answers at the address of a broker, found out by a few bytes of Kafka's protocol.
+
+A client says of all that is wrong that no broker is up. Here an address is resolved, connected to,
+spoken TLS with if the properties say so, and asked for the versions of its protocol, which a broker
+tells before anybody logs in. Each of these steps fails with what it is that is there instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from seamline.connectors.kafka.wire import API_VERSIONS, DESCRIBE_QUORUM, Reader, request, text
+from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
+
+_STEP_S = 3.0
+_ANSWER_BYTES_MAX = 1 << 20
+_PORT = 9092
+_METADATA = 3
+_IDS_SINCE = 10
+"""The version of the request for metadata that tells the ids of topics: Kafka 2.8."""
+_RELEASES = {
+    7: "3.3", 8: "3.4", 9: "3.5", 12: "3.6", 15: "3.7", 20: "3.8", 21: "3.9", 22: "4.0", 26: "4.1",
+    28: "4.2",
+}  # fmt: skip
+"""The first `metadata.version` of releases."""
+_LAST_KNOWN = 29
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """What a broker tells of itself.
+
+    Attributes:
+        versions: The newest version of each request that it takes.
+        features: The levels of what the cluster has agreed on.
+        clock_ahead_s: By how many seconds its clock is ahead of ours; None when it does not say.
+    """
+
+    versions: Mapping[int, int]
+    features: Mapping[str, int]
+    clock_ahead_s: float | None = None
+
+    @property
+    def tells_topic_ids(self) -> bool:
+        """Whether it tells a topic from another that had the same name."""
+        return self.versions.get(_METADATA, 0) >= _IDS_SINCE
+
+    @property
+    def release(self) -> str:
+        """What of Kafka's releases the cluster speaks; empty where it does not say."""
+        level = self.features.get("metadata.version")
+        if level is None:
+            return ""
+        if level > _LAST_KNOWN:
+            return "newer than Kafka 4.2"
+        known = [name for first, name in _RELEASES.items() if first <= level]
+        return f"Kafka {known[-1]}" if known else "Kafka 3"
+
+
+def addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
+    """Hosts and ports of a list as clients take it."""
+    found = []
+    for entry in filter(None, map(str.strip, bootstrap_servers.split(","))):
+        host, colon, port = entry.rpartition("://")[2].rpartition(":")
+        is_given = bool(colon) and port.isdigit()
+        found.append(((host if is_given else entry).strip("[]"), int(port) if is_given else _PORT))
+    return found
+
+
+def reach(host: str, port: int) -> None:
+    """Connects to an address, and no more.
+
+    Raises:
+        SeamlineError: KAFKA_UNAVAILABLE, with what is wrong with the address.
+    """
+    _connected(host, port).close()
+
+
+def probe(host: str, port: int, properties: Mapping[str, str]) -> Answer:
+    """Asks a broker what it is.
+
+    Args:
+        host: Its host.
+        port: Its port.
+        properties: Of the client, by librdkafka's names; those of security count.
+
+    Raises:
+        SeamlineError: KAFKA_UNAVAILABLE, with what is there in its place.
+    """
+    protocol = properties.get("security.protocol", "plaintext").lower()
+    wants_tls, wants_login = protocol.endswith("ssl"), protocol.startswith("sasl")
+    where = f"{host}:{port}"
+    try:
+        with _spoken(host, port, _context(properties) if wants_tls else None) as connection:
+            answer = _versions(connection)
+            return answer if wants_login else _with_clock(connection, answer)
+    except (OSError, ValueError, struct.error) as error:
+        raise _explained(where, host, port, error, wants_tls=wants_tls) from error
+
+
+def _with_clock(connection: socket.socket, answer: Answer) -> Answer:
+    """Also its time, which brokers with KRaft tell to whoever may describe the cluster."""
+    if answer.versions.get(DESCRIBE_QUORUM, -1) < 1:
+        return answer
+    body = b"\x02" + text("__cluster_metadata") + b"\x02" + struct.pack(">i", 0) + b"\x00\x00\x00"
+    with contextlib.suppress(OSError, ValueError, struct.error):
+        asked_at = time.time()
+        reader = _asked(connection, request(DESCRIBE_QUORUM, 1, body))
+        middle = (asked_at + time.time()) / 2
+        told_ms = _time_of_leader(reader)
+        if told_ms > 0:
+            return dataclasses.replace(answer, clock_ahead_s=told_ms / 1000 - middle)
+    return answer
+
+
+def _time_of_leader(reader: Reader) -> int:
+    """When the leader has last heard of itself, which is now; 0 when it does not say."""
+    reader.tags()
+    if reader.int16() != 0:
+        return 0
+    for _ in range(reader.count()):
+        reader.text()
+        for _ in range(reader.count()):
+            _, error, leader, _, _ = reader.take(">ihiiq")
+            if error != 0:
+                return 0
+            for _ in range(reader.count()):
+                replica, _, _, caught_up_ms = reader.take(">iqqq")
+                reader.tags()
+                if replica == leader:
+                    return int(caught_up_ms)
+    return 0
+
+
+def _versions(connection: socket.socket) -> Answer:
+    reader = _asked(connection, request(API_VERSIONS, 3, text("seamline") + text("1") + b"\x00"))
+    if reader.int16() != 0:  # an older broker, which answers in the oldest form
+        found = {}
+        for _ in range(reader.take(">i")[0]):
+            api, _, newest = reader.take(">hhh")
+            found[api] = newest
+        return Answer(found, {})
+    found = {}
+    for _ in range(reader.count()):
+        api, _, newest = reader.take(">hhh")
+        reader.tags()
+        found[api] = newest
+    reader.take(">i")
+    return Answer(found, _features(reader.tags()))
+
+
+def _features(tags: Mapping[int, bytes]) -> dict[str, int]:
+    """What the cluster has agreed on, of an answer's third tag."""
+    if 2 not in tags:
+        return {}
+    reader, found = Reader(tags[2]), {}
+    for _ in range(reader.count()):
+        name = reader.text()
+        found[name] = reader.take(">hh")[0]
+        reader.tags()
+    return found
+
+
+def _asked(connection: socket.socket, asked: bytes) -> Reader:
+    """What follows the header of the answer to a request.
+
+    Raises:
+        ValueError: what comes is no answer.
+    """
+    connection.sendall(asked)
+    head = _received(connection, 4)
+    (length,) = struct.unpack(">i", head)
+    if not 4 <= length <= _ANSWER_BYTES_MAX:
+        raise ValueError(head.hex())
+    reader = Reader(_received(connection, length))
+    reader.take(">i")
+    return reader
+
+
+def _received(connection: socket.socket, length: int) -> bytes:
+    found = b""
+    while len(found) < length:
+        piece = connection.recv(length - len(found))
+        if not piece:
+            raise ConnectionResetError("it closes the connection")
+        found += piece
+    return found
+
+
+# --- Connections ---------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _spoken(host: str, port: int, context: ssl.SSLContext | None) -> Iterator[socket.socket]:
+    with contextlib.closing(_connected(host, port)) as plain:
+        if context is None:
+            yield plain
+            return
+        with context.wrap_socket(plain, server_hostname=host) as secured:
+            yield secured
+
+
+def _connected(host: str, port: int) -> socket.socket:
+    where = f"{host}:{port}"
+    try:
+        return socket.create_connection((host, port), _STEP_S)
+    except socket.gaierror as error:
+        raise _failure(
+            f"the name {host} cannot be resolved: {error.strerror}",
+            "Correct the name, or make it known to this machine (DNS, /etc/hosts).",
+        ) from error
+    except ConnectionRefusedError as error:
+        raise _failure(
+            f"nothing listens on {where}", "Start the broker, or correct the port."
+        ) from error
+    except (OSError, UnicodeError, OverflowError) as error:
+        timed_out = isinstance(error, TimeoutError)
+        cause = f"no connection within {_STEP_S:g} s" if timed_out else str(error)
+        raise _failure(
+            f"{where} cannot be reached: {cause}", "Look for a firewall, or a wrong address."
+        ) from error
+
+
+def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
+    """TLS as librdkafka's properties want it."""
+    ca = properties.get("ssl.ca.location")
+    known: dict[str, Any] = {"cadata": properties.get("ssl.ca.pem")}
+    if ca and ca != "probe":
+        known = {"cafile": ca}
+    try:
+        context = ssl.create_default_context(**known)
+        own = properties.get("ssl.certificate.location")
+        if own:
+            password = properties.get("ssl.key.password")
+            context.load_cert_chain(own, properties.get("ssl.key.location"), password)
+    except (OSError, ValueError) as error:
+        raise _failure(
+            f"the files for TLS cannot be used: {getattr(error, 'strerror', None) or error}",
+            "Correct ssl.ca.location, ssl.certificate.location and ssl.key.location.",
+        ) from error
+    if properties.get("ssl.endpoint.identification.algorithm", "https") == "none":
+        context.check_hostname = False
+    if properties.get("enable.ssl.certificate.verification", "true").lower() == "false":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+# --- What it is instead --------------------------------------------------------------------------
+
+
+def _explained(
+    where: str, host: str, port: int, error: Exception, *, wants_tls: bool
+) -> SeamlineError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _failure(
+            f"the certificate of {where} is not trusted: {error.verify_message}",
+            "Set ssl.ca.location to the certificates that signed it; the name in the address must "
+            "be one of the certificate's.",
+        )
+    if wants_tls and _answers(host, port, None):
+        return _failure(
+            f"{where} speaks Kafka's protocol without TLS",
+            "Correct the port, or security.protocol.",
+        )
+    if not wants_tls and _speaks_tls(host, port):
+        return _failure(
+            f"{where} speaks TLS, and this client does not",
+            "Set security.protocol to ssl or sasl_ssl, or correct the port.",
+        )
+    if isinstance(error, ssl.SSLError):
+        return _failure(
+            f"TLS with {where} fails: {error.reason or error}",
+            "It may want a client's certificate (ssl.certificate.location), or another version.",
+        )
+    cause = str(error) or type(error).__name__
+    with contextlib.suppress(ValueError):
+        said = bytes.fromhex(cause)
+        cause = "it speaks HTTP" if said == b"HTTP" else f"it sends {said!r}"
+    return _failure(f"what listens on {where} is no broker: {cause}", "Correct the port.")
+
+
+def _answers(host: str, port: int, context: ssl.SSLContext | None) -> bool:
+    try:
+        with _spoken(host, port, context) as connection:
+            _versions(connection)
+    except (OSError, ValueError, struct.error, SeamlineError):
+        return False
+    return True
+
+
+def _speaks_tls(host: str, port: int) -> bool:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # nothing is told to it: only whether it speaks TLS
+    try:
+        with _spoken(host, port, context):
+            return True
+    except ssl.SSLError as error:
+        return "ALERT" in str(error.reason)  # such as that it wants a certificate
+    except (OSError, SeamlineError):
+        return False
+
+
+def _failure(message: str, hint: str) -> SeamlineError:
+    return SeamlineError(KAFKA_UNAVAILABLE, message, hint=hint)

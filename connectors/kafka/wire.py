@@ -1,0 +1,77 @@
+"""The little of Kafka's wire format that asking a broker what it is takes.
+
+Requests with headers of version 2, and a reader of answers: numbers, and the compact texts, arrays
+and tagged fields of newer versions.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+API_VERSIONS = 18
+DESCRIBE_QUORUM = 55
+
+
+def request(api: int, version: int, body: bytes) -> bytes:
+    """A request with its length before it; the client calls itself `seamline`."""
+    name = b"seamline"
+    head = struct.pack(">hhih", api, version, 1, len(name)) + name + b"\x00"
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def text(value: str) -> bytes:
+    """A compact text; a short one, whose length is a byte."""
+    return bytes([len(value) + 1]) + value.encode()
+
+
+class Reader:
+    """Reads an answer from its beginning on.
+
+    Raises, in each of its methods:
+        ValueError, struct.error: the answer ends before that.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, form: str) -> tuple[Any, ...]:
+        """Numbers, by a form of `struct`."""
+        found = struct.unpack_from(form, self._data, self._at)
+        self._at += struct.calcsize(form)
+        return found
+
+    def int16(self) -> int:
+        """A number, such as that of an error."""
+        return int(self.take(">h")[0])
+
+    def unsigned(self) -> int:
+        """A number in seven bits a byte."""
+        found, shift = 0, 0
+        while True:
+            (byte,) = self.take(">B")
+            found |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return found
+            shift += 7
+
+    def count(self) -> int:
+        """How many entries a compact array has."""
+        return max(0, self.unsigned() - 1)
+
+    def bytes(self, length: int) -> bytes:
+        """So many bytes."""
+        found = self._data[self._at : self._at + length]
+        if len(found) < length:
+            raise ValueError("the answer ends too early")
+        self._at += length
+        return found
+
+    def text(self) -> str:
+        """A compact text."""
+        return self.bytes(self.count()).decode()
+
+    def tags(self) -> dict[int, bytes]:
+        """Tagged fields."""
+        return {self.unsigned(): self.bytes(self.unsigned()) for _ in range(self.unsigned())}

@@ -1,0 +1,1 @@
+"""What is wrong with a machine and a configuration, and what to do about it."""

@@ -1,0 +1,114 @@
+"""Which checks there are, in the order in which they are told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+
+from seamline.errors import SeamlineError
+from seamline.gateway.config.load import Loaded, secret_values
+from seamline.gateway.connections import Connections
+from seamline.gateway.doctor import installation, machine
+from seamline.gateway.doctor.examination import Check
+from seamline.gateway.doctor.findings import Finding, of_error, ok, secrets_of, skipped
+
+INSTALLATION = "Installation"
+CONFIGURATION = "Configuration"
+JAVA = "Java and jars"
+MACHINE = "Disk, port and gateway"
+SPARK = "Spark"
+TABLES = "Tables"
+
+
+def secrets(loaded: Loaded | None) -> tuple[str, ...]:
+    """The secret values of a configuration, which no finding may show."""
+    return () if loaded is None else secrets_of(secret_values(loaded))
+
+
+def of_machine(loaded: Loaded | None, problem: SeamlineError | None) -> list[Check]:
+    """What can be looked at without asking anybody else.
+
+    Args:
+        loaded: The configuration; None where it cannot be used.
+        problem: Why not.
+    """
+    config = loaded.config if loaded is not None else None
+    made = [
+        Check(INSTALLATION, installation.look),
+        Check(CONFIGURATION, lambda: _configuration(loaded, problem)),
+        Check(JAVA, machine.java),
+        Check(JAVA, lambda: machine.jar_sets(config)),
+    ]
+    if config is not None:
+        made.append(Check(MACHINE, lambda: machine.folders(config)))
+        made.append(Check(MACHINE, lambda: machine.gateway(config)))
+    return made
+
+
+def of_the_outside(
+    connections: Connections, seconds: float, *, writes: bool, starts_spark: bool
+) -> list[Check]:
+    """Clusters, registries, catalogs and Spark.
+
+    Args:
+        connections: What the configuration names.
+        seconds: How long each check may take.
+        writes: Whether small things are written, to see whether they can be.
+        starts_spark: Whether a local Spark is started.
+    """
+    from seamline.gateway.doctor import catalogs, clusters, spark
+
+    config = connections.config
+    made = []
+    for name, cluster in config.clusters.items():
+        made.append(Check(_cluster(name), lambda c=cluster: clusters.look(c, seconds)))
+        if cluster.schema_registry.url:
+            look = lambda c=cluster: clusters.schema_registry(c, seconds)  # noqa: E731
+            made.append(Check(f"Schema registry of {name}", look))
+    made += [
+        Check(_catalog(name), lambda n=name: catalogs.look(connections, n, writes=writes))
+        for name in config.catalogs
+    ]
+    longest = max(seconds, spark.START_S if starts_spark else spark.ANSWER_S)
+    made.append(Check(SPARK, lambda: spark.look(config, starts=starts_spark), longest))
+    return made
+
+
+def of_tables(connections: Connections, wrong: Collection[str], seconds: float) -> list[Check]:
+    """The unified tables.
+
+    Args:
+        connections: What the configuration names.
+        wrong: What checks with something wrong were about.
+        seconds: How long it may take.
+    """
+    from seamline.gateway.doctor import tables
+    from seamline.gateway.query.deadline import StatementDeadline
+
+    config = connections.config
+    away = {name for name in config.clusters if _cluster(name) in wrong}
+    away |= {name for name in config.catalogs if _catalog(name) in wrong}
+    if away >= set(config.catalogs):
+        return []
+    return [Check(TABLES, lambda: tables.look(connections, away, StatementDeadline(seconds)))]
+
+
+def _cluster(name: str) -> str:
+    return f"Cluster {name}"
+
+
+def _catalog(name: str) -> str:
+    return f"Catalog {name}"
+
+
+def _configuration(loaded: Loaded | None, problem: SeamlineError | None) -> Iterator[Finding]:
+    if problem is not None:
+        for line in problem.message.split("\n"):  # one for each wrong value
+            yield of_error(SeamlineError(problem.code, line, hint=problem.hint))
+        yield skipped("clusters, catalogs, tables, Spark, the gateway: they are named there")
+    if loaded is None:
+        return
+    file = loaded.sources[""]
+    others = Counter(source for source in loaded.sources.values() if not source.startswith(file))
+    told = [f"{count} from {source}" for source, count in others.items()]
+    yield ok(f"{file} is valid" + (f"; besides, {', '.join(told)}" if told else ""))

@@ -1,0 +1,204 @@
+"""Kafka clusters and their schema registries: what does not answer, and what answers in its place.
+
+Each address is probed by itself, then the client logs in as it does for statements, and last every
+broker is connected to where the cluster says it is: a broker may be reached that names, as its own
+address, one that cannot be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from seamline.connectors.config import ClusterConfig
+from seamline.connectors.kafka import probing
+from seamline.connectors.kafka.formats.schemas import registry
+from seamline.connectors.kafka.probing import Answer
+from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
+from seamline.gateway.doctor.findings import Finding, Level, of_error, ok, skipped, warning, wrong
+from seamline.gateway.query.deadline import StatementDeadline
+
+_SKEW_S = 5.0
+_POLL_S = 0.5
+_GIVEN = re.compile(r"(?P<host>[^/\s]+):(?P<port>\d+)/(?P<id>\d+): .*(?:[Cc]onnect|resolve)")
+"""How librdkafka names a broker at the address that it was given for it."""
+_SUBJECT = "seamline-doctor"
+"""A subject that no registry has: to be told so is an answer."""
+
+
+def look(config: ClusterConfig, seconds: float) -> Iterator[Finding]:
+    """The cluster's brokers, the login, the addresses they give, topics' ids, and the clock.
+
+    Args:
+        config: How it is reached.
+        seconds: How long the login is waited for.
+    """
+    until = time.monotonic() + seconds
+    answers: list[Answer] = []
+    failures: list[SeamlineError] = []
+    for host, port in probing.addresses(config.bootstrap_servers):
+        try:
+            answers.append(probing.probe(host, port, config.properties))
+        except SeamlineError as error:
+            failures.append(error)
+            continue
+        release = answers[-1].release
+        yield ok(f"{host}:{port} answers{f', speaks {release}' if release else ''}")
+    level = Level.WARNING if answers else Level.WRONG  # one of several is enough to begin with
+    for error in failures:
+        yield of_error(error, level)
+    if not answers:
+        return
+    yield from _versions(answers[0])
+    yield from _clock(answers)
+    yield from _client(config, until)
+
+
+def _versions(answer: Answer) -> Iterator[Finding]:
+    if not answer.tells_topic_ids:
+        yield wrong(
+            "the brokers tell no ids of topics, by which one that was created again is recognised",
+            "Kafka 2.8 or newer is needed.",
+        )
+
+
+def _clock(answers: list[Answer]) -> Iterator[Finding]:
+    known = [a.clock_ahead_s for a in answers if a.clock_ahead_s is not None]
+    if not known:
+        yield skipped("clock: the brokers do not tell their time to somebody who has not logged in")
+        return
+    ahead = max(known, key=abs)
+    if abs(ahead) > _SKEW_S:
+        side = "ahead of" if ahead > 0 else "behind"
+        text = f"the cluster's clock is {abs(ahead):.1f} s {side} ours"
+        yield warning(
+            f"{text}: ages, `FOR TIMESTAMP AS OF` and logins by token are wrong by that",
+            "Set both by NTP.",
+        )
+    else:
+        yield ok(f"the cluster's clock agrees with ours, within {max(0.1, abs(ahead)):.1f} s")
+
+
+def _client(config: ClusterConfig, until: float) -> Iterator[Finding]:
+    """What the client itself says, with all its properties."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    said: list[Any] = []
+    try:
+        admin = AdminClient(
+            {**config.client_properties(), "error_cb": said.append}, logger=_silent()
+        )
+    except KafkaException as error:
+        yield wrong(
+            f"the client refuses its properties: {error.args[0].str()}",
+            f"Correct clusters.{config.name}.properties.",
+        )
+        return
+    while True:
+        left = until - time.monotonic()
+        try:
+            found = admin.list_topics(timeout=max(0.1, min(_POLL_S, left)))
+            break
+        except KafkaException as error:
+            admin.poll(0)
+            said.append(error.args[0])
+            refusal = _refused(config, said)
+            if refusal is not None or time.monotonic() + 2 * _POLL_S > until:
+                yield refusal or _silent_broker(config, said)
+                return
+    brokers = sorted(found.brokers.values(), key=lambda broker: broker.id)
+    topics = [name for name in found.topics if not name.startswith("__")]
+    yield ok(
+        f"the client is let in, and sees {_some(brokers, 'broker')} and {_some(topics, 'topic')}"
+    )
+    for broker in brokers:
+        with contextlib.suppress(SeamlineError):
+            probing.reach(broker.host, broker.port)
+            continue
+        yield _away(broker.id, broker.host, broker.port)
+
+
+def _away(number: object, host: str, port: object) -> Finding:
+    return Finding(
+        Level.WRONG,
+        f"broker {number} says that it is at {host}:{port}, which cannot be reached from here",
+        "Correct advertised.listeners of the broker, or make the name known to this machine.",
+        KAFKA_UNAVAILABLE.name,
+    )
+
+
+def _refused(config: ClusterConfig, said: list[Any]) -> Finding | None:
+    """What keeps the client from logging in, when it is that."""
+    from confluent_kafka import KafkaError
+
+    properties = f"clusters.{config.name}.properties"
+    for error in said:
+        if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001 - librdkafka's name
+            remedy = f"Correct sasl.mechanism, sasl.username and sasl.password of {properties}."
+            if "SASL state" in error.str():
+                remedy = (
+                    f"Nobody logs in there: correct the port, or security.protocol of {properties}."
+                )
+            return Finding(
+                Level.WRONG,
+                f"the login is refused: {_reason(error)}",
+                remedy,
+                KAFKA_UNAVAILABLE.name,
+            )
+        if error.code() == KafkaError._SSL:  # noqa: SLF001
+            return Finding(
+                Level.WRONG,
+                f"TLS fails: {_reason(error)}",
+                "Correct ssl.ca.location, and ssl.certificate.location where brokers want one.",
+                KAFKA_UNAVAILABLE.name,
+            )
+    return None
+
+
+def _silent_broker(config: ClusterConfig, said: list[Any]) -> Finding:
+    for error in said:
+        given = _GIVEN.search(error.str())
+        if given is not None:  # it went on to where a broker says that it is
+            return _away(given["id"], given["host"], given["port"])
+    logs_in = config.properties.get("security.protocol", "").lower().startswith("sasl")
+    remedy = "Look into the brokers' logs."
+    if not logs_in:
+        remedy = "They may want a login: set security.protocol to sasl_ssl or sasl_plaintext."
+    return Finding(
+        Level.WRONG,
+        f"brokers answer, but tell this client nothing: {_reason(said[0])}",
+        remedy,
+        KAFKA_UNAVAILABLE.name,
+    )
+
+
+def _reason(error: Any) -> str:
+    """What librdkafka says, without the name of its thread."""
+    return str(error.str()).rpartition("]: ")[2]
+
+
+def _some(things: list[Any], word: str) -> str:
+    return f"{len(things):,} {word}{'' if len(things) == 1 else 's'}"
+
+
+def _silent() -> logging.Logger:
+    """Takes what librdkafka logs, all of which is said better here."""
+    made = logging.getLogger("seamline.doctor.kafka")
+    made.setLevel(logging.CRITICAL)
+    return made
+
+
+def schema_registry(config: ClusterConfig, seconds: float) -> Iterator[Finding]:
+    """Whether the registry answers, and lets one in."""
+    address = config.schema_registry.address
+    try:
+        registry(config.schema_registry).within(StatementDeadline(seconds)).latest(_SUBJECT)
+    except SeamlineError as error:
+        yield of_error(error)
+    else:
+        yield ok(f"the schema registry at {address} answers")

@@ -1,0 +1,92 @@
+"""All checks, made at the same time, each within its time and whatever another one finds.
+
+A check that does not come to an end in time, or that raises something, is itself a finding. What
+tables are like is looked at after the rest: those whose catalog or cluster is away are left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from seamline.connectors import supervision
+from seamline.errors import MISSING_EXTRA
+from seamline.gateway.doctor import installation
+from seamline.gateway.doctor.findings import Finding, Level, of_error, wrong
+
+Look = Callable[[], Iterable[Finding]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Check:
+    """Something to look at.
+
+    Attributes:
+        about: What its findings are about; those of one heading may come from several checks.
+        look: Looks at it.
+        seconds: How long it may take; None for what all have.
+    """
+
+    about: str
+    look: Look
+    seconds: float | None = None
+
+
+def examine(checks: Sequence[Check], seconds: float) -> Iterator[tuple[str, Finding]]:
+    """What all checks find, in their order, as soon as it is known.
+
+    Args:
+        checks: The checks.
+        seconds: How long each of them may take that does not say so itself.
+    """
+    began = time.monotonic()
+    running = [_begun(check) for check in checks]
+    for check, coming in zip(checks, running, strict=True):
+        until = began + (check.seconds or seconds)
+        while True:
+            try:
+                finding = coming.get(timeout=max(0.01, until - time.monotonic()))
+            except queue.Empty:
+                allowed = check.seconds or seconds
+                yield check.about, _late(allowed)
+                break
+            if finding is None:
+                break
+            yield check.about, finding
+
+
+def _late(seconds: float) -> Finding:
+    return wrong(
+        f"no answer within {seconds:g} s",
+        "Look whether something between discards packets, such as a firewall; --timeout gives more "
+        "time.",
+    )
+
+
+def _begun(check: Check) -> queue.SimpleQueue[Finding | None]:
+    found: queue.SimpleQueue[Finding | None] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            for finding in check.look():
+                found.put(finding)
+        except Exception as error:  # noqa: BLE001 - one check keeps no other from being made
+            found.put(_raised(error))
+        finally:
+            found.put(None)
+
+    if not supervision.start("doctor", work):
+        found.put(wrong("no thread could be started to look at it", "Raise the limit of threads."))
+        found.put(None)
+    return found
+
+
+def _raised(error: Exception) -> Finding:
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").split(".")[0]
+        extra = installation.extra_of(package)
+        remedy = f"pip install 'seamline[{extra}]'" if extra else f"pip install {package}"
+        return Finding(Level.WRONG, f"{package} is not installed", remedy, MISSING_EXTRA.name)
+    return of_error(supervision.named(error))

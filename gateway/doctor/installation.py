@@ -1,0 +1,126 @@
+"""Whether Python and the packages are those that this release was tested with."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import platform
+import re
+import sys
+from collections.abc import Iterator
+
+from seamline.gateway.doctor.findings import Finding, ok, skipped, warning, wrong
+from seamline.version import VERSION
+
+_PYTHON = (3, 11)
+_DISTRIBUTION = "seamline"
+_REQUIREMENT = re.compile(
+    r"(?P<name>[\w.-]+)(?:\[[^]]*\])?\s*(?P<bounds>[^;]*)"
+    r"(?:;.*?extra == ['\"](?P<extra>[\w-]+)['\"])?"
+)
+_BOUND = re.compile(r"(?P<sign>>=|<=|==|!=|~=|<|>)\s*(?P<version>[\w.*+!-]+)")
+_FOR_OTHERS = frozenset({"dev", "tpc"})
+_NEEDED = frozenset({"", "gateway"})
+_WITHOUT = {
+    "spark": "large scans and tiering need it",
+    "delta": "Delta tables need it",
+    "cli": "the prompt needs it",
+    "sqlalchemy": "SQLAlchemy's dialect needs it",
+    "arrow": "Parquet, Arrow and Polars need it",
+}
+
+
+def look() -> Iterator[Finding]:
+    """Python, Seamline, and what each extra needs."""
+    system = f"{platform.system()} {platform.machine()}"
+    found = f"Python {platform.python_version()} on {system}"
+    if sys.version_info < _PYTHON:
+        yield wrong(found, "Install Python 3.11 or newer.")
+    else:
+        yield ok(found)
+    try:
+        wanted = importlib.metadata.requires(_DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        yield warning(f"Seamline {VERSION} runs without being installed", "pip install seamline")
+        return
+    yield ok(f"Seamline {VERSION}")
+    yield from _of_extras(wanted)
+
+
+def extra_of(module: str) -> str | None:
+    """The extra that installs a module, if one does."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        for extra, bounds in _extras(importlib.metadata.requires(_DISTRIBUTION) or []).items():
+            if extra and any(name.lower().replace("-", "_") == module.lower() for name in bounds):
+                return extra
+    return None
+
+
+def _extras(wanted: list[str]) -> dict[str, dict[str, str]]:
+    """Of each extra its packages, and the bounds of their versions."""
+    extras: dict[str, dict[str, str]] = {}
+    for line in wanted:
+        match = _REQUIREMENT.match(line)
+        if match is not None and match["extra"] not in _FOR_OTHERS:
+            bounds = extras.setdefault(match["extra"] or "", {})
+            bounds[match["name"]] = match["bounds"].strip()
+    return extras
+
+
+def _of_extras(wanted: list[str]) -> Iterator[Finding]:
+    complete = []
+    for extra, bounds in _extras(wanted).items():
+        missing, others = [], []
+        for name, text in bounds.items():
+            installed = _installed(name)
+            if installed is None:
+                missing.append(name)
+            elif not satisfies(installed, text):
+                others.append(f"{name} is {installed}, tested with {text}")
+        label = f"the extra {extra}" if extra else "the base install"
+        name = f"seamline[{extra}]" if extra else "seamline"
+        if len(missing) == len(bounds) and extra not in _NEEDED:
+            yield skipped(
+                f"{label} is not installed: {_WITHOUT.get(extra, 'nothing here needs it')}"
+            )
+        elif missing:
+            level = wrong if extra in _NEEDED else warning
+            yield level(f"{label} lacks {', '.join(missing)}", f"pip install '{name}'")
+        elif not others:
+            complete.append(extra or "base")
+        for other in others:
+            yield warning(f"{label}: {other}", f"pip install --upgrade '{name}'")
+    yield ok(f"packages of {', '.join(complete)} as they were tested")
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def satisfies(version: str, bounds: str) -> bool:
+    """Whether a version is within bounds such as `<3,>=2.16`; by its numbers alone."""
+    found = _numbers(version)
+    for match in _BOUND.finditer(bounds):
+        other = _numbers(match["version"])
+        width = max(len(found), len(other))
+        ours = found + (0,) * (width - len(found))
+        theirs = other + (0,) * (width - len(other))
+        holds = {
+            ">=": ours >= theirs,
+            "<=": ours <= theirs,
+            "<": ours < theirs,
+            ">": ours > theirs,
+            "==": ours == theirs,
+            "!=": ours != theirs,
+        }.get(match["sign"], ours >= theirs)
+        if not holds:
+            return False
+    return True
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    release = re.match(r"\d+(?:\.\d+)*", version.rpartition("!")[2])
+    return tuple(map(int, release[0].split("."))) if release else ()

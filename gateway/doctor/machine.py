@@ -1,0 +1,206 @@
+"""What the gateway needs of this machine: Java, jars, folders and the room in them, its port.
+
+Also whether a gateway runs there already, and whether it is of this release.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import pathlib
+import shutil
+import ssl
+import stat
+import tempfile
+from collections.abc import Iterator
+
+from seamline.connectors.jvm import jars
+from seamline.connectors.jvm.jars import JarSet
+from seamline.connectors.jvm.java import find_java
+from seamline.errors import PORT_TAKEN, SeamlineError
+from seamline.gateway.config.model import Config
+from seamline.gateway.doctor.findings import Finding, Level, of_error, ok, skipped, warning, wrong
+from seamline.version import VERSION
+
+MEGABYTES = {"kafka": 45, "spark": 72}
+"""What there is to download; of object stores' bundles it is not known before."""
+_ROOM_BYTES_MIN = 1 << 30
+_ANSWER_S = 3.0
+_EPHEMERAL = 1024
+
+
+def java() -> Iterator[Finding]:
+    """The Java that Spark and the local broker run on."""
+    try:
+        found = find_java(os.environ)
+    except SeamlineError as error:
+        yield of_error(error, Level.WARNING)
+        return
+    origin = "JAVA_HOME" if os.environ.get("JAVA_HOME") else "PATH"
+    yield ok(f"Java {found.version} at {found.path}, by {origin}")
+
+
+def jar_sets(config: Config | None) -> Iterator[Finding]:
+    """The jars in the cache, and their checksums."""
+    cache = jars.cache_directory(os.environ)
+    wanted = [jars.SPARK] if importlib.util.find_spec("pyspark") is not None else []
+    if config is not None:
+        stores = {store for catalog in config.catalogs.values() for store in catalog.stores}
+        wanted += [jars.STORES[store] for store in sorted(stores & jars.STORES.keys())]
+        if config.spark.remote is not None or config.spark.packages:
+            wanted = []
+            yield skipped("jars of Spark: its own cluster, or Maven, has them")
+    for each in wanted:
+        yield _jar_set(each, cache, "Spark needs them")
+    yield _jar_set(jars.KAFKA, cache, "`seamline local up` needs them")
+
+
+def _jar_set(wanted: JarSet, cache: pathlib.Path, why: str) -> Finding:
+    folder = cache / wanted.directory_name
+    if not folder.is_dir():
+        size = f"about {MEGABYTES[wanted.name]} MB" if wanted.name in MEGABYTES else "once"
+        return Finding(
+            Level.SKIPPED,
+            f"jars of {wanted.name} are not in {cache}: {why}, and downloads them ({size})",
+            "`make jars` of a checkout, or the first start, fetches them.",
+        )
+    files = list(folder.iterdir())
+    if wanted.is_pinned:
+        try:
+            jars.check(folder, jars.checksums())
+        except SeamlineError as error:
+            remedy = f"Remove {folder}; the next start fetches them again."
+            return Finding(Level.WRONG, error.message, remedy, error.code.name)
+    size = sum(file.stat().st_size for file in files) / 1e6
+    checked = "checksums as published" if wanted.is_pinned else "without published checksums"
+    return ok(f"{len(files)} jars of {wanted.name}, {size:.0f} MB, {checked}")
+
+
+# --- Folders -------------------------------------------------------------------------------------
+
+
+def folders(config: Config) -> Iterator[Finding]:
+    """The state directory and the folder of temporary files: rights, and room."""
+    state = pathlib.Path(config.state_directory)
+    yield _folder("state directory", state, config.limits.spill_bytes)
+    if state.is_dir():
+        mode = stat.S_IMODE(state.stat().st_mode)
+        if mode & 0o077:
+            yield warning(
+                f"state directory {state} is open to others ({mode:o}): it holds results",
+                f"chmod 700 {state}",
+            )
+    yield _folder("temporary files", pathlib.Path(tempfile.gettempdir()), _ROOM_BYTES_MIN)
+    if config.iceberg.location is None:
+        return
+    yield ok(f"tails for other engines are put at {config.iceberg.location}")
+
+
+def _folder(what: str, path: pathlib.Path, bytes_wanted: int) -> Finding:
+    there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not there.is_dir():
+        return wrong(f"{what} {path}: {there} is no folder", "Name another one.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        return wrong(
+            f"{what} {path} cannot be written by this user", f"Correct the rights of {there}."
+        )
+    free = shutil.disk_usage(there).free
+    text = f"{what} {path}, {free / 1e9:.1f} GB free"
+    if free < min(bytes_wanted, _ROOM_BYTES_MIN):
+        return wrong(text, "Free room on that disk, or name a folder on another.")
+    if free < bytes_wanted:
+        return warning(
+            f"{text}, and one statement may spill {bytes_wanted / 1e9:.1f} GB",
+            "Free room, or lower limits.spill_bytes.",
+        )
+    return ok(text)
+
+
+# --- Port and gateway ----------------------------------------------------------------------------
+
+
+def gateway(config: Config) -> Iterator[Finding]:
+    """Who listens where this configuration's gateway does, or would."""
+    from seamline.gateway.access.authentication import check_listening
+    from seamline.gateway.http.server import check_port
+
+    try:
+        check_listening(config)
+    except SeamlineError as error:
+        yield of_error(error)
+    yield from _tls(config)
+    is_held = _is_held(pathlib.Path(config.state_directory))
+    try:
+        check_port(config.http.host, config.http.port)
+    except SeamlineError as error:
+        if error.code is not PORT_TAKEN:
+            yield of_error(error)
+            return
+        yield _listener(config, error)
+        return
+    where = f"{config.http.host}:{config.http.port}"
+    if is_held:
+        yield warning(
+            f"a gateway keeps its state in {config.state_directory}, and none listens on {where}",
+            "It may have another port (--port), or be stopping.",
+        )
+    else:
+        yield ok(f"port {config.http.port} of {config.http.host} is free; no gateway runs here")
+
+
+def _tls(config: Config) -> Iterator[Finding]:
+    if config.http.tls.certificate is None:
+        return
+    from seamline.gateway.http.tls import ServerTls
+
+    try:
+        ServerTls(config.http.tls)
+    except SeamlineError as error:
+        yield of_error(error)
+    else:
+        yield ok(f"the gateway's certificate {config.http.tls.certificate} can be used")
+
+
+def _is_held(directory: pathlib.Path) -> bool:
+    """Whether a gateway has locked the state directory."""
+    try:
+        with (directory / "gateway.lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _listener(config: Config, taken: SeamlineError) -> Finding:
+    """What has the port: a gateway, or something else."""
+    import json
+
+    import urllib3
+
+    http = config.http
+    host = f"[{http.host}]" if ":" in http.host else http.host
+    host = "127.0.0.1" if host in {"0.0.0.0", "[::]"} else host  # noqa: S104 - not listening
+    url = f"{'https' if http.tls.certificate else 'http'}://{host}:{http.port}"
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # nothing secret is sent
+    pool = urllib3.PoolManager(timeout=_ANSWER_S, retries=False, ssl_context=context)
+    try:
+        answer = pool.request("GET", f"{url}/api/v1/info")
+        body = json.loads(answer.data)
+    except (urllib3.exceptions.HTTPError, ValueError):
+        return of_error(taken)
+    if answer.status == 401 and "error" in body:
+        return ok(f"a gateway answers at {url}; it wants to know who asks, and tells no version")
+    if body.get("product") != "seamline":
+        return of_error(taken)
+    version = str(body.get("version"))
+    if version != VERSION:
+        return warning(
+            f"the gateway at {url} is Seamline {version}, this is {VERSION}",
+            "Start it again with this release.",
+        )
+    return ok(f"a gateway answers at {url}, of this version")

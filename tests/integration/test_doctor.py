@@ -1,0 +1,170 @@
+"""Goal: what is wrong with a cluster or a table is told apart from what looks the same to a client.
+
+Method: a real broker with a listener for each way of getting in, one of which gives an address that
+leads nowhere; tables of the embedded stack to which the worst has happened. The command runs in a
+process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support import programs
+from support.certificates import Authority
+from support.stack import Stack
+from support.waiting import wait_until
+
+from seamline.connectors.jvm import jars
+from seamline.connectors.jvm.java import find_java
+from seamline.connectors.kafka import probing
+from seamline.errors import SeamlineError
+from seamline.gateway.dev.local import storage
+from seamline.gateway.dev.local.ports import Ports
+
+pytestmark = pytest.mark.integration
+
+NAMES = ("kafka", "controller", "tls", "login", "away")
+SETTINGS = """
+listeners=PLAINTEXT://127.0.0.1:{kafka},TLS://127.0.0.1:{tls},LOGIN://127.0.0.1:{login},\
+AWAY://127.0.0.1:{away},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{kafka},TLS://127.0.0.1:{tls},LOGIN://127.0.0.1:{login},\
+AWAY://127.0.0.1:1
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,TLS:SSL,LOGIN:SASL_PLAINTEXT,AWAY:PLAINTEXT,\
+CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+sasl.enabled.mechanisms=PLAIN
+listener.name.login.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule \
+required user_ann="right";
+ssl.keystore.type=PEM
+ssl.keystore.location={keystore}
+"""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """A broker: the ports of its listeners, and the authority that signed its certificate."""
+    folder = tmp_path_factory.mktemp("broker")
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in NAMES]
+    ports = {n: s.getsockname()[1] for n, s in zip(NAMES, sockets, strict=True)}
+    for each in sockets:
+        each.close()
+    authority = Authority(folder, "authority")
+    pair = authority.sign("broker")
+    keystore = folder / "keystore.pem"
+    keystore.write_bytes(pair.key.read_bytes() + pair.certificate.read_bytes())
+    java, own = find_java({"PATH": "/usr/bin"}), Ports(ports["kafka"], ports["controller"])
+    libraries = jars.kafka_jars(print)
+    storage.format_once(folder / "data", java, libraries, own)
+    plain = storage.server_properties(folder / "data", own)
+    kept = [line for line in plain.splitlines() if "listeners=" not in line]
+    file = folder / "server.properties"
+    file.write_text("\n".join(kept) + SETTINGS.format(**ports, keystore=keystore))
+    command = [str(java.path), "-Xmx512m", "-cp", f"{libraries}/*", "kafka.Kafka", str(file)]
+
+    def is_up() -> bool:
+        try:
+            return bool(probing.probe("127.0.0.1", ports["kafka"], {}).clock_ahead_s)
+        except SeamlineError:
+            return False
+
+    with programs.running(command, {}, folder / "log"):
+        wait_until(is_up, 60, "the broker to answer")
+        yield {**ports, "ca": str(authority.file)}
+
+
+def examined(*arguments: str, **variables: str) -> list[dict[str, Any]]:
+    command = programs.seamline("doctor", "--format", "json", *arguments)
+    done = programs.run(command, variables)
+    assert done.stdout, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    assert done.returncode == any(f["status"] == "wrong" for f in found)
+    return found
+
+
+def lines(found: list[dict[str, Any]], subject: str) -> str:
+    return "\n".join(f"{f['status']} {f['message']}" for f in found if f["about"] == subject)
+
+
+def test_a_cluster_that_cannot_be_used_says_why(
+    broker: dict[str, Any], tmp_path: pathlib.Path
+) -> None:
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "ann", "sasl.password": "right"}
+    login["security.protocol"] = "sasl_plaintext"
+    tls = {"security.protocol": "ssl", "ssl.ca.location": broker["ca"]}
+    clusters = {
+        "good": ("kafka", {}),
+        "good-tls": ("tls", tls),
+        "good-login": ("login", login),
+        "no-tls-there": ("kafka", tls),
+        "tls-there": ("tls", {}),
+        "unknown-authority": ("tls", {"security.protocol": "ssl"}),
+        "wrong-password": ("login", {**login, "sasl.password": "wrong!!"}),
+        "no-login-there": ("kafka", login),
+        "login-there": ("login", {}),
+        "away": ("away", {}),
+    }
+    file = tmp_path / "seamline.yaml"
+    body = {
+        "catalogs": {
+            "lake": {
+                "type": "sql",
+                "uri": f"sqlite:///{tmp_path}/catalog.db",
+                "warehouse": f"file://{tmp_path}/warehouse",
+            }
+        },
+        "clusters": {
+            name: {"bootstrap_servers": f"127.0.0.1:{broker[listener]}", "properties": own}
+            for name, (listener, own) in clusters.items()
+        },
+    }
+    file.write_text(json.dumps(body))
+    found = examined("--config", str(file), PATH="/usr/bin:/bin")
+    said = {name: lines(found, f"Cluster {name}") for name in clusters}
+    for name in ("good", "good-tls", "good-login"):
+        assert "speaks Kafka 4.1" in said[name], said[name]
+        assert "ok the client is let in, and sees 1 broker" in said[name], said[name]
+        assert "wrong" not in said[name]
+    assert "ok the cluster's clock agrees with ours" in said["good"]
+    assert "speaks Kafka's protocol without TLS" in said["no-tls-there"]
+    assert "speaks TLS, and this client does not" in said["tls-there"]
+    assert "is not trusted: " in said["unknown-authority"]
+    assert "the login is refused: " in said["wrong-password"]
+    assert "the login is refused: " in said["no-login-there"]
+    assert "brokers answer, but tell this client nothing" in said["login-there"]
+    assert "which cannot be reached from here" in said["away"]
+    remedies = {f["about"].removeprefix("Cluster "): f["remedy"] for f in found if f["remedy"]}
+    assert "Nobody logs in there" in remedies["no-login-there"]
+    assert "They may want a login" in remedies["login-there"]
+    assert "advertised.listeners" in remedies["away"]
+
+
+def test_tables_say_what_statements_over_them_would(stack: Stack, tmp_path: pathlib.Path) -> None:
+    names = [f"doctored_{kind}" for kind in ("good", "again", "waiting")]
+    good, again, waiting = names
+    for name in names:
+        stack.create_topic(name, 1)
+        stack.create_table(name, "id bigint")
+        stack.produce(name, [{"id": n} for n in range(3)])
+    stack.move_boundary(good)
+    stack.recreate_topic(again, 1)
+    found = examined("--timeout", "60s", "--read-only", **stack.environment)
+    said = lines(found, "Tables")
+    assert f"ok lake.default.{good}: boundary and log agree, 0 offsets in the log alone" in said
+    assert f"wrong lake.default.{again}: topic {again} was created again" in said
+    assert f"warning lake.default.{waiting}: 3 offsets are in the log alone" in said
+    assert "ok Spark at " in lines(found, "Spark")
+
+
+def test_jars_are_as_large_as_is_said() -> None:
+    from seamline.gateway.doctor.machine import MEGABYTES
+
+    for wanted in (jars.KAFKA, jars.SPARK):
+        folder = jars.fetch(wanted, jars.cache_directory(os.environ), print)
+        size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
+        assert MEGABYTES[wanted.name] == pytest.approx(size, rel=0.1)
