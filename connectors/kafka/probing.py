@@ -19,7 +19,8 @@ from typing import Any
 from seamline.connectors.kafka.wire import API_VERSIONS, DESCRIBE_QUORUM, Reader, request, text
 from seamline.errors import KAFKA_UNAVAILABLE, SeamlineError
 
-_STEP_S = 3.0
+STEP_S = 3.0
+"""How long a connection, or an answer, is waited for where nobody says otherwise."""
 _ANSWER_BYTES_MAX = 1 << 20
 _PORT = 9092
 _METADATA = 3
@@ -74,35 +75,41 @@ def addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
     return found
 
 
-def reach(host: str, port: int) -> None:
+def reach(host: str, port: int, seconds: float = STEP_S) -> None:
     """Connects to an address, and no more.
+
+    Args:
+        host: The host.
+        port: The port.
+        seconds: How long that may take.
 
     Raises:
         SeamlineError: KAFKA_UNAVAILABLE, with what is wrong with the address.
     """
-    _connected(host, port).close()
+    _connected(host, port, seconds).close()
 
 
-def probe(host: str, port: int, properties: Mapping[str, str]) -> Answer:
+def probe(host: str, port: int, properties: Mapping[str, str], seconds: float = STEP_S) -> Answer:
     """Asks a broker what it is.
 
     Args:
         host: Its host.
         port: Its port.
         properties: Of the client, by librdkafka's names; those of security count.
+        seconds: How long each step may take.
 
     Raises:
         SeamlineError: KAFKA_UNAVAILABLE, with what is there in its place.
     """
     protocol = properties.get("security.protocol", "plaintext").lower()
     wants_tls, wants_login = protocol.endswith("ssl"), protocol.startswith("sasl")
-    where = f"{host}:{port}"
     try:
-        with _spoken(host, port, _context(properties) if wants_tls else None) as connection:
+        context = _context(properties) if wants_tls else None
+        with _spoken(host, port, context, seconds) as connection:
             answer = _versions(connection)
             return answer if wants_login else _with_clock(connection, answer)
     except (OSError, ValueError, struct.error) as error:
-        raise _explained(where, host, port, error, wants_tls=wants_tls) from error
+        raise _explained(host, port, error, seconds, wants_tls=wants_tls) from error
 
 
 def _with_clock(connection: socket.socket, answer: Answer) -> Answer:
@@ -198,8 +205,10 @@ def _received(connection: socket.socket, length: int) -> bytes:
 
 
 @contextlib.contextmanager
-def _spoken(host: str, port: int, context: ssl.SSLContext | None) -> Iterator[socket.socket]:
-    with contextlib.closing(_connected(host, port)) as plain:
+def _spoken(
+    host: str, port: int, context: ssl.SSLContext | None, seconds: float
+) -> Iterator[socket.socket]:
+    with contextlib.closing(_connected(host, port, seconds)) as plain:
         if context is None:
             yield plain
             return
@@ -207,10 +216,10 @@ def _spoken(host: str, port: int, context: ssl.SSLContext | None) -> Iterator[so
             yield secured
 
 
-def _connected(host: str, port: int) -> socket.socket:
+def _connected(host: str, port: int, seconds: float) -> socket.socket:
     where = f"{host}:{port}"
     try:
-        return socket.create_connection((host, port), _STEP_S)
+        return socket.create_connection((host, port), seconds)
     except socket.gaierror as error:
         raise _failure(
             f"the name {host} cannot be resolved: {error.strerror}",
@@ -222,7 +231,7 @@ def _connected(host: str, port: int) -> socket.socket:
         ) from error
     except (OSError, UnicodeError, OverflowError) as error:
         timed_out = isinstance(error, TimeoutError)
-        cause = f"no connection within {_STEP_S:g} s" if timed_out else str(error)
+        cause = f"no connection within {seconds:g} s" if timed_out else str(error)
         raise _failure(
             f"{where} cannot be reached: {cause}", "Look for a firewall, or a wrong address."
         ) from error
@@ -257,24 +266,31 @@ def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _explained(
-    where: str, host: str, port: int, error: Exception, *, wants_tls: bool
+    host: str, port: int, error: Exception, seconds: float, *, wants_tls: bool
 ) -> SeamlineError:
+    where = f"{host}:{port}"
     if isinstance(error, ssl.SSLCertVerificationError):
         return _failure(
             f"the certificate of {where} is not trusted: {error.verify_message}",
             "Set ssl.ca.location to the certificates that signed it; the name in the address must "
             "be one of the certificate's.",
         )
-    if wants_tls and _answers(host, port, None):
+    if wants_tls and _answers(host, port, seconds):
         return _failure(
             f"{where} speaks Kafka's protocol without TLS",
             "Correct the port, or security.protocol.",
         )
-    if not wants_tls and _speaks_tls(host, port):
+    if not wants_tls and _speaks_tls(host, port, seconds):
         return _failure(
             f"{where} speaks TLS, and this client does not",
             "Set security.protocol to ssl or sasl_ssl, or correct the port.",
         )
+    if isinstance(error, TimeoutError):
+        message = f"what listens on {where} has not answered as a broker within {seconds:g} s"
+        return _failure(message, "It may be something else: correct the port.")
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        message = f"what listens on {where} speaks neither TLS nor Kafka's protocol"
+        return _failure(message, "Correct the port.")
     if isinstance(error, ssl.SSLError):
         return _failure(
             f"TLS with {where} fails: {error.reason or error}",
@@ -287,21 +303,21 @@ def _explained(
     return _failure(f"what listens on {where} is no broker: {cause}", "Correct the port.")
 
 
-def _answers(host: str, port: int, context: ssl.SSLContext | None) -> bool:
+def _answers(host: str, port: int, seconds: float) -> bool:
     try:
-        with _spoken(host, port, context) as connection:
+        with _spoken(host, port, None, seconds) as connection:
             _versions(connection)
     except (OSError, ValueError, struct.error, SeamlineError):
         return False
     return True
 
 
-def _speaks_tls(host: str, port: int) -> bool:
+def _speaks_tls(host: str, port: int, seconds: float) -> bool:
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE  # nothing is told to it: only whether it speaks TLS
     try:
-        with _spoken(host, port, context):
+        with _spoken(host, port, context, seconds):
             return True
     except ssl.SSLError as error:
         return "ALERT" in str(error.reason)  # such as that it wants a certificate

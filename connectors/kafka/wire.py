@@ -60,7 +60,7 @@ class Reader:
         """How many entries a compact array has."""
         return max(0, self.unsigned() - 1)
 
-    def bytes(self, length: int) -> bytes:
+    def piece(self, length: int) -> bytes:
         """So many bytes."""
         found = self._data[self._at : self._at + length]
         if len(found) < length:
@@ -70,8 +70,8 @@ class Reader:
 
     def text(self) -> str:
         """A compact text."""
-        return self.bytes(self.count()).decode()
+        return self.piece(self.count()).decode()
 
     def tags(self) -> dict[int, bytes]:
         """Tagged fields."""
-        return {self.unsigned(): self.bytes(self.unsigned()) for _ in range(self.unsigned())}
+        return {self.unsigned(): self.piece(self.unsigned()) for _ in range(self.unsigned())}

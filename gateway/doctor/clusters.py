@@ -24,6 +24,8 @@ from seamline.gateway.query.deadline import StatementDeadline
 
 _SKEW_S = 5.0
 _POLL_S = 0.5
+_STEPS = 3
+"""Of its time, one address may take this part for each step."""
 _GIVEN = re.compile(r"(?P<host>[^/\s]+):(?P<port>\d+)/(?P<id>\d+): .*(?:[Cc]onnect|resolve)")
 """How librdkafka names a broker at the address that it was given for it."""
 _SUBJECT = "seamline-doctor"
@@ -42,15 +44,15 @@ def look(config: ClusterConfig, seconds: float) -> Iterator[Finding]:
     failures: list[SeamlineError] = []
     for host, port in probing.addresses(config.bootstrap_servers):
         try:
-            answers.append(probing.probe(host, port, config.properties))
+            answers.append(probing.probe(host, port, config.properties, seconds / _STEPS))
         except SeamlineError as error:
             failures.append(error)
             continue
         release = answers[-1].release
         yield ok(f"{host}:{port} answers{f', speaks {release}' if release else ''}")
     level = Level.WARNING if answers else Level.WRONG  # one of several is enough to begin with
-    for error in failures:
-        yield of_error(error, level)
+    for failure in failures:
+        yield of_error(failure, level)
     if not answers:
         return
     yield from _versions(answers[0])

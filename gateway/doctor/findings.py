@@ -46,13 +46,14 @@ class Finding:
 
     def without(self, secrets: Iterable[str]) -> Finding:
         """The same with nothing secret in it."""
-        hidden = {"text": self.text, "remedy": self.remedy}
-        for name, shown in hidden.items():
-            cut = masked(" ".join(shown.split()))
+
+        def cut(shown: str) -> str:
+            shown = masked(" ".join(shown.split()))
             for secret in secrets:
-                cut = cut.replace(secret, HIDDEN)
-            hidden[name] = cut
-        return dataclasses.replace(self, **hidden)
+                shown = shown.replace(secret, HIDDEN)
+            return shown
+
+        return dataclasses.replace(self, text=cut(self.text), remedy=cut(self.remedy))
 
     def to_json(self, about: str) -> dict[str, str | None]:
         """As `--format json` has it."""

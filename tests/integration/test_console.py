@@ -58,7 +58,7 @@ def table(stack: Stack) -> str:
 
 
 def test_statements_are_run_by_keys_and_show_rows_plan_and_receipt(
-    window: Window, table: str
+    window: Window, stack: Stack, table: str
 ) -> None:
     window.open()
     window.run(f"SELECT id, price, text FROM {table} ORDER BY id DESC LIMIT 3")
@@ -71,9 +71,78 @@ def test_statements_are_run_by_keys_and_show_rows_plan_and_receipt(
     picture = window.page.get_by_role("img", name=re.compile("40 offsets in files, 2 in the log"))
     expect(picture).to_be_visible()
     window.page.keyboard.press("ArrowRight")
-    expect(window.page.locator("pre.text")).to_contain_text('"rows_hot": 2')
+    facts = window.page.locator(".facts")
+    expect(facts).to_contain_text("40 rows")
+    expect(facts).to_contain_text("2 rows")
+    expect(window.page.get_by_role("img", name=re.compile("40 offsets in files"))).to_be_visible()
+    # more digits than a number of a browser has
+    snapshot = str(stack.load(table).state.current_snapshot_id)
+    expect(window.page.locator(".scan")).to_contain_text(f"snapshot {snapshot} ")
+
+
+def test_a_result_is_a_chart_that_keys_walk_through(window: Window, table: str) -> None:
+    window.open()
+    expect(window.page.locator(".welcome")).to_contain_text("run the statement at the cursor")
+    window.run(f"SELECT text, id, price FROM {table} WHERE id BETWEEN 10 AND 12 ORDER BY id")
+    window.status("3 rows")
     window.page.get_by_role("tab", name="Chart").click()
-    expect(window.page.get_by_role("img", name=re.compile("price of 3 rows"))).to_be_visible()
+    chart = window.page.get_by_role("slider")
+    expect(chart).to_have_accessible_name("id over text: 3 points")
+    expect(window.page.locator(".chart rect.bar")).to_have_count(3)
+    window.page.get_by_label("Column that is drawn").select_option("price")
+    window.page.get_by_label("Column along the axis").select_option("id")
+    window.page.get_by_label("Kind of chart").select_option("Line")
+    expect(chart).to_have_accessible_name("price over id: 3 points")
+    expect(window.page.locator(".chart polyline.way")).to_have_count(1)
+    chart.focus()
+    window.page.keyboard.press("End")
+    expect(chart).to_have_attribute("aria-valuetext", "12: 3")
+    window.page.keyboard.press("ArrowLeft")
+    expect(window.page.locator("figcaption")).to_have_text("11: 2.75")
+    window.run("SELECT 'a' AS letters")
+    window.page.get_by_role("tab", name="Chart").click()
+    expect(window.page.locator(".content")).to_have_text(
+        "A chart needs rows, and a column of numbers."
+    )
+
+
+def test_cells_are_selected_and_copied_as_spreadsheets_take_them(window: Window) -> None:
+    window.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    window.open()
+    window.run(
+        "SELECT * FROM (VALUES (1, 'a', 'x'), (2, 'b' || chr(9) || 'c', 'y'), (3, NULL, 'z'))"
+    )
+    window.status("3 rows")
+
+    def copied() -> str:
+        return str(window.page.evaluate("navigator.clipboard.readText()"))
+
+    window.page.get_by_role("grid").focus()
+    window.page.keyboard.press("Control+c")
+    assert copied() == "1"
+    window.page.keyboard.press("Shift+ArrowRight")
+    window.page.keyboard.press("Shift+PageDown")
+    expect(window.page.locator(".grid-cell.selected")).to_have_count(6)
+    window.page.get_by_role("button", name="Copy rows").click()
+    window.status("Copied 3 rows of 2 columns.")
+    assert copied() == '1\ta\n2\t"b\tc"\n3\t'
+    window.page.get_by_role("grid").focus()
+    window.page.keyboard.press("ArrowUp")
+    window.page.get_by_role("button", name="Copy rows").click()
+    window.status("Copied 3 rows of 3 columns.")
+    assert copied().splitlines()[1:] == ["1\ta\tx", '2\t"b\tc"\ty', "3\t\tz"]
+
+
+def test_a_narrow_window_scrolls_in_one_direction(window: Window, table: str) -> None:
+    window.page.set_viewport_size({"width": 390, "height": 800})
+    window.open()
+    window.run(f"SELECT * FROM {table}")
+    window.status("42 rows")
+    for place in ("#/", f"#/t/lake/default/{table}", "#/history"):
+        window.open(place)
+        wide = window.page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390, place
+        assert window.page.evaluate("document.documentElement.scrollHeight") <= 800, place
 
 
 def test_an_error_is_underlined_where_it_lies(window: Window, table: str) -> None:
@@ -168,6 +237,9 @@ def test_the_page_of_a_table_shows_its_seam_as_it_moves(
     window.page.get_by_role("img", name=re.compile("40 offsets in files")).wait_for()
     for text in ("price", "_kafka_offset", "rows_added"):
         expect(window.page.locator(".page", has_text=text).first).to_be_visible()
+    history = re.compile("commits have moved the boundary from 0 to 40; the log ends at 42")
+    expect(window.page.get_by_role("img", name=history)).to_be_visible()
+    expect(window.page.get_by_text("and added 40 rows")).to_be_visible()
     before = window.page.get_by_text(re.compile(r"\d+ of \d+ offsets are in the log alone"))
     assert before.inner_text().startswith("2 of 42")
     stack.produce(table, [{"id": 42, "text": "new"}])

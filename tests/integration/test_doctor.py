@@ -124,7 +124,7 @@ def test_a_cluster_that_cannot_be_used_says_why(
         },
     }
     file.write_text(json.dumps(body))
-    found = examined("--config", str(file), PATH="/usr/bin:/bin")
+    found = examined("--config", str(file), "--timeout", "60s", PATH="/usr/bin:/bin")
     said = {name: lines(found, f"Cluster {name}") for name in clusters}
     for name in ("good", "good-tls", "good-login"):
         assert "speaks Kafka 4.1" in said[name], said[name]

@@ -187,7 +187,7 @@ export class Api {
   }
 
   private async json<Answer>(path: string, init: RequestInit = {}): Promise<Answer> {
-    return JSON.parse((await this.text(path, init)) || "null") as Answer;
+    return JSON.parse(exact((await this.text(path, init)) || "null")) as Answer;
   }
 
   private async text(path: string, init: RequestInit = {}): Promise<string> {
@@ -220,6 +220,11 @@ export class Api {
   private keep(): void {
     sessionStorage.setItem(SESSION, JSON.stringify(this.session));
   }
+}
+
+/** JSON whose long whole numbers, such as the ids of snapshots, are texts: here they would lose digits. */
+function exact(json: string): string {
+  return json.replace(/"(?:[^"\\]|\\.)*"|-?\d{16,}(?![\d.eE])/g, (found) => (found.startsWith('"') ? found : `"${found}"`));
 }
 
 function problem(body: string, answer: Response): Problem {

@@ -39,3 +39,10 @@ export function cells(text: string): (string | null)[][] {
   if (row.length > 0) rows.push(row);
   return rows;
 }
+
+/** Rows as spreadsheets take them from the clipboard: tabs between cells. */
+export function tabbed(rows: (string | null)[][]): string {
+  const cell = (value: string | null): string =>
+    value === null ? "" : /[\t\r\n"]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
+  return rows.map((row) => row.map(cell).join("\t")).join("\n");
+}

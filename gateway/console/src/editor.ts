@@ -37,7 +37,7 @@ const look = HighlightStyle.define([
 
 const theme = EditorView.theme({
   "&": { height: "100%", color: "var(--text)", backgroundColor: "var(--surface)" },
-  "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "-2px" },
+  "&.cm-focused, .cm-content": { outline: "none" }, // the box around it shows the focus
   ".cm-scroller": { fontFamily: "var(--mono)", fontSize: "13.5px", lineHeight: "1.55" },
   ".cm-gutters": { color: "var(--muted)", backgroundColor: "var(--surface)", border: "none" },
   ".cm-activeLine": { backgroundColor: "var(--hover)" },

@@ -1,7 +1,7 @@
 // A grid over a result of any length: it holds the rows that are seen, and some chunks around them.
 
-import { cells } from "./csv";
-import { count, h } from "./dom";
+import { cells, tabbed } from "./csv";
+import { copy, count, h } from "./dom";
 import { isNumeric, type Column } from "./api";
 
 const ROW_PX = 26;
@@ -13,6 +13,7 @@ const CHUNKS_KEPT = 6;
 const HEIGHT_PX_MAX = 8_000_000;
 const CELL_SHOWN = 400;
 const SAMPLED_ROWS = 200;
+const COPIED_ROWS_MAX = 10_000;
 
 type Rows = (string | null)[][];
 export type Load = (chunk: number) => Promise<string>;
@@ -25,6 +26,8 @@ export class Grid {
   private readonly starts: number[] = [0];
   private readonly widths: number[];
   private active = { row: 0, column: 0 };
+  /** The other corner of what is selected. */
+  private anchor = { row: 0, column: 0 };
   private first = 0;
   private drawn = 0;
   private failure: string | null = null;
@@ -47,6 +50,7 @@ export class Grid {
         "aria-label": "Rows of the result",
         "aria-rowcount": this.rowCount + 1,
         "aria-colcount": columns.length,
+        "aria-multiselectable": "true",
         on: {
           scroll: () => this.scrolled(),
           keydown: (event) => this.pressed(event),
@@ -186,16 +190,19 @@ export class Grid {
     line.style.gridTemplateColumns = template;
     line.append(h("div", { class: "grid-number", role: "rowheader" }, count(number + 1)));
     const values = this.row(number);
+    const area = this.area;
     this.columns.forEach((column, at) => {
       const value = values ? (values[at] ?? null) : undefined;
       const isActive = number === this.active.row && at === this.active.column;
+      const isSelected = number >= area.top && number <= area.bottom && at >= area.left && at <= area.right;
       const shown = value === undefined ? "…" : value === null ? "NULL" : value.slice(0, CELL_SHOWN);
       const kind = value === null ? "null" : isNumeric(column) ? "number" : "";
       line.append(
         h(
           "div",
           {
-            class: `grid-cell ${kind} ${isActive ? "active" : ""}`,
+            class: `grid-cell ${kind} ${isActive ? "active" : ""} ${isSelected && area.count > 1 ? "selected" : ""}`,
+            "aria-selected": String(isSelected),
             role: "gridcell",
             id: isActive ? "active-cell" : undefined,
             "aria-colindex": at + 1,
@@ -210,15 +217,31 @@ export class Grid {
     return line;
   }
 
+  /** What is selected. */
+  private get area(): { top: number; bottom: number; left: number; right: number; count: number } {
+    const { active, anchor } = this;
+    const [top, bottom] = [Math.min(active.row, anchor.row), Math.max(active.row, anchor.row)];
+    const [left, right] = [Math.min(active.column, anchor.column), Math.max(active.column, anchor.column)];
+    return { top, bottom, left, right, count: (bottom - top + 1) * (right - left + 1) };
+  }
+
   private clicked(event: MouseEvent): void {
     const found = (event.target as HTMLElement).closest<HTMLElement>("[data-row]");
-    if (!found || getSelection()?.toString()) return;
+    if (!found || (getSelection()?.toString() && !event.shiftKey)) return;
+    getSelection()?.removeAllRanges();
     this.active = { row: Number(found.dataset["row"]), column: Number(found.dataset["column"]) };
+    if (!event.shiftKey) this.anchor = this.active;
     this.draw();
   }
 
   private pressed(event: KeyboardEvent): void {
     if (event.altKey || event.metaKey) return;
+    if (event.ctrlKey && event.key === "a") {
+      event.preventDefault();
+      this.anchor = { row: 0, column: 0 };
+      this.active = { row: Math.max(0, this.rowCount - 1), column: this.columns.length - 1 };
+      return this.draw();
+    }
     const page = this.visible - 1;
     const { row, column } = this.active;
     const moves: Record<string, [number, number]> = {
@@ -238,6 +261,7 @@ export class Grid {
       row: Math.max(0, Math.min(this.rowCount - 1, to[0])),
       column: Math.max(0, Math.min(this.columns.length - 1, to[1])),
     };
+    if (!event.shiftKey) this.anchor = this.active;
     if (this.active.row < this.first) this.scrollTo(this.active.row);
     else if (this.active.row >= this.first + this.visible) this.scrollTo(this.active.row - this.visible + 1);
     else this.draw();
@@ -246,10 +270,34 @@ export class Grid {
 
   private copied(event: ClipboardEvent): void {
     if (getSelection()?.toString()) return;
-    const value = this.row(this.active.row)?.[this.active.column];
-    if (value === undefined) return;
-    event.clipboardData?.setData("text/plain", value ?? "");
     event.preventDefault();
+    if (this.area.count > 1) return void this.copySelected();
+    const value = this.row(this.active.row)?.[this.active.column];
+    if (value !== undefined) event.clipboardData?.setData("text/plain", value ?? "");
+  }
+
+  /** Puts what is selected on the clipboard, or all rows where that is a single cell; says what. */
+  async copySelected(): Promise<string> {
+    const selected = this.area;
+    const isAll = selected.count === 1;
+    const area = isAll ? { top: 0, bottom: this.rowCount - 1, left: 0, right: this.columns.length - 1 } : selected;
+    const last = Math.min(area.bottom, area.top + COPIED_ROWS_MAX - 1);
+    const rows = (await this.rowsBetween(area.top, last)).map((row) => row.slice(area.left, area.right + 1));
+    const names = this.columns.slice(area.left, area.right + 1).map((column) => column.name);
+    if (!(await copy(tabbed(isAll ? [names, ...rows] : rows)))) return "The browser does not let the page copy.";
+    const cut = last < area.bottom ? `, the first of ${count(area.bottom - area.top + 1)}` : "";
+    return `Copied ${count(rows.length)} ${rows.length === 1 ? "row" : "rows"} of ${count(names.length)} ${names.length === 1 ? "column" : "columns"}${cut}.`;
+  }
+
+  private async rowsBetween(first: number, last: number): Promise<Rows> {
+    const found: Rows = [];
+    for (let number = this.chunkOf(first); number + 1 < this.starts.length && this.starts[number]! <= last; number++) {
+      const start = this.starts[number]!;
+      const known = this.chunks.get(number);
+      const rows = Array.isArray(known) ? known : withoutNames(cells(await this.load(number)), number);
+      found.push(...rows.slice(Math.max(0, first - start), last - start + 1));
+    }
+    return found;
   }
 
   /** All of it as CSV, a chunk at a time. */

@@ -70,7 +70,8 @@ function header(): HTMLElement {
   const theme = h("button", { type: "button", title: "Light, dark, or as the system is", on: { click: turn } });
   const say = (): void => {
     const now = localStorage.getItem(THEME) ?? "auto";
-    theme.textContent = `Theme: ${now}`;
+    theme.replaceChildren(h("span", { class: "wide" }, "Theme: "), now);
+    theme.setAttribute("aria-label", `Theme: ${now}`);
     document.documentElement.dataset["theme"] = now;
   };
   function turn(): void {

@@ -1,6 +1,6 @@
 // What a statement reads, and where a table's two tiers meet, drawn to scale.
 
-import { isNumeric, type Column } from "./api";
+import type { Column } from "./api";
 import { bytes, count, h, plural, svg } from "./dom";
 
 interface Range {
@@ -36,24 +36,32 @@ export interface Partition {
   reads?: [number, number] | undefined;
 }
 
-const WIDTH = 640;
+const WIDTH_MAX = 900;
+const WIDTH_MIN = 320;
 const LEFT = 44;
-const RIGHT = 8;
 const BAR = 16;
 const STEP = 26;
 const FILES_DRAWN = 120;
 
+/** How wide pictures are here, so that their letters are as large as others. */
+function widths(): { width: number; right: number } {
+  const tree = innerWidth > 800 ? 280 : 0;
+  const width = Math.max(WIDTH_MIN, Math.min(WIDTH_MAX, innerWidth - tree - 44));
+  return { width, right: width < 600 ? 118 : 190 };
+}
+
 /** Offsets of each partition: in files up to the boundary, in the log alone from there on. */
 export function seam(partitions: Partition[], label: string): SVGElement {
   const longest = Math.max(1, ...partitions.map((p) => p.end));
-  const room = WIDTH - LEFT - RIGHT;
+  const { width: whole, right } = widths();
+  const room = whole - LEFT - right;
   const height = partitions.length * STEP + 6;
   const cold = partitions.reduce((sum, p) => sum + p.boundary, 0);
   const hot = partitions.reduce((sum, p) => sum + p.end - p.boundary, 0);
   const said = `${label}: ${count(cold)} offsets in files, ${count(hot)} in the log alone`;
   const picture = svg(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": said, class: "seam" },
+    { viewBox: `0 0 ${whole} ${height}`, role: "img", "aria-label": said, class: "seam" },
     svg("title", {}, said),
   );
   partitions.forEach((partition, number) => {
@@ -79,6 +87,11 @@ export function seam(partitions: Partition[], label: string): SVGElement {
     picture.append(
       svg("line", { x1: edge, x2: edge, y1: y - 3, y2: y + BAR + 3, class: "edge" }),
       svg("rect", { x: LEFT, y, width: room, height: BAR, class: "over" }, svg("title", {}, told)),
+      svg(
+        "text",
+        { x: LEFT + room + 12, y: y + BAR - 4, class: "axis" },
+        `${count(partition.boundary)} + ${count(partition.end - partition.boundary)}`,
+      ),
     );
   });
   return picture;
@@ -86,11 +99,12 @@ export function seam(partitions: Partition[], label: string): SVGElement {
 
 function files(read: number, total: number): SVGElement {
   const drawn = Math.min(FILES_DRAWN, Math.max(1, total));
-  const each = (WIDTH - LEFT - RIGHT) / drawn;
+  const { width, right } = widths();
+  const each = (width - LEFT - right) / drawn;
   const said = `${plural(read, "file")} of ${count(total)} ${total === 1 ? "is" : "are"} read`;
   const picture = svg(
     "svg",
-    { viewBox: `0 0 ${WIDTH} 24`, role: "img", "aria-label": said, class: "seam" },
+    { viewBox: `0 0 ${width} 24`, role: "img", "aria-label": said, class: "seam" },
     svg("title", {}, said),
   );
   for (let number = 0; number < drawn && total > 0; number++) {
@@ -113,6 +127,62 @@ export function legend(showsReads = true): HTMLElement {
     key("hot", "in the log alone (Kafka)"),
     key("edge", "the seam between them"),
     ...(showsReads ? [key("read", "read of the log")] : []),
+    h("span", { class: "muted" }, "numbers: offsets in files + in the log alone"),
+  );
+}
+
+/** A commit of a table, as its snapshots are listed. */
+export interface Commit {
+  committed_at: string;
+  operation: string;
+  rows_added: number | null;
+  /** JSON: the first offset of each partition that is not in the snapshot. */
+  boundary: string | null;
+}
+
+const HISTORY_HEIGHT = 150;
+
+/** How the boundary has moved: offsets in files after each commit, over time, up to now. */
+export function tiering(commits: Commit[], end: number): SVGElement | null {
+  const moved = commits
+    .flatMap((commit) => {
+      if (!commit.boundary) return [];
+      const offsets = Object.values(JSON.parse(commit.boundary) as Range);
+      return [{ commit, total: offsets.reduce((sum, offset) => sum + offset, 0), at: Date.parse(commit.committed_at) }];
+    })
+    .sort((one, other) => one.at - other.at);
+  const first = moved[0];
+  const last = moved.at(-1);
+  if (!first || !last || moved.length < 2) return null;
+  const { width, right } = widths();
+  const now = Math.max(Date.now(), last.at);
+  const top = Math.max(end, last.total, 1);
+  const x = (at: number): number => LEFT + ((at - first.at) / (now - first.at || 1)) * (width - LEFT - right);
+  const y = (total: number): number => 8 + (1 - total / top) * (HISTORY_HEIGHT - 34);
+  const corners = moved.flatMap((entry, number) => {
+    const before = moved[number - 1]?.total ?? entry.total;
+    return [`${x(entry.at).toFixed(1)},${y(before).toFixed(1)}`, `${x(entry.at).toFixed(1)},${y(entry.total).toFixed(1)}`];
+  });
+  const edge = [`${x(now).toFixed(1)},${y(last.total).toFixed(1)}`, `${x(now).toFixed(1)},${y(0)}`, `${x(first.at)},${y(0)}`];
+  const said = `${plural(moved.length, "commit")} have moved the boundary from ${count(first.total)} to ${count(last.total)}; the log ends at ${count(end)}`;
+  const time = (at: number): string => new Date(at).toLocaleString("en", { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hour12: false });
+  return svg(
+    "svg",
+    { viewBox: `0 0 ${width} ${HISTORY_HEIGHT}`, role: "img", "aria-label": said, class: "seam" },
+    svg("title", {}, said),
+    svg("line", { x1: LEFT, x2: width - right, y1: y(end), y2: y(end), class: "log-end" }),
+    svg("polygon", { points: [...corners, ...edge].join(" "), class: "tiered" }),
+    ...moved.map((entry) =>
+      svg(
+        "circle",
+        { cx: x(entry.at), cy: y(entry.total), r: 3, class: "commit" },
+        svg("title", {}, `${time(entry.at)}: ${entry.commit.operation}, ${count(entry.commit.rows_added ?? 0)} rows added`),
+      ),
+    ),
+    svg("text", { x: width - right + 12, y: y(end) + 4, class: "axis" }, `${right < 150 ? "log" : "log ends at"} ${count(end)}`),
+    y(last.total) - y(end) > 18 && svg("text", { x: width - right + 12, y: y(last.total) + 4, class: "axis" }, `${right < 150 ? "files" : "in files"} ${count(last.total)}`),
+    svg("text", { x: LEFT, y: HISTORY_HEIGHT - 6, class: "axis" }, time(first.at)),
+    svg("text", { x: width - right, y: HISTORY_HEIGHT - 6, class: "axis", "text-anchor": "end" }, "now"),
   );
 }
 
@@ -165,48 +235,4 @@ export function plan(found: Plan): HTMLElement {
       );
     }),
   );
-}
-
-/** Bars of the first numeric column by the first other one. */
-export function chart(columns: Column[], rows: (string | null)[][]): HTMLElement {
-  let value = columns.findIndex((column, at) => at > 0 && isNumeric(column));
-  if (value < 0) value = columns.findIndex(isNumeric);
-  if (value < 0 || rows.length === 0) {
-    return h("p", { class: "muted" }, "A chart needs rows, and a column of numbers: the first is drawn over the first other column.");
-  }
-  const label = columns.findIndex((_, at) => at !== value);
-  const points = rows.map((row, number) => ({
-    name: label < 0 ? String(number + 1) : (row[label] ?? "NULL"),
-    value: Number(row[value] ?? "NaN"),
-  }));
-  const known = points.filter((point) => Number.isFinite(point.value));
-  const top = Math.max(0, ...known.map((point) => point.value));
-  const bottom = Math.min(0, ...known.map((point) => point.value));
-  const spread = top - bottom || 1;
-  const width = 900;
-  const height = 280;
-  const each = Math.min(90, (width - 70) / points.length);
-  const y = (number: number): number => 10 + ((top - number) / spread) * (height - 60);
-  const said = `${columns[value]!.name} of ${plural(points.length, "row")}, from ${bottom} to ${top}`;
-  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said, class: "chart" });
-  for (const mark of [top, (top + bottom) / 2, bottom]) {
-    const text = svg("text", { x: 58, y: y(mark) + 4, class: "axis", "text-anchor": "end" });
-    text.append(Intl.NumberFormat("en", { maximumSignificantDigits: 4, notation: "compact" }).format(mark));
-    picture.append(svg("line", { x1: 64, x2: width, y1: y(mark), y2: y(mark), class: "rule" }), text);
-  }
-  const every = Math.ceil(points.length / 16);
-  points.forEach((point, number) => {
-    const x = 66 + number * each;
-    if (Number.isFinite(point.value)) {
-      const from = y(Math.max(0, point.value));
-      const bar = { x, y: from, width: Math.max(0.5, each - (each > 4 ? 2 : 0)), height: Math.max(1, Math.abs(y(point.value) - y(0))) };
-      picture.append(svg("rect", { ...bar, class: "bar" }, svg("title", {}, `${point.name}: ${point.value}`)));
-    }
-    if (number % every === 0) {
-      const text = svg("text", { x: x + each / 2, y: height - 30, class: "axis", "text-anchor": "middle" });
-      text.append(point.name.length > 12 ? `${point.name.slice(0, 11)}…` : point.name);
-      picture.append(text);
-    }
-  });
-  return h("figure", {}, picture, h("figcaption", { class: "muted" }, said));
 }

@@ -1,15 +1,17 @@
 // A statement's way on the page: submitted, watched, canceled, and its rows, chart, plan and receipt.
 
 import { Api, ApiError, ENDED, type Manifest, type Problem } from "./api";
-import { bytes, count, h, plural, seconds } from "./dom";
+import { Chart, isDrawable } from "./chart";
+import { bytes, copy, count, h, plural, seconds } from "./dom";
 import { Grid } from "./grid";
-import { chart, plan, type Plan } from "./pictures";
+import { plan, type Plan } from "./pictures";
+import { receipt } from "./receipt";
 import type { Part } from "./statements";
 
 const POLL_S = 1;
 const LIVE_MS = 2000;
 const LIVE_TIMES = 60;
-const CHARTED = 300;
+const CHARTED = 2000;
 
 type Tab = "rows" | "chart" | "plan" | "receipt";
 const TABS: [Tab, string][] = [
@@ -29,6 +31,7 @@ export class Runs {
   private manifest: Manifest | null = null;
   private statement = "";
   private grid: Grid | null = null;
+  private chart: HTMLElement | null = null;
   private problem: Problem | null = null;
   private number = 0;
   private live = 0;
@@ -90,7 +93,7 @@ export class Runs {
 
   private begin(statement: string): number {
     this.statement = statement;
-    this.manifest = this.grid = this.problem = null;
+    this.manifest = this.grid = this.chart = this.problem = null;
     if (this.tab === "receipt") this.tab = "rows";
     this.show();
     return ++this.number;
@@ -114,14 +117,16 @@ export class Runs {
   private failed(problem: Problem): void {
     this.problem = problem;
     this.api.forget(problem);
-    this.status.replaceChildren();
+    const state = this.manifest?.state === "CANCELED" ? "canceled" : "failed";
+    const took = this.manifest ? ` · ${seconds(this.manifest.elapsed_s)}` : "";
+    this.status.replaceChildren(h("strong", {}, state), took);
     this.tab = "rows";
     this.show();
     this.onProblem(problem);
   }
 
   private told(manifest: Manifest): void {
-    const { receipt = {}, progress } = manifest;
+    const { receipt: read = {}, progress } = manifest;
     const parts: (Node | string)[] = [h("strong", {}, manifest.state.toLowerCase()), ` · ${seconds(manifest.elapsed_s)}`];
     if (ENDED.has(manifest.state)) {
       if (manifest.update_type) {
@@ -129,21 +134,24 @@ export class Runs {
         parts.push(` · ${manifest.update_type}${rows}`);
       } else parts.push(` · ${plural(manifest.row_count, "row")}`);
       if (manifest.truncated) parts.push(" (cut off)");
-      if (receipt.engine) {
+      if (read.engine) {
         parts.push(
           " · ",
-          h("span", { class: "badge cold" }, `${count(receipt.rows_cold ?? 0)} cold`),
+          h("span", { class: "badge cold" }, `${count(read.rows_cold ?? 0)} cold`),
           " ",
-          h("span", { class: "badge hot" }, `${count(receipt.rows_hot ?? 0)} hot`),
-          ` read · ${receipt.engine}`,
-          ` · ${bytes((receipt.bytes_cold ?? 0) + (receipt.bytes_hot ?? 0))}`,
+          h("span", { class: "badge hot" }, `${count(read.rows_hot ?? 0)} hot`),
+          ` read · ${read.engine}`,
+          ` · ${bytes((read.bytes_cold ?? 0) + (read.bytes_hot ?? 0))}`,
         );
       }
     } else {
-      const estimated = Number(progress["rows_estimated"] ?? 0);
+      const [cold, hot, size] = ["rows_cold_estimated", "rows_hot_estimated", "bytes_estimated"].map((name) => Number(progress[name] ?? 0));
+      if (cold || hot) {
+        const badge = (kind: string, rows: number): HTMLElement => h("span", { class: `badge ${kind}` }, `${count(rows)} ${kind}`);
+        parts.push(" · reads ", badge("cold", cold!), " ", badge("hot", hot!), size ? ` · ${bytes(size)} of files` : "");
+      }
       parts.push(
         progress["engine"] ? ` · ${String(progress["engine"])}` : "",
-        estimated ? ` · about ${plural(estimated, "row")} to read` : "",
         ` · ${plural(Number(progress["rows_produced"] ?? 0), "row")} so far`,
         h("progress", { "aria-label": "The statement runs" }),
       );
@@ -180,15 +188,12 @@ export class Runs {
     this.drawActions();
     if (this.problem) this.content.replaceChildren(problemBox(this.problem));
     else if (this.tab === "plan") void this.showPlan();
-    else if (!this.grid || !this.manifest) this.content.replaceChildren();
+    else if (!this.grid || !this.manifest) this.content.replaceChildren(...(this.statement ? [] : [welcome()]));
     else if (this.tab === "rows") {
       this.content.replaceChildren(this.grid.element);
       this.grid.draw();
     } else if (this.tab === "chart") void this.showChart();
-    else {
-      const text = JSON.stringify(this.manifest.receipt ?? {}, null, 2);
-      this.content.replaceChildren(h("pre", { class: "text", tabindex: "0" }, text));
-    }
+    else this.content.replaceChildren(receipt(this.manifest.receipt ?? {}));
   }
 
   private choose(tab: Tab): void {
@@ -211,6 +216,7 @@ export class Runs {
     this.actions.replaceChildren(
       ...[
         this.isRunning && button("Cancel", "Ends the statement on the gateway (Esc)", () => void this.cancel()),
+        this.grid && this.grid.rowCount > 0 && button("Copy rows", "What is selected, or all rows, for a spreadsheet", () => void this.copyRows()),
         this.grid && this.grid.rowCount > 0 && button("Download CSV", "All rows of the result", () => void this.download()),
         this.manifest && button("Copy link", "A link to this statement and its result", () => void this.link()),
       ].filter((found) => found instanceof HTMLElement),
@@ -219,8 +225,22 @@ export class Runs {
 
   private async showChart(): Promise<void> {
     const { grid, manifest } = this;
-    const rows = await grid!.sample(CHARTED).catch(() => []);
-    if (grid === this.grid && this.tab === "chart") this.content.replaceChildren(chart(manifest!.columns, rows));
+    if (!this.chart) {
+      const rows = await grid!.sample(CHARTED).catch(() => []);
+      if (grid !== this.grid) return;
+      this.chart = isDrawable(manifest!.columns, rows)
+        ? new Chart(manifest!.columns, rows, grid!.rowCount).element
+        : h("p", { class: "muted" }, "A chart needs rows, and a column of numbers.");
+    }
+    if (this.tab === "chart") this.content.replaceChildren(this.chart);
+  }
+
+  private async copyRows(): Promise<void> {
+    try {
+      this.status.replaceChildren(await this.grid!.copySelected());
+    } catch (error) {
+      this.status.replaceChildren(`Not copied: ${named(error).message}`);
+    }
   }
 
   private async showPlan(times = LIVE_TIMES): Promise<void> {
@@ -258,9 +278,27 @@ export class Runs {
   }
 
   private async link(): Promise<void> {
-    await navigator.clipboard.writeText(location.href);
-    this.status.replaceChildren("The link is on the clipboard; it works as long as the result is kept.");
+    const said = (await copy(location.href)) ? "The link is on the clipboard; it" : "The link is in the address bar: it";
+    this.status.replaceChildren(`${said} works as long as the result is kept.`);
   }
+}
+
+/** What is there before anything was run. */
+function welcome(): HTMLElement {
+  const key = (keys: string, does: string): HTMLElement => h("div", {}, h("dt", {}, ...keys.split("+").map((each) => h("kbd", {}, each))), h("dd", {}, does));
+  return h(
+    "div",
+    { class: "welcome" },
+    h("p", {}, "Rows appear here, with what they were read from: ", h("span", { class: "badge cold" }, "cold"), " files and the ", h("span", { class: "badge hot" }, "hot"), " log."),
+    h(
+      "dl",
+      {},
+      key("Ctrl+Enter", "run the statement at the cursor"),
+      key("Ctrl+Shift+Enter", "see what it reads, and where"),
+      key("Ctrl+Space", "complete a name"),
+      key("Esc", "cancel it on the gateway"),
+    ),
+  );
 }
 
 export function named(error: unknown): Problem {

@@ -5,12 +5,13 @@ import type { SQLNamespace } from "@codemirror/lang-sql";
 import type { Api } from "./api";
 import { count, h, plural, quoted } from "./dom";
 import type { Names } from "./editor";
-import { legend, seam, type Partition } from "./pictures";
+import { legend, seam, tiering, type Commit, type Partition } from "./pictures";
 import { named, problemBox } from "./runs";
 
 const LIVE_MS = 2000;
 const SAMPLE = 50;
 const FRESHNESS_ASKED = 25;
+const COMMITS = 500;
 
 export interface Table {
   catalog: string;
@@ -129,7 +130,7 @@ export class Tree {
     for (const table of this.tables.filter(isUnified).slice(0, FRESHNESS_ASKED)) {
       try {
         const [row] = await this.api.rows<{ tail: number | null }>(`SELECT sum(tail) AS tail FROM ${full(table, "$seam")}`);
-        this.tails.set(full(table), `${count(row?.tail ?? 0)} in the log alone`);
+        this.tails.set(full(table), row?.tail ? `${count(row.tail)} in the log alone` : "all of it in files");
       } catch (error) {
         this.tails.set(full(table), named(error).code);
       }
@@ -231,8 +232,10 @@ export class TablePage {
       h("p", {}, h("button", { type: "button", class: "primary", on: { click: () => this.onQuery(query) } }, "Query it"), " ", h("a", { href: "#/" }, "Back to the editor")),
       isUnified(table) && h("h3", {}, "The seam, now"),
       isUnified(table) && picture,
+      isUnified(table) && h("h3", {}, "Tiering"),
+      isUnified(table) && this.history(table),
       this.part("Columns", `DESCRIBE ${full(table)}`),
-      table.kind === "table" && this.part("Snapshots and tiering", `SELECT committed_at, operation, rows_added, rows_total, boundary, snapshot_id FROM ${full(table, "$snapshots")} ORDER BY committed_at DESC LIMIT 50`),
+      table.kind === "table" && this.part("Snapshots", `SELECT committed_at, operation, rows_added, rows_total, boundary, snapshot_id FROM ${full(table, "$snapshots")} ORDER BY committed_at DESC LIMIT 50`),
       this.part("Sample", `SELECT * FROM ${full(table)} LIMIT ${SAMPLE}`),
       table.kind !== "topic" && this.part("Definition", `SHOW CREATE ${table.kind} ${full(table)}`, true),
     ];
@@ -260,6 +263,24 @@ export class TablePage {
     this.timer = window.setTimeout(() => void this.look(table, picture, number), LIVE_MS);
   }
 
+  /** How tiering has gone: where the boundary was after each commit. */
+  private history(table: Table): HTMLElement {
+    const content = h("div", {}, "…");
+    const number = this.number;
+    const asked = [
+      this.api.rows<Commit>(`SELECT committed_at, operation, rows_added, boundary FROM ${full(table, "$snapshots")} ORDER BY committed_at DESC LIMIT ${COMMITS}`),
+      this.api.rows<{ end: number }>(`SELECT sum("end") AS "end" FROM ${full(table, "$seam")}`),
+    ] as const;
+    Promise.all(asked)
+      .then(([commits, [row]]) => {
+        if (number !== this.number) return;
+        const picture = tiering(commits, row?.end ?? 0);
+        content.replaceChildren(h("p", {}, pace(commits)), ...(picture ? [picture] : []));
+      })
+      .catch((error: unknown) => content.replaceChildren(problemBox(named(error))));
+    return content;
+  }
+
   private part(title: string, statement: string, isText = false): HTMLElement {
     const content = h("div", { class: "part" }, "…");
     const number = this.number;
@@ -277,6 +298,24 @@ export class TablePage {
   }
 }
 
+/** How often tiering commits, and when it last did. */
+function pace(commits: Commit[]): string {
+  const moved = commits.filter((commit) => commit.boundary && (commit.rows_added ?? 0) > 0);
+  const [newest] = moved;
+  if (!newest) return "Nothing was tiered yet.";
+  const ago = age((Date.now() - Date.parse(newest.committed_at)) / 1000);
+  const last = `The last commit with rows was ${ago} ago, and added ${plural(newest.rows_added ?? 0, "row")}`;
+  if (moved.length < 2) return `${last}.`;
+  const span = (Date.parse(newest.committed_at) - Date.parse(moved.at(-1)!.committed_at)) / 1000;
+  return `${last}; ${count(moved.length)} commits have come every ${age(span / (moved.length - 1))}.`;
+}
+
+function age(s: number): string {
+  const units: [number, string][] = [[86400, "day"], [3600, "hour"], [60, "minute"]];
+  for (const [size, name] of units) if (s >= 2 * size) return plural(Math.round(s / size), name);
+  return plural(Math.max(0, Math.round(s)), "second");
+}
+
 function small(title: string, rows: Record<string, unknown>[]): HTMLElement {
   const [first] = rows;
   if (!first) return h("p", { class: "muted" }, "none");
@@ -289,7 +328,7 @@ function small(title: string, rows: Record<string, unknown>[]): HTMLElement {
       "table",
       {},
       h("thead", {}, h("tr", {}, ...Object.keys(first).map((name) => h("th", { scope: "col" }, name)))),
-      h("tbody", {}, ...rows.map((row) => h("tr", {}, ...Object.values(row).map((value) => h("td", { class: value === null ? "null" : "" }, show(value).slice(0, 300)))))),
+      h("tbody", {}, ...rows.map((row) => h("tr", {}, ...Object.values(row).map((value) => h("td", { class: value === null ? "null" : typeof value === "number" ? "number" : "" }, show(value).slice(0, 300)))))),
     ),
   );
 }

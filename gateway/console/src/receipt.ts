@@ -1,0 +1,72 @@
+// What a result reflects, for people: engine, rows of each tier, the seam of each table, the token.
+
+import type { Receipt } from "./api";
+import { bytes, copy, count, h, plural } from "./dom";
+import { legend, seam } from "./pictures";
+
+interface Read {
+  table: string[];
+  snapshot_id: string | number | null;
+  topic: string | null;
+  isolation?: string;
+  boundary: { [partition: string]: number };
+  end: { [partition: string]: number };
+  files_read?: number;
+  files_total?: number;
+  pending_offsets?: number;
+}
+
+export function receipt(found: Receipt): HTMLElement {
+  if (!found.engine) return h("p", { class: "muted" }, "A statement that reads tables leaves a receipt.");
+  const tables = (found["tables"] ?? []) as Read[];
+  const token = typeof found["token"] === "string" ? found["token"] : null;
+  const hasLog = tables.some((read) => Object.keys(read.end).length > 0);
+  return h(
+    "div",
+    { class: "plan" },
+    h("p", { class: "route" }, h("span", { class: `badge engine ${found.engine}` }, found.engine), ` ${String(found["engine_reason"] ?? "")}`),
+    h(
+      "dl",
+      { class: "facts" },
+      ...fact("as of", `${String(found.as_of ?? "")} (${String(found["freshness"] ?? "")})`),
+      ...fact("cold", h("span", { class: "badge cold" }, plural(found.rows_cold ?? 0, "row")), ` ${bytes(found.bytes_cold ?? 0)} of files`),
+      ...fact("hot", h("span", { class: "badge hot" }, plural(found.rows_hot ?? 0, "row")), ` ${bytes(found.bytes_hot ?? 0)} of the log`),
+      ...(token ? fact("token", tokenButton(token), " the same rows again, whatever has been tiered since") : []),
+    ),
+    hasLog && legend(false),
+    ...tables.map(table),
+    h("details", {}, h("summary", {}, "As JSON"), h("pre", { class: "text", tabindex: "0" }, JSON.stringify(found, null, 2))),
+  );
+}
+
+function fact(name: string, ...said: (Node | string)[]): HTMLElement[] {
+  return [h("dt", {}, name), h("dd", {}, ...said)];
+}
+
+function table(read: Read): HTMLElement {
+  const partitions = Object.keys(read.end)
+    .map(Number)
+    .sort((one, other) => one - other)
+    .map((partition) => ({ partition, boundary: read.boundary[partition] ?? 0, end: read.end[partition] ?? 0 }));
+  const parts = [
+    read.snapshot_id !== null && `snapshot ${read.snapshot_id}`,
+    read.files_total !== undefined && `${count(read.files_read ?? 0)} of ${plural(read.files_total, "file")}`,
+    read.topic && `topic ${read.topic}${read.isolation ? ` (${read.isolation})` : ""}`,
+    read.pending_offsets && `${plural(read.pending_offsets, "offset")} held back by open transactions`,
+  ].filter(Boolean);
+  return h(
+    "section",
+    { class: "scan" },
+    h("h3", {}, read.table.join(".")),
+    h("p", { class: "muted" }, parts.join(" · ")),
+    partitions.length > 0 && seam(partitions, read.table.join(".")),
+  );
+}
+
+function tokenButton(token: string): HTMLElement {
+  const button = h("button", { type: "button", title: "SET SESSION token = '…' reads it again" }, "Copy token");
+  button.addEventListener("click", () => {
+    void copy(token).then((worked) => (button.textContent = worked ? "Copied" : "Not copied"));
+  });
+  return button;
+}
