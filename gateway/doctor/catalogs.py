@@ -16,7 +16,7 @@ from seamline.connectors.iceberg.places import place_of
 from seamline.connectors.protocols import Catalog
 from seamline.errors import SeamlineError
 from seamline.gateway.connections import Connections
-from seamline.gateway.doctor.findings import Finding, Level, of_error, ok, skipped
+from seamline.gateway.doctor.findings import Finding, Level, of_error, ok, skipped, wrong
 
 _SCHEMAS_LISTED = 20
 _TEXT = b"Written by `seamline doctor` to see whether it can; nobody needs it.\n"
@@ -100,7 +100,8 @@ def _object(connections: Connections, name: str, table_location: str | None) -> 
     except SeamlineError as error:
         return of_error(error, Level.WARNING)
     if read != _TEXT:
-        return Finding(
-            Level.WRONG, f"warehouse {location} gives back other bytes than it was given"
+        return wrong(
+            f"warehouse {location} gives back other bytes than it was given",
+            "Look for something between that rewrites or caches what is stored.",
         )
     return ok(f"warehouse {location}: a file was written, read and removed")

@@ -43,8 +43,9 @@ def look(config: ClusterConfig, seconds: float) -> Iterator[Finding]:
     answers: list[Answer] = []
     failures: list[SeamlineError] = []
     for host, port in probing.addresses(config.bootstrap_servers):
+        step_s = max(_POLL_S, min(seconds, until - time.monotonic()) / _STEPS)
         try:
-            answers.append(probing.probe(host, port, config.properties, seconds / _STEPS))
+            answers.append(probing.probe(host, port, config.properties, step_s))
         except SeamlineError as error:
             failures.append(error)
             continue

@@ -398,6 +398,22 @@ def test_command_without_pyarrow(gateway: Gateway, base_install: pathlib.Path) -
     ]
 
 
+@pytest.mark.parametrize(
+    "command", [["doctor"], ["audit", "t"], ["query", "--embedded", "SELECT 1"]]
+)
+def test_what_needs_the_gateway_says_how_to_get_it(
+    command: list[str], base_install: pathlib.Path
+) -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(base_install)!r}); from seamline.cli import main; "
+        f"main({command!r})"
+    )
+    done = programs.run([sys.executable, "-I", "-S", "-c", code], {})
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {MISSING_EXTRA.name}: "), done.stderr
+    assert done.stderr.endswith("hint: pip install 'seamline[gateway]'\n")
+
+
 # --- Cancel and deadline -------------------------------------------------------------------------
 
 ENGINES = ["duckdb", pytest.param("spark", marks=pytest.mark.spark)]
