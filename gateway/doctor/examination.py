@@ -60,8 +60,8 @@ def examine(checks: Sequence[Check], seconds: float) -> Iterator[tuple[str, Find
 def _late(seconds: float) -> Finding:
     return wrong(
         f"no answer within {seconds:g} s",
-        "Look for what discards packets, such as a firewall. If this machine is only busy, --timeout "
-        "gives more time.",
+        "Look for what discards packets, such as a firewall. A machine that is only busy needs "
+        "more time: --timeout.",
     )
 
 
