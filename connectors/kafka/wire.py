@@ -50,7 +50,7 @@ class Reader:
         """A number in seven bits a byte."""
         found, shift = 0, 0
         while True:
-            (byte,) = self.take(">B")
+            byte = int(self.take(">B")[0])
             found |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Collection, Iterator
 
@@ -59,14 +60,14 @@ def of_the_outside(
     from seamline.gateway.doctor import catalogs, clusters, spark
 
     config = connections.config
-    made = []
+    made: list[Check] = []
     for name, cluster in config.clusters.items():
-        made.append(Check(_cluster(name), lambda c=cluster: clusters.look(c, seconds)))
+        made.append(Check(_cluster(name), functools.partial(clusters.look, cluster, seconds)))
         if cluster.schema_registry.url:
-            look = lambda c=cluster: clusters.schema_registry(c, seconds)  # noqa: E731
-            made.append(Check(f"Schema registry of {name}", look))
+            ask = functools.partial(clusters.schema_registry, cluster, seconds)
+            made.append(Check(f"Schema registry of {name}", ask))
     made += [
-        Check(_catalog(name), lambda n=name: catalogs.look(connections, n, writes=writes))
+        Check(_catalog(name), functools.partial(catalogs.look, connections, name, writes=writes))
         for name in config.catalogs
     ]
     longest = max(seconds, spark.START_S if starts_spark else spark.ANSWER_S)

@@ -72,9 +72,9 @@ def _jar_set(wanted: JarSet, cache: pathlib.Path, why: str) -> Finding:
         except SeamlineError as error:
             remedy = f"Remove {folder}; the next start fetches them again."
             return Finding(Level.WRONG, error.message, remedy, error.code.name)
-    size = sum(file.stat().st_size for file in files) / 1e6
+    megabytes = sum(file.stat().st_size for file in files) / 1e6
     checked = "checksums as published" if wanted.is_pinned else "without published checksums"
-    return ok(f"{len(files)} jars of {wanted.name}, {size:.0f} MB, {checked}")
+    return ok(f"{len(files)} jars of {wanted.name}, {megabytes:.0f} MB, {checked}")
 
 
 # --- Folders -------------------------------------------------------------------------------------

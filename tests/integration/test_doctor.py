@@ -69,12 +69,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
 
     def is_up() -> bool:
         try:
-            return bool(probing.probe("127.0.0.1", ports["kafka"], {}).clock_ahead_s)
+            return probing.probe("127.0.0.1", ports["kafka"], {}).clock_ahead_s is not None
         except SeamlineError:
             return False
 
     with programs.running(command, {}, folder / "log"):
-        wait_until(is_up, 60, "the broker to answer")
+        wait_until(is_up, 180, "the broker to answer")
         yield {**ports, "ca": str(authority.file)}
 
 
