@@ -26,7 +26,9 @@ _SKEW_S = 5.0
 _POLL_S = 0.5
 _STEPS = 3
 """Of its time, one address may take this part for each step."""
-_GIVEN = re.compile(r"(?P<host>[^/\s]+):(?P<port>\d+)/(?P<id>\d+): .*(?:Connect to|Failed to resolve)")
+_GIVEN = re.compile(
+    r"(?P<host>[^/\s]+):(?P<port>\d+)/(?P<id>\d+): .*(?:Connect to|Failed to resolve)"
+)
 """How librdkafka names a broker at the address that it was given for it."""
 _SUBJECT = "seamline-doctor"
 """A subject that no registry has: to be told so is an answer."""
