@@ -101,7 +101,7 @@ class Gateway:
             self._parts.callback(self.followers.close)
             self._registry.register(TailMetrics(self.followers))
         engines = self._engines()
-        executor = Executor(
+        self.executor = executor = Executor(
             self.connections,
             engines,
             tail_bytes_max=limits.memory_bytes,
@@ -109,7 +109,6 @@ class Gateway:
             spool=spools.open_unnamed,
             followers=self.followers,
         )
-        self.executor = executor
         gatherer = Gatherer(self.connections, executor.tails, self._virtual_seam)
         tables = ServedTables(config, self.connections, gatherer, executor.tails, clock)
         self._parts.callback(tables.close)

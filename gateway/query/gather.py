@@ -284,8 +284,12 @@ class Gatherer:
         asked = {topic for target, topic in topics.items() if target not in cached_ends}
         bounds = self._bounds(asked - {None}, floors, wanted.deadline)
         tables = self._loaded.now({target.name for target in targets})
-        cuts = {t: cut for t, cut in cuts.items() if self._is_recent(t, cut, tables[t.name])}
-        asked = {topic for target, topic in topics.items() if target not in cuts}
+        cached_ends = {
+            target: ends
+            for target, ends in cached_ends.items()
+            if self._is_recent(target, ends, tables[target.name])
+        }
+        asked = {topic for target, topic in topics.items() if target not in cached_ends}
         # a commit that landed after the log was asked may hold records of a topic that was created
         # again since: asked once more, the log says which topic the table is now over
         moved = {
@@ -303,14 +307,14 @@ class Gatherer:
                 pinned[key] = self._pinner.pin(target, known)
         return [pinned[_identity(target, tables)] for target in targets]
 
-    def _is_recent(self, target: Target, cut: CachedEnds, table: ColdTable) -> bool:
+    def _is_recent(self, target: Target, ends: CachedEnds, table: ColdTable) -> bool:
         """Whether ends that were not asked of the log can go with a table's newest snapshot.
 
         What compaction had removed before that was written has been replaced below later ends.
         """
         binding = TopicBinding.from_properties(table.state.properties)
         is_upsert = binding is not None and binding.is_upsert
-        return not is_upsert or cut.complete_at >= self._loaded.seen_since(target.name)
+        return not is_upsert or ends.complete_at >= self._loaded.seen_since(target.name)
 
     def _with_virtual(self, target: Target, tables: Mapping[TableName, ColdTable]) -> Target:
         """The target; if it asks for a virtual snapshot, with the seam behind it."""

@@ -31,15 +31,17 @@ CLIENT = {"urllib3"}
 CONFIG = {"pydantic", "yaml"}
 CATALOG = {
     *(CONFIG | CLIENT),
-    *("cachetools", "fsspec", "pyarrow", "pyiceberg", "pyroaring", "sqlglot", "zstandard"),
+    *("cachetools", "fsspec", "numpy", "pyarrow", "pyiceberg", "pyroaring", "sqlglot", "zstandard"),
 }
 """What PyIceberg brings along is not ours to choose."""
 KAFKA = {"confluent_kafka"}
 HTTP = {"flask", "gunicorn"}
 
 COMMANDS: dict[str, tuple[str, set[str]]] = {
+    "audit": ("nowhere", CATALOG | {"duckdb"}),
     "completion": ("bash", NOTHING),
     "config show": ("", CONFIG),
+    "doctor": ("--timeout 1", CATALOG | KAFKA),
     "demo": ("--state {folder}/no#where", CATALOG | KAFKA),
     "freshness": ("t --url http://127.0.0.1:1", CLIENT),
     "local down": ("--state {folder}", NOTHING),

@@ -118,8 +118,10 @@ NEEDS = {name: extras for name, (_, extras, _) in _COMMANDS.items() if extras}
 
 
 CALLS = {
+    "audit": ["t"],
     "config": ["show"],
     "demo": ["--state", "here"],
+    "doctor": [],
     "local": ["up", "--state", "here"],
     "serve": [],
     "table": ["list"],
