@@ -13,23 +13,21 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
-import hashlib
-import hmac
 import ipaddress
 import pathlib
 
 from seamline.errors import INVALID_CONFIG, PERMISSION_DENIED, UNAUTHENTICATED, SeamlineError
 from seamline.gateway.access import certificates, revocations
+from seamline.gateway.access.access_tokens import AccessTokens
 from seamline.gateway.access.identity import CERTIFICATE, JWT, PASSWORD, TOKEN, Identity, Presented
 from seamline.gateway.access.json_web_tokens import JsonWebTokens
 from seamline.gateway.access.logins import FailedLogins
 from seamline.gateway.access.passwords import Passwords
 from seamline.gateway.access.revocations import Revocations
 from seamline.gateway.access.rights import Principal
-from seamline.gateway.config.model import AccessToken, Config
+from seamline.gateway.config.model import Config
 
 ANONYMOUS = "anonymous"
-_ID_DIGITS = 12
 
 
 def check_listening(config: Config) -> None:
@@ -84,7 +82,10 @@ class Authentication:
 
     def __init__(self, config: Config) -> None:
         self.is_open = not config.asks_who
-        self._tokens = {token.sha256.lower(): token for token in config.auth.tokens}
+        file = config.auth.token_file
+        self._tokens = AccessTokens(
+            config.auth.tokens, pathlib.Path(file) if file is not None else None
+        )
         self._client_name = config.http.tls.client_name
         crl = config.http.tls.client_crl
         self._revocations = Revocations(pathlib.Path(crl)) if crl is not None else None
@@ -126,7 +127,7 @@ class Authentication:
             return known
         found = None
         if known.method == TOKEN:
-            found = self._token_again(known)
+            found = self._tokens.again(known)
         elif known.method == PASSWORD and self._passwords is not None:
             found = self._passwords.again(known)
         elif known.method in {CERTIFICATE, JWT}:
@@ -143,16 +144,11 @@ class Authentication:
 
     def _proved(self, presented: Presented) -> Identity:
         if not presented.authorization:
-            assert presented.certificate is not None
-            found = certificates.identity(presented.certificate, self._client_name)
-            if self._revocations is not None:
-                issuer = revocations.issuer_of(presented.encoded)
-                found = self._unless_revoked(dataclasses.replace(found, issuer=issuer))
-            return found
+            return self._by_certificate(presented)
         kind, _, given = presented.authorization.partition(" ")
         found = None
         if kind.lower() == "bearer":
-            found = self._by_token(given.strip())
+            found = self._tokens.identify(given.strip())
             if found is None and self._web_tokens is not None:
                 return self._web_tokens.identify(given.strip())
         elif kind.lower() == "basic" and self._passwords is not None:
@@ -161,31 +157,18 @@ class Authentication:
             raise SeamlineError(UNAUTHENTICATED, "the access token is not known")
         return found
 
+    def _by_certificate(self, presented: Presented) -> Identity:
+        assert presented.certificate is not None
+        found = certificates.identity(presented.certificate, self._client_name)
+        if self._revocations is None:
+            return found
+        issuer = revocations.issuer_of(presented.encoded)
+        return self._unless_revoked(dataclasses.replace(found, issuer=issuer))
+
     def _unless_revoked(self, known: Identity) -> Identity:
         if known.method == CERTIFICATE and self._revocations is not None:
             self._revocations.check(known.issuer, known.credential)
         return known
-
-    def _token_again(self, known: Identity) -> Identity | None:
-        """Whose token that is now, if it is still one."""
-        for digest, token in self._tokens.items():
-            if digest.startswith(known.credential):
-                return _of_token(digest, token)
-        return None
-
-    def _by_token(self, given: str) -> Identity | None:
-        """The owner of a token; every known one is compared, whichever matches."""
-        digest = hashlib.sha256(given.encode()).hexdigest()
-        found = None
-        for known, token in self._tokens.items():
-            if hmac.compare_digest(digest, known) and not token.has_expired():
-                found = _of_token(known, token)
-        return found
-
-
-def _of_token(digest: str, token: AccessToken) -> Identity:
-    expires = token.expires.timestamp() if token.expires is not None else None
-    return Identity(Principal(token.name, token.groups), TOKEN, digest[:_ID_DIGITS], expires)
 
 
 def _user_and_password(given: str) -> tuple[str, str]:

@@ -206,11 +206,20 @@ class JwtConfig(Settings):
         return self
 
 
+class TokenFile(Settings):
+    """What `auth.token_file` holds."""
+
+    tokens: tuple[AccessToken, ...] = ()
+    """Bearer tokens."""
+
+
 class AuthConfig(Settings):
     """Who may use the gateway; without any way to say who one is, anybody who can reach it."""
 
     tokens: tuple[AccessToken, ...] = ()
     """The bearer tokens it takes."""
+    token_file: Text | None = None
+    """File of further ones: YAML with a list `tokens` of the same entries; watched for changes."""
     passwords: Text | None = None
     """File of users and their passwords' hashes (bcrypt or argon2), as htpasswd and Trino have it;
     watched for changes."""
@@ -403,7 +412,8 @@ class Config(Settings):
     def asks_who(self) -> bool:
         """Whether a client has to say who it is; otherwise everybody may do everything."""
         auth = self.auth
-        return bool(auth.tokens or auth.passwords or auth.jwt.jwks or self.http.tls.client_ca)
+        tokens = auth.tokens or auth.token_file
+        return bool(tokens or auth.passwords or auth.jwt.jwks or self.http.tls.client_ca)
 
     def shared(self) -> LimitsConfig:
         """The limits as they hold: alone on a gateway, somebody has all of it."""
@@ -421,10 +431,11 @@ class Config(Settings):
     @model_validator(mode="after")
     def _flight_lets_somebody_in(self) -> Self:
         auth = self.auth
-        asks = auth.tokens or auth.passwords or auth.jwt.jwks
+        asks = auth.tokens or auth.token_file or auth.passwords or auth.jwt.jwks
         if self.flight.port is not None and self.http.tls.client_ca and not asks:
             problem = (
-                "needs auth.tokens, passwords or jwt: clients' certificates prove nothing there"
+                "needs auth.tokens, token_file, passwords or jwt: clients' certificates prove "
+                "nothing there"
             )
             raise refused(problem, "flight", "port")
         return self

@@ -92,7 +92,7 @@ BOOTSTRAP_SERVERS_MISSING: config.clusters.{{ $name }} has no bootstrap_servers.
 {{- $config := .Values.config -}}
 {{- if regexMatch "^(127\\.|localhost$|::1$)" $config.http.host }}
 HOST_LOOPBACK: config.http.host is {{ $config.http.host }}, where neither probes nor the Service reach the gateway. Use 0.0.0.0, or "::" with IPv6 only.
-{{- else if not (or $config.auth.tokens $config.auth.passwords $config.auth.jwt.jwks $config.http.tls.client_ca) }}
+{{- else if not (or $config.auth.tokens $config.auth.token_file $config.auth.passwords $config.auth.jwt.jwks $config.http.tls.client_ca) }}
 AUTH_MISSING: the gateway listens on {{ $config.http.host }} and nobody has to say who they are, so that it refuses to start. Write config.auth.tokens as {name, sha256: ${env:NAME}} and name the Secret under secretEnv.
 {{- end }}
 {{- end -}}

@@ -1,0 +1,89 @@
+"""Who is asking, by bearer token: those that the configuration lists, and those in a file.
+
+The file is watched: an entry that is added to it is taken from the next request on, and one that
+is gone, or has expired, is not, without a restart.
+
+    tokens:
+      - {name: ann, sha256: "…", groups: "analysts", expires: "2027-01-01T00:00:00Z"}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import pathlib
+from collections.abc import Iterable, Mapping
+
+from pydantic import ValidationError
+
+from seamline.errors import INVALID_CONFIG, SeamlineError
+from seamline.gateway.access.identity import TOKEN, Identity
+from seamline.gateway.access.rights import Principal
+from seamline.gateway.access.watched import Watched
+from seamline.gateway.config import yaml_file
+from seamline.gateway.config.model import AccessToken, TokenFile
+
+_ID_DIGITS = 12
+
+
+class AccessTokens:
+    """Knows whose token is which. Safe to share between threads.
+
+    Args:
+        listed: Those of the configuration.
+        file: Further ones.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG.
+    """
+
+    def __init__(self, listed: Iterable[AccessToken], file: pathlib.Path | None) -> None:
+        self._listed = _by_digest(listed)
+        self._filed = Watched([file], lambda: _read(file), "tokens") if file is not None else None
+
+    def identify(self, given: str) -> Identity | None:
+        """The owner of a token; every known one is compared, whichever matches."""
+        digest = hashlib.sha256(given.encode()).hexdigest()
+        found = None
+        for known, token in self._all().items():
+            if hmac.compare_digest(digest, known) and not token.has_expired():
+                found = _identity(known, token)
+        return found
+
+    def again(self, known: Identity) -> Identity | None:
+        """Whose token that is now, if it is still one."""
+        for digest, token in self._all().items():
+            if digest.startswith(known.credential):
+                return _identity(digest, token)
+        return None
+
+    def _all(self) -> Mapping[str, AccessToken]:
+        return self._listed if self._filed is None else {**self._listed, **self._filed.get()}
+
+
+def _by_digest(tokens: Iterable[AccessToken]) -> Mapping[str, AccessToken]:
+    return {token.sha256.lower(): token for token in tokens}
+
+
+def _identity(digest: str, token: AccessToken) -> Identity:
+    expires = token.expires.timestamp() if token.expires is not None else None
+    return Identity(Principal(token.name, token.groups), TOKEN, digest[:_ID_DIGITS], expires)
+
+
+def _read(file: pathlib.Path) -> Mapping[str, AccessToken]:
+    """What a file lists, by digest.
+
+    Raises:
+        SeamlineError: INVALID_CONFIG; no value of the file is in it.
+    """
+    try:
+        found = TokenFile.model_validate(yaml_file.read(file))
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise SeamlineError(
+            INVALID_CONFIG,
+            f"auth.token_file {file}, {place}: {first['msg']}",
+            hint="It is YAML: a list `tokens` of entries as auth.tokens has them.",
+        ) from error
+    return _by_digest(found.tokens)
