@@ -7,6 +7,7 @@ database, and is not there has a reason here: it is printed with every test that
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from sqlalchemy.testing import exclusions
 from sqlalchemy.testing.requirements import SuiteRequirements
@@ -97,15 +98,25 @@ def _is_left_out(name: str) -> bool:
     return any(isinstance(p, exclusions.BooleanPredicate) and p.value for p in predicates)
 
 
-class Requirements(SuiteRequirements):  # type: ignore[misc]  # it has no types
+class Requirements(SuiteRequirements):
     """As the two lists say."""
 
 
+# SQLAlchemy's suite has no types
+_OPEN: Any = exclusions.open
+_CLOSED: Any = exclusions.skip_if
+_PREDICATE: Any = exclusions.BooleanPredicate
+
+
+def _is(name: str, state: Any) -> None:
+    """Says whether a requirement is there."""
+    setattr(Requirements, name, property(lambda _: state))
+
+
 for _name in THERE:
-    setattr(Requirements, _name, property(lambda _: exclusions.open()))
+    _is(_name, _OPEN())
 for _name, _reason in REASONS.items():
-    _closed = exclusions.skip_if(exclusions.BooleanPredicate(True, f"{_name}: {_reason}"))
-    setattr(Requirements, _name, property(lambda _, closed=_closed: closed))
+    _is(_name, _CLOSED(_PREDICATE(True, f"{_name}: {_reason}")))
 
 
 def without_reason() -> set[str]:

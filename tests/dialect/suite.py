@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy.testing import provision, suite
-from sqlalchemy.testing.suite import *  # type: ignore[import-untyped]  # noqa: F403 - its way
+from sqlalchemy.testing.suite import *  # noqa: F403 - its way
 
 OWN = {
     (

@@ -269,12 +269,18 @@ _bound: dict[tuple[int, ...], tuple[Any, BoundQuery]] = {}
 
 
 def _qualify(
-    tree: exp.Expr, relations: Sequence[Relation], *, now: datetime.datetime, user: str = ""
+    tree: exp.Expr,
+    relations: Sequence[Relation],
+    *,
+    now: datetime.datetime,
+    user: str = "",
+    session: tuple[str, str] = ("", ""),
 ) -> BoundQuery:
     """`qualify`, once for each statement and schema."""
     key = (id(tree), *(id(relation.columns) for relation in relations))
     found = _bound.get(key)
     if found is None:
         kept_alive = (tree, tuple(relation.columns for relation in relations))
-        found = _bound[key] = (kept_alive, qualify(tree, relations, now=now, user=user))
+        bound = qualify(tree, relations, now=now, user=user, session=session)
+        found = _bound[key] = (kept_alive, bound)
     return found[1]

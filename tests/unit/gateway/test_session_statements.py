@@ -408,8 +408,8 @@ def test_comments_of_columns_are_shown(connection: seamline.Connection) -> None:
         " ORDER BY ordinal_position",
     ):
         assert rows(connection, listed) == [("the first",), (None,)]
-    shown = rows(connection, "SHOW CREATE TABLE said")[0][0]
-    assert "a integer COMMENT 'the first',\n" in shown
+    ((shown,),) = rows(connection, "SHOW CREATE TABLE said")
+    assert "a integer COMMENT 'the first',\n" in str(shown)
     rows(connection, "DROP TABLE said")
 
 

@@ -241,7 +241,7 @@ def test_results_that_are_too_large_together_are_released(answers: Answers) -> N
         found = [service.submit(StatementRequest(str(size)), who) for size in sizes]
         for statement in found:
             assert statement.wait(10) is State.SUCCEEDED
-            statement.__class__ = Sized  # type: ignore[assignment]
+            statement.__class__ = Sized
         return found
 
     bob, ada = ended(BOB, 5), ended(ADA, 10, 30, 10, 20)
