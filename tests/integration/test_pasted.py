@@ -99,6 +99,7 @@ ELSEWHERE = {
     "CREATE TABLE orders WITH (adopt = true": "over a table of another writer, as in test_adopting",
     "seamline table adopt bronze.shop.orders": "over a Delta table, as in test_delta",
     ".venv/bin/python -m pytest tests/simulation": "the tests themselves",
+    "Cluster kafka\n  ok": "what `seamline doctor` says, as in test_doctor",
     "INSTALL iceberg; LOAD iceberg;": "run by test_readers, with the extension from a wheel",
     "SET allow_database_iceberg = 1;": "run by test_readers, over object storage",
 }
@@ -180,6 +181,7 @@ class World:
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
         self.address = f"127.0.0.1:{free_port()}"
+        self._flight_port = free_port()
         tools = pathlib.Path(sys.executable).parent
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("SEAMLINE_", "SPARK_"))}
         cache = os.environ.get("SEAMLINE_JARS")
@@ -189,6 +191,7 @@ class World:
             "PATH": f"{tools}:{os.environ['PATH']}",
             "SEAMLINE_HOME": str(folder / "home"),
             "SEAMLINE_HTTP__PORT": self.address.rpartition(":")[2],
+            "SEAMLINE_FLIGHT__PORT": str(self._flight_port),
             "SEAMLINE_URL": f"http://{self.address}",
         }
         self._shell = Shell(folder, self.environment)
@@ -241,6 +244,7 @@ class World:
         """A text with the addresses of this world."""
         text = re.sub(r"(127\.0\.0\.1|localhost|gateway):8474", self.address, text)
         text = text.replace("port=8474", f"port={self.address.rpartition(':')[2]}")
+        text = text.replace("127.0.0.1:8475", f"127.0.0.1:{self._flight_port}")
         if "127.0.0.1:9092" in text:
             text = text.replace("127.0.0.1:9092", self.bootstrap_servers)
         return text
