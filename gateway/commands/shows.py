@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from seamline.connectors.formats import read_only
 from seamline.connectors.protocols import Deadline
 from seamline.errors import SCHEMA_NOT_FOUND, TABLE_NOT_FOUND, SeamlineError
 from seamline.gateway.commands import adopting, listings, stats, system, views
@@ -111,6 +112,9 @@ class Shows:
     def _create_text(self, statement: Show, session: Session) -> Rows:
         name = names.resolve(statement.name, session, self._connections)
         state = self._state(name)
+        source = self._connections.config.catalogs.get(state.name[0])
+        if source is not None and source.is_delta:
+            raise read_only(f"table {state.display_name}")
         shown = self._connections.rights.table(name).columns(state.schema.columns)
         binding = TopicBinding.from_properties(state.properties)
         if state.provider is not None and binding is not None:

@@ -21,6 +21,8 @@ from seamline.errors import STATEMENT_TOO_LARGE, SeamlineError
 
 SECONDS_MAX = 15.0
 """Seconds of a processor; the longest statement there may be takes two."""
+_SHORT_S = 1.0
+"""Seconds of a processor that a computation may take although its statement has ended."""
 LOOK_S = 0.25
 _SETTLED_S = 1.0
 
@@ -56,7 +58,8 @@ class _Work:
 
     thread: int
     clock: Callable[[], float]
-    ends_at: float
+    began_at: float
+    seconds_max: float
     deadline: Ends
     is_told: bool = False
 
@@ -85,7 +88,7 @@ class Computing:
             SeamlineError: STATEMENT_TOO_LARGE, or why the statement has ended.
         """
         clock = _clock()
-        work = _Work(threading.get_ident(), clock, clock() + self._seconds_max, deadline)
+        work = _Work(threading.get_ident(), clock, clock(), self._seconds_max, deadline)
         try:
             with self._lock:
                 self._works.add(work)
@@ -122,7 +125,8 @@ class Computing:
     def _look(self) -> float:
         with self._lock:
             for work in self._works:
-                if work.clock() > work.ends_at or _has_ended(work.deadline):
+                used = work.clock() - work.began_at
+                if used > work.seconds_max or (used > _SHORT_S and _has_ended(work.deadline)):
                     work.is_told = True
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(
                         ctypes.c_ulong(work.thread), ctypes.py_object(_InterruptedError)

@@ -169,7 +169,6 @@ def test_a_wrong_statement(gateway: Gateway, table: str, sql: str, code: str, pa
         "DELETE FROM {t}",
         "UPDATE {t} SET id = 1",
         "TRUNCATE TABLE {t}",
-        "DROP SCHEMA default",
         "COPY {t} TO '/tmp/out.csv'",
         "SET memory_limit = '1TB'",
         "CALL system.rollback_to_snapshot('{t}', 1)",

@@ -31,7 +31,7 @@ BASE: Mapping[str, Any] = {
         "tokens": [{"name": "ann", "sha256": "ab" * 32}],
         "jwt": {"jwks": "k", "issuer": "i", "audience": ["a"]},
     },
-    "http": {"tls": {"certificate": "c", "key": "k"}},
+    "http": {"tls": {"certificate": "c", "key": "k", "client_ca": "a"}},
 }
 """The least there can be, with one entry wherever there can be many, and what comes in pairs."""
 TABLE = "lake.default.orders"
@@ -49,6 +49,7 @@ CHOSEN = {
     "auth.tokens.0.sha256": "CD" * 32,
     "auth.tokens.0.expires": "2027-01-01 00:00:00+02:00",
     "audit.literals": "redact",
+    "http.proxy_header": "Forwarded",
     "http.tls.client_name": "(.*)@people",
     "http.external_url": "https://lake.example/sql",
     "catalogs.lake.type": "glue",
@@ -58,10 +59,13 @@ CHOSEN = {
     "default_cluster": "main",
 }
 """A good value of the settings that do not take any text."""
+LISTS = {"http.trusted_proxies": ("10.0.0.0/8", "10.0.0.0/8,fd00::/8")}
+"""Good values of lists that do not take any text."""
 WRONG = {
     "auth.tokens.0.sha256": "no digest",
     "auth.tokens.0.expires": "2027-01-01 00:00:00",
     "audit.literals": "some",
+    "http.proxy_header": "X-Real-IP",
     "http.tls.client_name": "(",
     "http.external_url": "lake.example",
     "default_catalog": "none",
@@ -112,7 +116,8 @@ SETTINGS = [found for found in declared() if found not in GROUPS]
 def good(setting: Setting) -> list[tuple[str, Any]]:
     """(text, what it means) of values that a setting takes."""
     if "array" in setting.kinds:
-        return [(text, text) for text in ("file:///a", "file:///a,s3://b/c")]
+        lists = LISTS.get(setting.path, ("file:///a", "file:///a,s3://b/c"))
+        return [(text, text) for text in lists]
     if "boolean" in setting.kinds:
         return [("true", True), ("false", False), ("True", True)]
     if "string" in setting.kinds:

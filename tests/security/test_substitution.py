@@ -185,8 +185,6 @@ TELLING = (
     "current_user()",
     "session_user",
     "user",
-    "current_catalog",
-    "current_schema",
     "current_path",
     "@@version",
     "$home",

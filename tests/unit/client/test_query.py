@@ -94,7 +94,7 @@ def test_a_format_may_be_a_profiles(run: Runner, tmp_path: pathlib.Path) -> None
     assert (
         run("query", "-q", "--profile", "a", "--format", "csv", "SELECT 1 AS t").stdout == "t\n1\n"
     )
-    assert "the profile's format no is none" in str(
+    assert "the profile's format no is not known" in str(
         run("query", "--profile", "b", "SELECT 1").exception
     )
 

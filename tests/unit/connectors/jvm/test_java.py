@@ -99,7 +99,7 @@ def test_unsupported_java_is_named_with_what_was_found(
     [
         ("echo 'Unable to locate a Java Runtime.' >&2; exit 1", "Unable to locate a Java Runtime."),
         ("exit 3", "exit code 3"),
-        ("exit 0", "does not tell its version"),
+        ("exit 0", "does not report its version"),
     ],
 )
 def test_java_that_does_not_run_is_named(tmp_path: pathlib.Path, script: str, message: str) -> None:
