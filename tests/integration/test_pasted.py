@@ -79,7 +79,11 @@ SHOWN = {
     ("docs/tables.md", "seamline table create orders"): ["trace  varchar"],
     ("docs/http.md", "curl -s localhost:8474/api/v1/statements"): ['"state":"SUCCEEDED"'],
     ("docs/http.md", "curl -s localhost:8474/api/v1/query"): ['"bids": 3}'],
-    ("docs/command-line.md", "seamline query"): ["auction,price,channel", "│ Table"],
+    ("docs/command-line.md", 'seamline query "SELECT * FROM bids LIMIT'): [
+        "auction,price,channel",
+        "│ Table",
+    ],
+    ("docs/command-line.md", "seamline query --embedded"): ["│     3 │"],
     ("docs/quickstart.md", "printf"): [
         "created lake.default.clicks",
         "│ /3   │",
