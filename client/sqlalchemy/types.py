@@ -211,8 +211,8 @@ class TypeCompiler(compiler.GenericTypeCompiler):
         return "uuid"
 
     def visit_uuid(self, type_: Any, **arguments: Any) -> str:
-        """Any type of UUIDs."""
-        return self.visit_UUID(type_, **arguments)
+        """UUIDs; those that are to be kept as text are texts of 32 digits."""
+        return self.visit_UUID(type_, **arguments) if type_.native_uuid else "varchar(32)"
 
     def visit_large_binary(self, type_: Any, **arguments: Any) -> str:
         """Bytes."""

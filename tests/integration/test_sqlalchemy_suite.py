@@ -26,7 +26,7 @@ pytestmark = pytest.mark.integration
 FOLDER = pathlib.Path(requirements.__file__).parent
 PART = (
     *("BitwiseTest", "BooleanTest", "CTETest", "CastTypeDecoratorTest", "CompoundSelectTest"),
-    *("DateTest", "DateTimeTZTest", "JoinTest", "RowFetchTest", "TimeMicrosecondsTest", "UuidTest"),
+    *("DateTest", "DateTimeTZTest", "JoinTest", "RowFetchTest"),
 )
 """Some tests of every kind: queries, types, rows, literals, parameters."""
 
