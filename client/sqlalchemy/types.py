@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -88,9 +89,22 @@ class _Time(_Literal, types.Time):
 
 
 class _Uuid(_Literal, types.Uuid[Any]):
-    """UUIDs."""
+    """UUIDs; where they are kept as text, SQLAlchemy's own type does everything."""
 
     literal_name = "UUID"
+
+    def bind_processor(self, dialect: Dialect) -> Any:
+        """A UUID, also of a text."""
+        if not self.native_uuid:
+            return types.Uuid.bind_processor(self, dialect)
+        return lambda value: uuid.UUID(value) if isinstance(value, str) else value
+
+    def literal_processor(self, dialect: Dialect) -> Any:
+        """`UUID '…'`, or the text."""
+        if not self.native_uuid:
+            own: Any = types.Uuid.literal_processor
+            return own(self, dialect)
+        return super().literal_processor(dialect)
 
 
 class _Binary(_Literal, types.LargeBinary):
