@@ -103,7 +103,6 @@ ELSEWHERE = {
     "CREATE TABLE orders WITH (adopt = true": "over a table of another writer, as in test_adopting",
     "seamline table adopt bronze.shop.orders": "over a Delta table, as in test_delta",
     ".venv/bin/python -m pytest tests/simulation": "the tests themselves",
-    "Cluster kafka\n  ok": "what `seamline doctor` says, as in test_doctor",
     "INSTALL iceberg; LOAD iceberg;": "run by test_readers, with the extension from a wheel",
     "SET allow_database_iceberg = 1;": "run by test_readers, over object storage",
 }
