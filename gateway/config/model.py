@@ -230,6 +230,11 @@ class AuthConfig(Settings):
     rules: Text | None = None
     """File of access rules, watched for changes; without it, every principal may do everything."""
 
+    @property
+    def takes_credentials(self) -> bool:
+        """Whether a request can say who sends it, without a certificate of its own."""
+        return bool(self.tokens or self.token_file or self.passwords or self.jwt.jwks)
+
 
 class AuditConfig(Settings):
     """Where it is written down who did what; nowhere, unless a file or a topic is named."""
@@ -411,9 +416,7 @@ class Config(Settings):
     @property
     def asks_who(self) -> bool:
         """Whether a client has to say who it is; otherwise everybody may do everything."""
-        auth = self.auth
-        tokens = auth.tokens or auth.token_file
-        return bool(tokens or auth.passwords or auth.jwt.jwks or self.http.tls.client_ca)
+        return self.auth.takes_credentials or self.http.tls.client_ca is not None
 
     def shared(self) -> LimitsConfig:
         """The limits as they hold: alone on a gateway, somebody has all of it."""
@@ -430,9 +433,8 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _flight_lets_somebody_in(self) -> Self:
-        auth = self.auth
-        asks = auth.tokens or auth.token_file or auth.passwords or auth.jwt.jwks
-        if self.flight.port is not None and self.http.tls.client_ca and not asks:
+        proves = self.auth.takes_credentials
+        if self.flight.port is not None and self.http.tls.client_ca and not proves:
             problem = (
                 "needs auth.tokens, token_file, passwords or jwt: clients' certificates prove "
                 "nothing there"
