@@ -13,6 +13,7 @@ import sys
 
 import psutil
 import pytest
+from support import programs
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.prove]
 
@@ -38,12 +39,5 @@ def test_the_demo_ends_all_exact(tmp_path: pathlib.Path, options: tuple[str, ...
     assert len(answers) == QUESTIONS
     assert any(cold != "0" and hot != "0" for cold, hot in answers)  # both tiers were there
     assert "WRONG" not in done.stdout
-    left = [p.pid for p in psutil.process_iter() if str(folder) in " ".join(_words(p))]
+    left = [p.pid for p in psutil.process_iter() if str(folder) in programs.command_line(p)]
     assert left == []
-
-
-def _words(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return []

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 import psutil
+from support import programs
 from support.stack import Stack
 from support.waiting import wait_until
 
@@ -148,7 +149,4 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _is_forking(process: psutil.Process) -> bool:
-    try:
-        return MODULE in process.cmdline()
-    except psutil.NoSuchProcess:
-        return False
+    return MODULE in programs.command_line(process)

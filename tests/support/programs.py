@@ -90,6 +90,14 @@ def lives(process: psutil.Process) -> bool:
         return False
 
 
+def command_line(process: psutil.Process) -> str:
+    """What a process was started with; nothing once it has ended, even if it ends meanwhile."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
 def named(process: psutil.Process, name: str) -> list[psutil.Process]:
     """The descendants of a process of that name; those that end while it looks are left out."""
     found = []

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pyarrow as pa
 import pytest
+from support import programs
 from support.engine_tables import Storage, bound, table_of
 
 from seamline.connectors.duckdb import workers as module
@@ -98,7 +99,7 @@ def query_of(sql: str) -> EngineQuery:
 def own_processes() -> list[psutil.Process]:
     """The processes of this engine: children of the one that forks them."""
     children = psutil.Process().children()
-    forking = [c for c in children if c.is_running() and module.MODULE in c.cmdline()]
+    forking = [c for c in children if module.MODULE in programs.command_line(c)]
     return [process for one in forking for process in one.children()]
 
 
@@ -270,7 +271,7 @@ def test_the_process_that_forks_may_die(
     assert ask("SELECT count(*) FROM t").to_pylist() == [{"_col0": COUNT}]
     engine.close()  # so that a new one is needed
     children = psutil.Process().children()
-    (forking,) = (c.pid for c in children if module.MODULE in c.cmdline())
+    (forking,) = (c.pid for c in children if module.MODULE in programs.command_line(c))
     os.kill(forking, signal.SIGKILL)
     psutil.Process(forking).wait(10)
     assert ask("SELECT count(*) FROM t").to_pylist() == [{"_col0": COUNT}]

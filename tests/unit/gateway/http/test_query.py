@@ -6,6 +6,7 @@ results of no row, of one, and of many chunks. A result that breaks off must not
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -20,7 +21,7 @@ import psutil
 import pyarrow as pa
 import pytest
 import urllib3
-from support import offline
+from support import offline, programs
 from support.gateway import Gateway
 from support.served import serving
 
@@ -163,10 +164,11 @@ def test_an_answer_that_breaks_off_does_not_look_whole(tmp_path: pathlib.Path) -
         answer = urllib3.request(
             "POST", f"{url}/api/v1/query", body=sql, preload_content=False, timeout=SOON_S
         )
-        assert answer.status == 200, answer.data
-        assert answer.read(1000).count(b"x") > 900
-        for process in psutil.Process().children(recursive=True):
-            if str(tmp_path) in " ".join(process.cmdline()):
-                process.kill()
-        with pytest.raises(urllib3.exceptions.HTTPError):
-            list(answer.stream(1 << 20))
+        with contextlib.closing(answer):
+            assert answer.status == 200, answer.data
+            assert answer.read(1000).count(b"x") > 900
+            for process in psutil.Process().children(recursive=True):
+                if str(tmp_path) in programs.command_line(process):
+                    process.kill()
+            with pytest.raises(urllib3.exceptions.HTTPError):
+                list(answer.stream(1 << 20))
