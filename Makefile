@@ -19,6 +19,8 @@ COMPILE = build/lock/bin/uv pip compile --quiet --upgrade --universal --python-v
 FAST := not integration and not spark and not prove and not soak
 
 export PYTHONPATH :=
+# hundreds of processes import the project's modules: they are compiled once, not by each of them
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: docs helm
 
@@ -64,7 +66,7 @@ test: jars ## The tests: unit, property, a short simulation, one pass over real 
 	$(BIN)/python -m pytest $(TESTS) -m "not prove and not soak" -n $(WORKERS) --dist loadgroup
 
 prove: jars ## The long proofs: 100,000 histories, every interleaving, every reader and fault
-	$(BIN)/python -m pytest $(TESTS) -m "prove and not soak" -n $(WORKERS) --dist loadfile \
+	EVERY_EXAMPLE=1 $(BIN)/python -m pytest $(TESTS) -m "(prove or hypothesis) and not soak" -n $(WORKERS) --dist loadfile \
 	  --no-loadscope-reorder --durations=25
 
 soak: jars ## More of the same: every variant of the proofs, larger counts, the newest packages

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections
+import gc
 import os
 import pathlib
 import shutil
 import signal
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -38,7 +39,48 @@ ONE_PASS = frozenset(
 """Modules whose tests on real parts belong to `make test`; those of all others are long proofs."""
 
 
-SAMPLED = {
+SAMPLED_TESTS = {
+    "test_a_change_log_is_its_database": 3,
+    "test_a_subscript_counts_as_its_dialect_does": 8,
+    "test_canceled_by_somebody_else": 2,
+    "test_cancel_at_any_moment": 3,
+    "test_columns_follow_any_history": 3,
+    "test_columns_follow_the_numbers_of_fields": 3,
+    "test_ctrl_c": 3,
+    "test_every_interleaving_with_a_read_or_with_tiering": 3,
+    "test_every_query_sees_the_newest_of_each_key": 3,
+    "test_every_sequence_of_a_few_events": 2,
+    "test_every_single_comparison_is_exact_at_its_edges": 3,
+    "test_fault_03_files_older_than_a_promotion_are_not_left_out": 3,
+    "test_fault_03_what_is_pushed_keeps_the_rows_of_the_condition": 4,
+    "test_fault_08_clients_that_take_their_time_starve_nobody": 2,
+    "test_fault_10_a_token_outlives_a_change_of_policy": 2,
+    "test_fault_17_build_sides_of_every_size": 3,
+    "test_fault_17_joins_over_keys_of_every_type": 3,
+    "test_fault_17_lists_of_literals": 3,
+    "test_fault_18_in_every_dialect": 8,
+    "test_fault_24_a_file_that_is_none_is_named": 3,
+    "test_fault_24_a_gateway_that_cannot_start_says_why": 3,
+    "test_fault_24_a_java_that_is_too_old_is_named": 2,
+    "test_fault_24_output_that_has_no_room_is_named": 3,
+    "test_fault_27_a_command_loads_what_it_uses": 9,
+    "test_fault_31_a_dotted_name_is_what_it_must_be": 3,
+    "test_hot_and_cold_rows_pass_the_same_filters": 3,
+    "test_large_statements_are_answered": 3,
+    "test_many_rows_and_none": 3,
+    "test_no_row_that_the_predicate_keeps_is_lost": 3,
+    "test_others_have_an_answer_or_a_name": 3,
+    "test_schemas_may_be_met_in_any_order": 3,
+    "test_what_grows_with_every_letter_is_refused": 3,
+    "test_what_is_cut_out_of_a_table_reads_as_itself": 3,
+    "test_what_is_given_out_is_the_table_at_its_seam": 3,
+    "test_what_is_remembered_is_what_a_join_finds": 3,
+    "test_what_needs_too_much_memory_fails_alone": 2,
+}
+"""Tests of many variants alike, that add up: of so many variants one is for `make test`, and the
+others are proofs."""
+
+SAMPLED_PROOFS = {
     "test_a_foreign_hand": 3,
     "test_batches_are_merged": 2,
     "test_every_way_gives_the_same_rows": 4,
@@ -62,20 +104,36 @@ LONG = frozenset({"test_newest", "test_readers", "test_explorer", "test_simulato
 """Modules of minutes each, which begin first: the last one to end would end alone."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sorts tests on real parts into those of `make test` and the long proofs; long ones first."""
-    for item in items:
-        on_real_parts = item.get_closest_marker("integration") or item.get_closest_marker("spark")
-        if on_real_parts and item.path.stem not in ONE_PASS:
-            item.add_marker(pytest.mark.prove)
+def _has(item: pytest.Item, *marks: str) -> bool:
+    return any(item.get_closest_marker(mark) for mark in marks)
+
+
+def _sample(items: list[pytest.Item], every: Mapping[str, int], mark: pytest.MarkDecorator) -> None:
+    """Marks all but one of so many variants of a test."""
     met = collections.Counter[str]()
     for item in items:
         function = item.name.partition("[")[0]
-        if function in SAMPLED and item.get_closest_marker("prove"):
-            if met[function] % SAMPLED[function]:
-                item.add_marker(pytest.mark.soak)
+        if function in every:
+            if met[function] % every[function]:
+                item.add_marker(mark)
             met[function] += 1
+
+
+def pytest_collection_finish() -> None:
+    """Keeps the collector of garbage from looking through all tests again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sorts tests on real parts into those of `make test` and the long proofs; long ones first."""
+    prove, soak = pytest.mark.prove, pytest.mark.soak
+    for item in items:
+        if _has(item, "integration", "spark") and item.path.stem not in ONE_PASS:
+            item.add_marker(prove)
+    _sample([item for item in items if not _has(item, "prove", "soak")], SAMPLED_TESTS, prove)
+    _sample([item for item in items if _has(item, "prove")], SAMPLED_PROOFS, soak)
     items.sort(key=lambda item: item.path.stem not in LONG)
 
 

@@ -226,6 +226,7 @@ def ids_in(log: pathlib.Path) -> list[int]:
     return [json.loads(line)["id"] for line in lines if line.startswith("{")]
 
 
+@pytest.mark.prove
 def test_the_command_shows_rows_as_they_arrive_and_goes_on_where_it_was(
     stack: Stack, gateway: Gateway, followed: str, scratch: pathlib.Path
 ) -> None:
@@ -355,6 +356,7 @@ def test_followers_survive_a_restart(stack: Stack, followed: str, scratch: pathl
     assert sorted(ids_in(log)) == list(range(15))
 
 
+@pytest.mark.prove
 def test_events_of_an_upsert_table_are_its_changes(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:

@@ -80,6 +80,7 @@ def test_statements_are_run_by_keys_and_show_rows_plan_and_receipt(
     expect(window.page.locator(".scan")).to_contain_text(f"snapshot {snapshot} ")
 
 
+@pytest.mark.prove
 def test_a_result_is_a_chart_that_keys_walk_through(window: Window, table: str) -> None:
     window.open()
     expect(window.page.locator(".welcome")).to_contain_text("run the statement at the cursor")
@@ -106,6 +107,7 @@ def test_a_result_is_a_chart_that_keys_walk_through(window: Window, table: str) 
     )
 
 
+@pytest.mark.prove
 def test_cells_are_selected_and_copied_as_spreadsheets_take_them(window: Window) -> None:
     window.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     window.open()
@@ -133,6 +135,7 @@ def test_cells_are_selected_and_copied_as_spreadsheets_take_them(window: Window)
     assert copied().splitlines()[1:] == ["1\ta\tx", '2\t"b\tc"\ty', "3\t\tz"]
 
 
+@pytest.mark.prove
 def test_a_narrow_window_scrolls_in_one_direction(window: Window, table: str) -> None:
     window.page.set_viewport_size({"width": 390, "height": 800})
     window.open()
@@ -212,6 +215,7 @@ def test_a_million_rows_are_a_few_elements(window: Window, tmp_path: pathlib.Pat
     assert window.page.request.delete(f"{window.url}/api/v1/statements/{statement}").ok
 
 
+@pytest.mark.prove
 def test_a_link_and_the_history_lead_back_to_a_statement(window: Window, table: str) -> None:
     window.open()
     sql = f"SELECT max(id) AS newest FROM {table}"

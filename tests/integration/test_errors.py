@@ -226,7 +226,7 @@ def test_a_poison_record(stack: Stack, gateway: Gateway, name: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+@pytest.mark.parametrize("engine", ["duckdb", pytest.param("spark", marks=pytest.mark.prove)])
 def test_a_cold_file_deleted_by_hand(
     stack: Stack, gateway: Gateway, name: str, engine: str
 ) -> None:

@@ -78,6 +78,7 @@ def tier_and_compare(stack: Stack, gateway: Gateway, name: str, wanted: str = "*
 # --- Where it begins and how far it goes ---------------------------------------------------------
 
 
+@pytest.mark.prove
 def test_partitions_that_appear_are_read_from_their_first_record(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
@@ -184,6 +185,7 @@ def test_a_log_trimmed_past_the_boundary_is_no_batch(
 # --- Transactions --------------------------------------------------------------------------------
 
 
+@pytest.mark.prove
 def test_a_range_of_markers_only_is_progress(stack: Stack, gateway: Gateway, name: str) -> None:
     """pitfalls: hang at an end that is never delivered; a tail without rows read again for ever."""
     stack.create_topic(name, 2)
@@ -201,6 +203,7 @@ def test_a_range_of_markers_only_is_progress(stack: Stack, gateway: Gateway, nam
     assert_tiered_exactly_once(stack, gateway, name)
 
 
+@pytest.mark.prove
 def test_aborted_records_are_in_neither_tier(stack: Stack, gateway: Gateway, name: str) -> None:
     """Markers stand at the boundary, in the middle, and as the last offset of a batch."""
     stack.create_topic(name, 2)

@@ -55,7 +55,7 @@ def failure(gateway: Gateway, sql: str, **options: Any) -> SeamlineError:
     return caught.value
 
 
-@pytest.mark.parametrize("engine", [pytest.param("duckdb", marks=pytest.mark.prove), "spark"])
+@pytest.mark.parametrize("engine", ["duckdb", pytest.param("spark", marks=pytest.mark.prove)])
 def test_a_later_snapshot_serves_a_token(
     stack: Stack, gateway: Gateway, name: str, engine: str
 ) -> None:
@@ -80,6 +80,7 @@ def test_a_later_snapshot_serves_a_token(
     assert hot.code.name == "TOKEN_EXPIRED"
 
 
+@pytest.mark.prove
 def test_a_token_whose_rows_were_changed_expires(stack: Stack, gateway: Gateway, name: str) -> None:
     table_of(stack, name)
     stack.produce(name, rows_of(range(100)))

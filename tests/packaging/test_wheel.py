@@ -140,6 +140,7 @@ def test_a_command_of_the_gateway_says_what_to_install(
     assert said.endswith(f"hint: pip install 'seamline[{NEEDS[command]}]'\n")
 
 
+@pytest.mark.prove
 def test_what_a_command_imports_later_is_named_too(
     installed: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -20,9 +20,10 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.damaged import damaged
+from support.examples import examples
 
 from seamline.connectors.kafka.formats import avro_schema, trees
 from seamline.connectors.kafka.formats.avro_values import avro_values
@@ -188,7 +189,7 @@ def rows(arrays: Sequence[pa.Array], columns: Sequence[Field]) -> list[dict[str,
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(cases())
 def test_both_paths_read_what_fastavro_reads(case: tuple[Any, list[Any]]) -> None:
     schema, values = case
@@ -204,7 +205,7 @@ def test_both_paths_read_what_fastavro_reads(case: tuple[Any, list[Any]]) -> Non
         assert rows(arrays, columns) == expected
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(cases(), st.data())
 def test_a_bad_value_is_bad_for_both_paths_and_leaves_its_neighbours(
     case: tuple[Any, list[Any]], data: st.DataObject

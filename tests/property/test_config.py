@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from seamline.errors import INVALID_CONFIG, SeamlineError
 from seamline.gateway.config.load import describe, load
@@ -321,7 +322,7 @@ _TREES = st.recursive(
 )
 
 
-@settings(deadline=None)
+@examples(100)
 @given(tree=st.dictionaries(_KEYS, _TREES), is_whole=st.booleans())
 def test_whatever_a_file_holds_it_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, tree: dict[str, Any], is_whole: bool
@@ -333,7 +334,7 @@ def test_whatever_a_file_holds_it_is_read_or_refused(
         assert error.code is INVALID_CONFIG
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.data())
 def test_the_nearest_source_wins(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
     folder = tmp_path_factory.getbasetemp()

@@ -12,8 +12,9 @@ import decimal
 from decimal import Decimal
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.gateway import Gateway
 
 from seamline.errors import SeamlineError
@@ -74,7 +75,7 @@ def check(found: Decimal | str | None, wanted: Decimal | None, *, may_overflow: 
         assert found == wanted
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(operands(), operands())
 @example(operand(10, 2, 1), operand(3, 10, 0))
 @example(operand(1, 38, 0), operand(3, 38, 20))
@@ -92,7 +93,7 @@ def test_fault_20_quotients(offline_gateway: Gateway, one: Operand, other: Opera
     check(found, wanted, may_overflow=abs(other.units) >= 10**33)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(operands(), operands(), st.sampled_from("+-*"))
 def test_fault_20_sums_and_products(
     offline_gateway: Gateway, one: Operand, other: Operand, sign: str
@@ -114,7 +115,7 @@ def test_fault_20_sums_and_products(
     check(found, wanted, may_overflow=sign != "*" and not fits)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(operands(), st.integers(-40, 40))
 @example(operand(5500, 4, 1), -3)
 def test_fault_20_rounding(offline_gateway: Gateway, one: Operand, places: int) -> None:
@@ -131,7 +132,7 @@ def test_fault_20_rounding(offline_gateway: Gateway, one: Operand, places: int) 
         check(found, wanted, may_overflow=False)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.integers(1, 38), st.data())
 def test_fault_20_totals_and_averages(
     offline_gateway: Gateway, precision: int, data: st.DataObject
@@ -154,7 +155,7 @@ def test_fault_20_totals_and_averages(
         check(found, result, may_overflow=sum(abs(u) for u in units) >= 10**38)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(operands(), st.integers(1, 38), st.data())
 def test_fault_20_conversions(
     offline_gateway: Gateway, one: Operand, precision: int, data: st.DataObject

@@ -15,9 +15,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from support.delta import PLACED, TOPIC, DeltaShop, placed
+from support.examples import examples
 from support.gateway import Gateway
 
 from seamline.errors import SeamlineError
@@ -170,7 +171,7 @@ happenings = st.one_of(
 @pytest.mark.parametrize(
     "partition_by", [(), pytest.param(("k_partition", "item"), marks=pytest.mark.prove)]
 )
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(5, suppress_health_check=list(HealthCheck))
 @given(history=st.lists(happenings, min_size=4, max_size=10), seen=st.booleans())
 def test_reads_are_what_the_history_says(
     partition_by: tuple[str, ...], history: list[tuple[str, Any]], seen: bool

@@ -16,10 +16,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import offline
 from support.creating import World
+from support.examples import examples
 from support.gateway import Gateway
 
 from seamline.connectors.kafka.formats.fit import misfits
@@ -81,7 +82,7 @@ def bad(columns: tuple[Field, ...], values: list[bytes | None]) -> dict[int, str
     return dict(JsonValues(columns).decode(values)[1])
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@examples(400, derandomize=True)
 @given(TYPES, RECORDS)
 def test_fault_32_there_is_a_note_exactly_where_a_record_is_bad(
     type_: Type, values: list[bytes | None]
@@ -100,7 +101,7 @@ def test_fault_32_there_is_a_note_exactly_where_a_record_is_bad(
             assert set(bad((fitting,), values)) == set(broken), note
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@examples(400, derandomize=True)
 @given(RECORDS)
 def test_fault_32_what_was_inferred_fits_or_it_is_said(values: list[bytes | None]) -> None:
     try:

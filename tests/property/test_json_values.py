@@ -14,8 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from seamline.connectors.kafka.formats.json_values import JsonValues
 from seamline.sql import types
@@ -246,9 +247,8 @@ def batches(draw: st.DrawFn) -> tuple[tuple[Field, ...], list[bytes | None]]:
 ANSWERED = {"fast": 0, "exact": 0}
 
 
-@settings(
-    max_examples=500,
-    deadline=None,
+@examples(
+    500,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -294,7 +294,7 @@ def same(left: pa.Array, right_: pa.Array) -> bool:
     return bool(left.equals(right_)) and str(left.to_pylist()) == str(right_.to_pylist())
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(300, derandomize=True)
 @given(batches())
 def test_a_record_does_not_depend_on_its_batch(
     case: tuple[tuple[Field, ...], list[bytes | None]],
@@ -313,7 +313,7 @@ def test_a_record_does_not_depend_on_its_batch(
 def test_right_values_are_accepted(type_: Type) -> None:
     column = Field("c", type_)
 
-    @settings(max_examples=60, deadline=None, derandomize=True)
+    @examples(60, derandomize=True)
     @given(right(type_))
     def check(value: Any) -> None:
         arrays, bad = JsonValues((column,)).decode([json.dumps({"c": value}).encode()])

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 import sqlglot
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.gateway import Gateway
 
 from seamline.errors import ERRORS, Location, SeamlineError
@@ -231,7 +232,7 @@ def spread(text: str, draw: st.DataObject) -> str:
     return re.sub(r" (?=[?:])|(?<=\?) |(?<=:p\d\d) ", lambda _: next(left), text)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(queries(), st.data())
 def test_fault_18_clauses_and_expressions_at_random(query: str, data: st.DataObject) -> None:
     form = numbered(query)

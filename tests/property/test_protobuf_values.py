@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from google.protobuf import message_factory
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.damaged import damaged
+from support.examples import examples
 
 from seamline.connectors.kafka.formats import protobuf_schema, trees
 from seamline.connectors.kafka.formats.protobuf_values import ProtobufValues
@@ -158,7 +159,7 @@ def rows(arrays: Sequence[Any], columns: Sequence[Field] = COLUMNS) -> list[dict
     return [dict(zip([c.name for c in columns], r, strict=True)) for r in zip(*lists, strict=True)]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(ORDERS, min_size=1, max_size=3))
 def test_both_paths_give_what_was_put_in(values: list[dict[str, Any]]) -> None:
     raw = [message(value) for value in values]
@@ -172,7 +173,7 @@ WITHOUT_KEYS = tuple(column for column in COLUMNS if column.name != "numbers")
 """What the fast path takes: maps whose keys are text."""
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.lists(ORDERS, min_size=1, max_size=3), st.data())
 def test_a_bad_message_is_bad_for_both_paths_and_leaves_its_neighbours(
     values: list[dict[str, Any]], data: st.DataObject

@@ -7,9 +7,10 @@ the scans may leave out are left out, and the answers compared.
 
 from __future__ import annotations
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support import plans
+from support.examples import examples
 
 from seamline.planners.pipeline import ASKS, RULES, apply
 
@@ -45,13 +46,13 @@ def check(sql: str) -> None:
     assert plans.answer(after) == plans.answer(before), sql
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(conditions(BID))
 def test_conditions_of_one_table(where: str) -> None:
     check(f"SELECT * FROM bids b WHERE {where}")
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.sampled_from(JOINS), conditions(BID + AUCTION), conditions(BID + AUCTION))
 @example("LEFT JOIN", "b.price = 5", "((a.seller IS NULL AND a.reserve IS NULL) OR a.id = 4)")
 @example("RIGHT JOIN", "b.price = 5", "b.price IS NULL OR a.seller = 'x'")
@@ -63,7 +64,7 @@ def test_conditions_of_a_join(join: str, on: str, where: str) -> None:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.tuples(st.sampled_from(JOINS), st.sampled_from(JOINS)), conditions(AUCTION), conditions(BID)
 )

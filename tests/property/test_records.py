@@ -15,8 +15,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.odd_records import OddRecord
 
 from seamline.connectors.kafka.formats.decoder import Decoder
@@ -106,7 +107,7 @@ def outcome(decoder_: Decoder, batch: RawBatch) -> tuple[object, int] | str:
 
 
 @pytest.mark.parametrize("on_error", POLICIES)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(records=RECORDS)
 def test_fault_05_any_record_is_decoded_alike_for_every_reader(
     records: list[OddRecord], on_error: str
@@ -136,7 +137,7 @@ PARTS = parse_fields(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(records=RECORDS)
 def test_columns_from_every_part_are_decoded_alike_for_every_reader(
     records: list[OddRecord],

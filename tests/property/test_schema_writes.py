@@ -23,10 +23,11 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from property import test_avro_values as avro
 from property import test_protobuf_values as protobuf
+from support.examples import examples
 from support.registry import Registry, registries, silent
 
 from seamline.connectors.config import SchemaRegistryConfig
@@ -67,7 +68,7 @@ def written(columns: str, *rows: Any, schemas: Any = None, **binding: Any) -> li
     return records(fields, pa.Table.from_pylist(named, schema), schemas, **binding)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(avro.cases())
 def test_fastavro_reads_what_it_had_written(case: tuple[Any, list[Any]]) -> None:
     schema, values = case
@@ -84,7 +85,7 @@ def test_fastavro_reads_what_it_had_written(case: tuple[Any, list[Any]]) -> None
         assert found[0] == found[1]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(protobuf.ORDERS)
 def test_googles_library_reads_what_it_had_written(values: dict[str, Any]) -> None:
     raw = protobuf.message(values)
@@ -238,7 +239,7 @@ SCHEMAS = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(SCHEMAS, st.lists(VALUES, min_size=1, max_size=4))
 def test_json_is_checked_as_its_readers_check_it(schema: Any, values: list[Any]) -> None:
     check = checker(Schema("JSON", json.dumps(schema)))

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.story import TOPIC, Story
 
 from seamline.errors import (
@@ -117,7 +118,7 @@ def check_read(story: Story, bounds: LogBounds | None = None) -> None:
     assert all(seam.boundary[p] == marked.get(p, 0) for p in seam.end)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(STORIES)
 def test_every_committed_record_below_the_end_is_read_once(events: list[Event]) -> None:
     story = told(events, Story())
@@ -129,7 +130,7 @@ def test_every_committed_record_below_the_end_is_read_once(events: list[Event]) 
         assert {p: seam.end[p] for p in bounds.end} == dict(bounds.end)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(STORIES, STORIES)
 @example([("produce", 0), ("begin", 0), ("produce", 1)], [("end", 0), ("tier", 0)])
 def test_ends_read_before_the_table_are_still_exact(
@@ -140,7 +141,7 @@ def test_ends_read_before_the_table_are_still_exact(
     check_read(told(after, story), bounds)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(STORIES, STORIES)
 @example([], [("add partition", 0), ("produce", 2), ("tier", 40), ("expire", 0)])
 def test_a_token_gives_the_same_rows_again_or_says_why_not(
@@ -165,7 +166,7 @@ def test_a_token_gives_the_same_rows_again_or_says_why_not(
         assert not (own_is_kept and tail_is_kept)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(STORIES, st.integers(1, 60))
 def test_a_recreated_topic_is_never_read_with_the_old_boundary(
     events: list[Event], records: int
@@ -215,7 +216,7 @@ def in_pieces(story: Story, later: Seam, earlier: Seam, offsets_max: int) -> Cou
 _MAY_CHANGE_ROWS = frozenset({"foreign", "expire", "roll back"})
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(STORIES, STORIES, STORIES, st.integers(1, 9))
 @example([("produce", 0)], [("produce", 1), ("tier", 9), ("produce", 0)], [], 1)
 @example([("produce", 0)], [("add partition", 0), ("produce", 2), ("tier", 9)], [("tier", 9)], 1)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from seamline.dbapi.tokens import SeenTokens
 from seamline.gateway.query.tokens import TokenSigner
@@ -79,7 +80,7 @@ def test_what_was_merged_is_passed_on_whole(seen: list[Seam]) -> None:
     assert SIGNER.after([SIGNER.sign(merged, "ann")], "ann").seen == merged
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(st.integers(0, 3), SEEN), max_size=30))
 def test_fault_11_threads_of_a_connection_forget_nothing_of_each_other(
     events: list[tuple[int, list[Seam]]],

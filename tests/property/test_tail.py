@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot import exp
+from support.examples import examples
 from support.predicates import Row, keeps
 from support.story import NO_DEADLINE, TOPIC, Story
 
@@ -129,7 +130,7 @@ PRUNING = tuple(rule for rule in RULES if rule is not push_predicates)
 
 
 @pytest.mark.parametrize("key_format", KEYS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_no_row_that_the_predicate_keeps_is_lost(data: st.DataObject, key_format: str) -> None:
     keys = KEYS[key_format]

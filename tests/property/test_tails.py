@@ -15,8 +15,9 @@ import pathlib
 import tempfile
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.tails import TOPIC, MemoryTail, rows_of, value
 
 from seamline.errors import SeamlineError
@@ -191,7 +192,7 @@ def matches(row: dict[str, Any], predicate: Predicate) -> bool:
     raise AssertionError(predicate)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(300, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(steps, min_size=1, max_size=40),
     st.sampled_from(["fail", "null", "skip"]),

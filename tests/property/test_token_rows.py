@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.story import BINDING, NO_DEADLINE, TOPIC, Story
 
 from seamline.connectors.kafka.tail import read_tail
@@ -107,7 +108,7 @@ class PolicyStory:
             yield from self._decoded(hot.start, hot.end_exclusive, seam.on_error)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(EVENTS)
 @example([("produce", b"bad"), ("alter", "null"), ("read", None), ("alter", "skip")])
 @example(

@@ -18,8 +18,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.upserts import TOPIC, Row, Users, in_order, model
 
 from seamline.connectors.duckdb.relation import newest_rows_sql
@@ -466,7 +467,7 @@ def spec_of(fields: tuple[Field, ...], primary_key: tuple[str, ...], **said: Any
     return DecoderSpec.of(binding, (*fields, *columns.METADATA_FIELDS))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(
         st.tuples(st.sampled_from([None, 1, 2, 3]), st.sampled_from("xyz"), st.integers(0, 2)),

@@ -12,9 +12,10 @@ import json
 from collections.abc import Iterator, Sequence
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 from pyiceberg.table.metadata import TableMetadataUtil
+from support.examples import examples
 from support.iceberg_java import IcebergJava, iceberg_java
 from support.metadata_story import EVENTS, MAIN, MetadataStory
 
@@ -35,7 +36,7 @@ far ahead the clock of whoever did it is."""
 STORY = st.lists(EVENT, min_size=1, max_size=12)
 QUIET = [("produce", 1, 0, 0)]
 """A tail, and then nothing but what is said of the table."""
-STORIES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+STORIES = examples(150, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module")

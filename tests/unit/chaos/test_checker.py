@@ -407,6 +407,7 @@ def test_right_answers_have_no_violation(seed: int) -> None:
     assert verdict.repeats == 33
 
 
+@pytest.mark.prove
 def test_every_mutant_is_caught(capsys: pytest.CaptureFixture[str]) -> None:
     caught = [name for name, wanted in MUTANTS.items() if kinds(Model(name).run()) & wanted]
     with capsys.disabled():

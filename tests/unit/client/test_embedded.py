@@ -48,6 +48,7 @@ def test_statements_are_answered_without_a_gateway(
     assert left_of(tmp_path) == []
 
 
+@pytest.mark.prove
 def test_receipts_and_tokens_are_those_of_the_gateway(tmp_path: pathlib.Path) -> None:
     offline.write(tmp_path)
     sql = "SELECT table_name FROM lake.information_schema.tables ORDER BY 1"

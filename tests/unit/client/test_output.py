@@ -24,8 +24,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from seamline.commands.output import FORMATS, opened, write
 from seamline.commands.pictures import Look
@@ -175,7 +176,7 @@ def from_json(value: Any, type_: Type) -> Any:
     return value
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(results(), st.sampled_from([("csv", ","), ("tsv", "\t")]))
 def test_the_csv_module_reads_the_same_rows(
     result: tuple[pa.RecordBatch, list[Type]], form: tuple[str, str]
@@ -193,7 +194,7 @@ def test_the_csv_module_reads_the_same_rows(
     assert repr(read) == repr(rows.values)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(results(), st.sampled_from(["json", "ndjson"]))
 def test_json_reads_the_same_rows(result: tuple[pa.RecordBatch, list[Type]], format_: str) -> None:
     rows = Rows(*result)
@@ -210,7 +211,7 @@ def test_json_reads_the_same_rows(result: tuple[pa.RecordBatch, list[Type]], for
     assert repr(read) == repr(rows.values)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(results())
 def test_pyarrow_reads_the_same_table(result: tuple[pa.RecordBatch, list[Type]]) -> None:
     rows = Rows(*result)
@@ -239,7 +240,7 @@ FLAT = {
 """What DuckDB reads by itself, and what it calls the types."""
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(st.lists(st.tuples(*(values_of(t) for t in FLAT)), max_size=4))
 def test_duckdb_reads_the_same_rows(values: list[tuple[Any, ...]]) -> None:
     """Nulls and empty texts are told apart with the very defaults of the format."""
@@ -259,7 +260,7 @@ def test_duckdb_reads_the_same_rows(values: list[tuple[Any, ...]]) -> None:
     assert repr(read) == repr(rows.values)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(results())
 def test_the_gateway_writes_the_same_csv(result: tuple[pa.RecordBatch, list[Type]]) -> None:
     rows = Rows(*result)
@@ -267,7 +268,7 @@ def test_the_gateway_writes_the_same_csv(result: tuple[pa.RecordBatch, list[Type
     assert csv_text([result[0]], columns, header=True) == written(rows, "csv")
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(results(), st.integers(20, 140), st.sampled_from(["table", "vertical", "markdown"]))
 def test_people_can_look_at_anything(
     result: tuple[pa.RecordBatch, list[Type]], width: int, format_: str

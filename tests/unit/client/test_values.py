@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from seamline.dbapi.values import arrow_converter
 
@@ -70,7 +71,7 @@ def defined(value: Any, type_: pa.DataType) -> Any:
     return value
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(100, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_fault_26_a_moment_is_the_same_wherever_it_is(data: st.DataObject) -> None:
     name, type_, values = data.draw(SHAPES)

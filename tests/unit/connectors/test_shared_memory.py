@@ -13,6 +13,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
+from support.examples import examples
 
 from seamline.connectors import shared_memory as module
 from seamline.connectors.shared_memory import MappedMemory, PlacedRows, SharedMemory
@@ -48,7 +49,7 @@ def read(mapped: MappedMemory, found: PlacedRows, schema: pa.Schema) -> pa.Recor
     return pa.RecordBatch.from_arrays(mapped.columns(found), schema=schema)
 
 
-@hypothesis.settings(deadline=None, max_examples=100)
+@examples(100)
 @hypothesis.given(
     columns=st.lists(st.sampled_from(batch_of(0).schema.names), min_size=1, unique=True),
     start=st.integers(0, ROWS),

@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as profile
 from hypothesis import strategies as st
+from support.examples import examples
 from support.raised import FOREIGN, kind
 from support.waiting import wait_until
 
@@ -96,7 +96,7 @@ def test_ctrl_c_is_no_failure(name: str) -> None:
     assert failures_of(name) == {}
 
 
-@profile(max_examples=50, deadline=None)
+@examples(50)
 @given(outcomes=st.lists(st.booleans(), min_size=1, max_size=12))
 def test_pauses_double_in_a_row_of_failures_and_end_with_it(outcomes: list[bool]) -> None:
     backoff = Backoff(first_s=1.0, max_s=10.0)

@@ -50,6 +50,7 @@ def size_of(engine: str, make: Callable[[int], exp.Expr]) -> Callable[[int], int
     return lambda depth: text_of(engine, make(depth))
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("engine", ENGINES)
 def test_fault_20_nested_calls_grow_with_their_depth(engine: str) -> None:
     wrong = {
@@ -82,6 +83,7 @@ def test_fault_20_nested_casts_grow_with_their_depth(engine: str) -> None:
     assert not wrong
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("engine", ENGINES)
 def test_fault_20_an_aggregate_repeats_no_argument(engine: str) -> None:
     """A long argument makes the call longer by its own length."""

@@ -191,6 +191,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBWorkers]:
     running.close()
 
 
+@pytest.mark.prove
 def test_fault_17_reports_over_half_hot_and_half_cold_tables(
     engine: DuckDBWorkers, tmp_path: pathlib.Path
 ) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import sys, threading
 from seamline.connectors.spark.sessions import connect
@@ -45,6 +47,7 @@ sys.exit("; ".join(problems) or 0)
 """
 
 
+@pytest.mark.prove
 def test_several_threads_open_the_first_session() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120

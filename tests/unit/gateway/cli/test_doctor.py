@@ -141,6 +141,7 @@ def test_what_never_answers_takes_no_longer_than_it_may(
     assert about(found, "Catalog rest") == [("wrong", "no answer within 1 s")]
 
 
+@pytest.mark.prove
 def test_a_gateway_is_recognised_and_is_no_broker(
     tmp_path: pathlib.Path, offline_gateway: Gateway, silent_port: int
 ) -> None:

@@ -84,6 +84,7 @@ def test_fault_24_a_gateway_that_cannot_start_says_why(
     assert said in " ".join(failure(programs.run(command, os.environ), code).split())
 
 
+@pytest.mark.prove
 def test_fault_24_serving_on_a_full_disk_is_named(tmp_path: pathlib.Path) -> None:
     file = offline.write(tmp_path)
     command = programs.seamline("serve", "--config", str(file), "--port", "0")
@@ -100,6 +101,7 @@ def test_fault_24_a_java_that_is_too_old_is_named(
     assert "error: JAVA_UNSUPPORTED: " in failure(done, 1)
 
 
+@pytest.mark.prove
 def test_fault_24_ctrl_c_gives_the_start_of_spark_up(tmp_path: pathlib.Path) -> None:
     file = with_table(tmp_path)
     command = programs.seamline("tier", "plain", "--config", str(file))

@@ -97,6 +97,7 @@ def test_fault_21_a_broken_table_has_its_name(tmp_path: pathlib.Path) -> None:
     assert world.run(create(f"{NAMESPACE}.free")) == "done"
 
 
+@pytest.mark.prove
 def test_fault_21_the_command_says_so_too(tmp_path: pathlib.Path) -> None:
     """Without asking the cluster, which is away."""
     assert World(offline.config(tmp_path)).run(create("t")) == "done"

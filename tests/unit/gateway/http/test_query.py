@@ -158,6 +158,7 @@ def test_what_is_wrong_is_named(
     assert said in error["message"] + error["hint"]
 
 
+@pytest.mark.prove
 def test_an_answer_that_breaks_off_does_not_look_whole(tmp_path: pathlib.Path) -> None:
     sql = "SELECT rpad('x', 1000, 'x') AS t FROM UNNEST(sequence(1, 9999)) a(n), (VALUES 1, 2, 3) b"
     with serving(tmp_path) as url:

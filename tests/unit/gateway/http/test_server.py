@@ -168,6 +168,7 @@ def _raise_taken() -> None:
     raise BlockingIOError
 
 
+@pytest.mark.prove
 def test_a_state_directory_has_one_gateway(scratch: pathlib.Path) -> None:
     state = f"state_directory={scratch / 'state'}"
     for folder in ("second", "third"):
@@ -195,6 +196,7 @@ def test_probes_need_no_access_token(scratch: pathlib.Path) -> None:
         assert served.request("GET", "/metrics", **allowed)[0] == 200
 
 
+@pytest.mark.prove
 @pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
 def test_it_listens_on_ipv6(scratch: pathlib.Path) -> None:
     with _serving(scratch, host="::1") as served:

@@ -11,10 +11,11 @@ import itertools
 
 import pytest
 from fakes.memory import MemoryView
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from simulation.reading import Answer, Sources, read
 from simulation.world import CATALOG, TOPIC, World
+from support.examples import examples
 
 from seamline.connectors.protocols import NoDeadline
 from seamline.errors import HISTORY_CHANGED, TABLE_NOT_FOUND, SeamlineError
@@ -90,7 +91,7 @@ def spellings() -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.data())
 def test_fault_02_a_table_has_one_seam_however_it_is_spelled(data: st.DataObject) -> None:
     world = World()

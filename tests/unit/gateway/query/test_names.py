@@ -8,8 +8,9 @@ must stand for what was listed.
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.named import NamedSources
 
 from seamline.connectors.protocols import NoDeadline
@@ -133,7 +134,7 @@ def worlds(draw: st.DrawFn) -> NamedSources:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(world=worlds())
 def test_fault_19_every_listed_name_stands_for_what_was_listed(world: NamedSources) -> None:
     config = world.config

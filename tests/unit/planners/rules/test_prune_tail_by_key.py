@@ -12,8 +12,9 @@ import random
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.java_library import java_library
 from support.odd_records import librdkafka
 
@@ -55,7 +56,7 @@ def test_every_partitioner_is_held_against_a_client() -> None:
 
 
 @pytest.mark.parametrize("partitioner", CLIENTS)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(key=KEYS, count=st.integers(1, 200))
 @example(key=b"", count=7)
 @example(key=LARGE, count=7)
