@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import pathlib
+from collections.abc import Iterable
 
 from seamline.connectors.jvm import jars
 from seamline.connectors.spark.engine import SparkEngine
@@ -14,6 +15,7 @@ from seamline.gateway.config.model import Config
 
 _LOG = logging.getLogger("seamline.spark")
 _TAIL_PARTITIONS = 8
+_PACKAGES = "spark.jars.packages"
 
 
 def spark_engine(config: Config) -> SparkEngine | None:
@@ -49,7 +51,7 @@ def settings(config: Config) -> SparkSettings:
     catalogs = tuple(catalog for catalog in config.catalogs.values() if not catalog.is_delta)
     stores = {store for catalog in catalogs for store in catalog.stores}
     if config.spark.packages:
-        conf.setdefault("spark.jars.packages", ",".join(jars.spark_packages(stores)))
+        conf[_PACKAGES] = _with(jars.spark_packages(stores), conf.get(_PACKAGES, ""))
     else:
         files = jars.spark_jars(_LOG.info, stores)
     return SparkSettings(
@@ -61,3 +63,10 @@ def settings(config: Config) -> SparkSettings:
         directory=pathlib.Path(config.state_directory),
         withheld=frozenset(filter(None, (config.tokens.secret,))),
     )
+
+
+def _with(ours: Iterable[str], configured: str) -> str:
+    """What Spark is to fetch: what is configured, and of ours what that has no version of."""
+    theirs = [one.strip() for one in configured.split(",") if one.strip()]
+    versioned = {one.rpartition(":")[0] for one in theirs}
+    return ",".join([*theirs, *(one for one in ours if one.rpartition(":")[0] not in versioned)])
