@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamline.connectors.kafka.formats.json_values import MICROS_MAX, MICROS_MIN
+from seamline.connectors.kafka.formats.json_values import DAYS_MAX, DAYS_MIN, MICROS_MAX, MICROS_MIN
 from seamline.connectors.kafka.formats.trees import Node
 from seamline.seam.evolution import matched
 from seamline.sql import types
@@ -50,7 +50,7 @@ def converter(node: Node, type_: Type, one_by_one: OneByOne) -> Convert:
             return _map(converter(node.inner, value, one_by_one), to_arrow(type_))
     if node.kind in ("record", "array", "map") or isinstance(type_, Row | Array | Map):
         raise NotFastError
-    found = _leaf(node, type_)
+    found = leaf(node, type_)
     if found is not None:
         return found
     make, wanted = one_by_one(node, type_), to_arrow(type_)
@@ -118,7 +118,7 @@ def _map(make: Convert, wanted: pa.DataType) -> Convert:
     return entries
 
 
-def _leaf(node: Node, type_: Type) -> Convert | None:
+def leaf(node: Node, type_: Type) -> Convert | None:
     """What makes a whole array at once; None where each value is looked at."""
     is_whole = node.kind in ("int", "long")
     match node.kind, type_:
@@ -135,7 +135,7 @@ def _leaf(node: Node, type_: Type) -> Convert | None:
         case (("int" | "long"), types.INTEGER):
             return lambda array: array.cast(pa.int32())
     if is_whole and node.logical == "date" and type_ == types.DATE:
-        return lambda array: _within(array, -719_162, 2_932_896).cast(pa.int32()).cast(pa.date32())
+        return lambda array: _within(array, DAYS_MIN, DAYS_MAX).cast(pa.int32()).cast(pa.date32())
     if is_whole and isinstance(type_, types.Timestamp):
         wanted = to_arrow(type_)
         if node.logical.removeprefix("local-") == "timestamp-micros":
