@@ -226,11 +226,11 @@ def decoded(
     column: str, values: list[bytes | None], keys: list[bytes] | None = None, **said: Any
 ) -> list[dict[str, Any]]:
     """The rows of changes of a table of an id and one more column, or of that alone as its key."""
-    spec = {"mode": "changelog", "envelope": "debezium", "primary_key": ("id",), **said}
+    said = {"mode": "changelog", "envelope": "debezium", "primary_key": ("id",), **said}
     if said.get("format", "json") == "json":
-        spec["key_format"] = "json"
-    text = f"id bigint, c {column}" if spec["primary_key"] == ("id",) else f"c {column}"
-    binding = TopicBinding("c", "t", **spec)
+        said["key_format"] = "json"
+    text = f"id bigint, c {column}" if said["primary_key"] == ("id",) else f"c {column}"
+    binding = TopicBinding("c", "t", **said)
     spec = DecoderSpec.of(binding, (*tables.parse_fields(text), *columns.METADATA_FIELDS))
     count = len(values)
     partitions, offsets = [0] * count, list(range(count))
@@ -321,7 +321,8 @@ def test_values_are_what_was_meant(data: st.DataObject) -> None:
         stream = io.BytesIO()
         fastavro.schemaless_writer(stream, parsed, change(row))
         written.append(stream.getvalue())
-    said = {"format": "avro", "value_schema": json.dumps(schema), "key_format": "json"}
+    said: dict[str, Any] = {"format": "avro", "value_schema": json.dumps(schema)}
+    said["key_format"] = "json"
     assert [row["c"] for row in decoded(kind.column, written, **said)] == wanted, name
 
 
@@ -332,7 +333,7 @@ def test_values_without_their_schema_are_spelt(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from([n for n in sorted(ALL) if "iso" not in n]))
     kind = ALL[name]
     values = data.draw(st.lists(st.none() | kind.values, min_size=1, max_size=4))
-    spellings = ("epoch_days", "base64_decimals")
+    spellings: tuple[str, ...] = ("epoch_days", "base64_decimals")
     if "micros" in name or "nanos" in name:
         spellings = (*spellings, "epoch_micros" if "micros" in name else "epoch_nanos")
     rows = [{"id": n, "c": None if v is None else kind.written(v)} for n, v in enumerate(values)]

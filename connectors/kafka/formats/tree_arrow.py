@@ -126,8 +126,10 @@ def leaf(node: Node, type_: Type) -> Convert | None:
             return _same
         case "float", types.DOUBLE:
             return lambda array: array.cast(pa.float64())
-        case (("string" | "enum"), types.VARCHAR):
+        case "string", types.VARCHAR:
             return _checked_text
+        case "enum", types.VARCHAR:
+            return _names(node.attributes["names"]) if "names" in node.attributes else _checked_text
         case "bytes", types.VARBINARY if not node.logical and type_.length is None:
             return lambda array: array.cast(pa.binary())
         case (("int" | "long"), types.BIGINT):
@@ -147,10 +149,12 @@ def leaf(node: Node, type_: Type) -> Convert | None:
 
 
 def _names(names: Mapping[int, str]) -> Convert:
-    """The names of numbers; a number without one is odd."""
+    """The names of numbers, which in lists are left as they are; one without a name is odd."""
     numbers, texts = pa.array(list(names), pa.int32()), pa.array(list(names.values()), pa.string())
 
     def named(array: pa.Array) -> pa.Array:
+        if not pa.types.is_integer(array.type):
+            return _checked_text(array)
         found = texts.take(pc.index_in(array, value_set=numbers))
         if found.null_count > array.null_count:
             raise ValueError("a number without a name")
