@@ -101,7 +101,7 @@ ENVELOPES: Mapping[str, Envelope] = {
 }
 """By the names that `envelope` calls them."""
 
-_OPERATION, _BEFORE, OLD = "$operation", "$before", "$old"
+_OPERATION, _BEFORE, OLD, _LIST = "$operation", "$before", "$old", "$list"
 """First parts of the names that what an envelope says besides has while it is decoded."""
 
 
@@ -206,7 +206,7 @@ class ListedReader:
         self._topic = topic
         self._inside = {n: [leaf for leaf in leaves if leaf.path[0] == n] for n in listed}
         lists = [
-            Leaf((name,), (name,), Field(name, Array(Row(_fields(members)))), by_name=False)
+            Leaf((_LIST, name), (name,), Field(name, Array(Row(_fields(members)))), by_name=False)
             for name, members in self._inside.items()
         ]
         beside = [leaf for leaf in leaves if leaf.path[0] not in listed]
@@ -218,7 +218,7 @@ class ListedReader:
         """See `PartReader.decode`."""
         arrays, bad = self._reader.decode(parts, headers)
         for name, members in self._inside.items():
-            rows = self._rows(arrays.pop((name,)))
+            rows = self._rows(arrays.pop((_LIST, name)))
             for leaf in members:
                 arrays[leaf.column] = pc.struct_field(rows, leaf.path[1])
         return arrays, bad
