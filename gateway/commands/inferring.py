@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from seamline.connectors.kafka.formats import infer_schema
+from seamline.connectors.kafka.formats.connect import newest_schema
 from seamline.connectors.kafka.formats.decoder import Decoder
 from seamline.connectors.kafka.formats.envelopes import ENVELOPES, rows_of
 from seamline.connectors.kafka.formats.fit import misfits, share_of
@@ -80,6 +81,10 @@ def _of_values(definition: TableDefinition, seen: Sample, schemas: Schemas) -> I
     envelope = ENVELOPES.get(definition.envelope)
     if definition.format in _JSON:
         values = unframed(seen.values)
+        beside = newest_schema(values) if envelope is not None else None
+        if envelope is not None and beside is not None:
+            described = infer_schema.Found(beside, "the schema beside the newest value")
+            return _of_schema(described.at((envelope.row,)))
         found = infer_json(rows_of(definition.envelope, values) if envelope else values)
         source = f"{len(values)} records" + (f" in {definition.envelope}" if envelope else "")
         return dataclasses.replace(found, source=source)
@@ -95,6 +100,10 @@ def _of_values(definition: TableDefinition, seen: Sample, schemas: Schemas) -> I
     )
     if envelope is not None:
         schema = schema.at((envelope.row,))
+    return _of_schema(schema)
+
+
+def _of_schema(schema: infer_schema.Found) -> Inferred:
     if not schema.columns:
         raise SeamlineError(
             INFERENCE_FAILED,
@@ -155,8 +164,9 @@ def notes(
             f"{name}: null in every sampled record, and so varchar, which holds no number and no "
             "object. State the columns if it will be another."
         )
-    if definition.format in _JSON and not definition.spellings:
-        values = unframed(seen.values)
+    values = unframed(seen.values)
+    is_plain = definition.format in _JSON and not definition.spellings
+    if is_plain and not (definition.envelope and newest_schema(values)):
         if definition.envelope in ENVELOPES:
             values = rows_of(definition.envelope, values)
         by_name = [

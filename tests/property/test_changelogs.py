@@ -117,6 +117,27 @@ def decoded(envelope: str, body: Any, key: bytes | None = b'{"id": 1}', **said: 
 ROW = {"id": 1, "name": "a"}
 
 
+@pytest.mark.parametrize("envelope", ENVELOPES)
+def test_columns_may_be_called_as_parts_of_an_envelope_are(envelope: str) -> None:
+    kind = ENVELOPES[envelope]
+    called = (kind.row, kind.before, kind.old or "source", kind.operation)
+    fields = [Field("id", BIGINT, required=True)]
+    fields += [Field(name, VARCHAR) for name in dict.fromkeys(called)]
+    row = {field.name: f"of {field.name}" for field in fields} | {"id": 1}
+    body = {kind.operation: min(kind.writes), kind.row: [row] if kind.is_listed else row}
+    binding = TopicBinding(
+        *("c", "t"),
+        mode="changelog",
+        envelope=envelope,
+        primary_key=("id",),
+        key_format="json",
+    )
+    spec = DecoderSpec.of(binding, (*fields, *columns.METADATA_FIELDS))
+    batch = RawBatch([0], [0], [0], [None], [json.dumps(body).encode()], [None])
+    (found,) = Decoder(spec).decode(batch).rows.to_pylist()
+    assert {name: found[name] for name in row} == row
+
+
 @pytest.mark.parametrize(
     ("envelope", "body", "code"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 
 from seamline.connectors.kafka.formats.schemas import Schema
 from seamline.connectors.kafka.formats.tree_arrow import NotFastError
-from seamline.connectors.kafka.formats.trees import Node
+from seamline.connectors.kafka.formats.trees import Node, logical_of
 
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "string", "bytes"})
 _NAMED = frozenset({"record", "error", "enum", "fixed"})
@@ -58,10 +58,15 @@ def _node(schema: Any, space: str, names: dict[str, Node]) -> Node:
         case {"type": "map", "values": values}:
             return Node("map", inner=_node(values, space, names))
         case {"type": str(kind)} if kind in _PRIMITIVES:
-            return Node(kind, str(schema.get("logicalType", "")), attributes=schema)
+            return Node(kind, _logical(schema), attributes=schema)
         case {"type": inner}:
             return _node(inner, space, names)
     raise ValueError(f"the schema is not Avro: {str(schema)[:80]}")
+
+
+def _logical(schema: Mapping[str, Any]) -> str:
+    """The logical type; that of Kafka Connect where Avro has none for it."""
+    return str(schema.get("logicalType", "")) or logical_of(str(schema.get("connect.name", "")))
 
 
 def _named(kind: str, schema: Mapping[str, Any], space: str, names: dict[str, Node]) -> Node:

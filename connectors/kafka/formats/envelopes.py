@@ -3,8 +3,7 @@
 Debezium's have the row after the change, the row before it, and an operation; Maxwell's the row,
 and a type; Canal's a list of rows, and a type. What is in an envelope is read by the format of the
 values, at the places where the envelope has it, so a change is decoded as exactly as a row is.
-Kafka Connect may have wrapped values in their schema: that is looked into where the envelope itself
-is not found.
+Kafka Connect may have wrapped values in their schema.
 
 An update of a primary key ends the row of the former key and writes one of the new: Debezium sends
 a record for each, Maxwell and Canal one for both, which says what the key was.
@@ -23,15 +22,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamline.connectors.kafka.formats.absent import Absent
+from seamline.connectors.kafka.formats.connect import PAYLOAD, ConnectReader
 from seamline.connectors.kafka.formats.parts import AllHeaders, Format, Leaf, PartReader, Parts
 from seamline.errors import NOT_SUPPORTED, SeamlineError
 from seamline.seam.encoding import Path
 from seamline.seam.records import DecoderSpec
 from seamline.sql.columns import DELETED
 from seamline.sql.types import VARCHAR, Array, Field, Row
-
-PAYLOAD = "payload"
-"""Where Kafka Connect has what it wraps in its schema."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ class Envelope:
     deletes: frozenset[str]
     nothing: frozenset[str]
     refused: frozenset[str]
-    absent: str | None = None
+    absent: Absent | None = None
     is_listed: bool = False
 
 
@@ -75,7 +73,7 @@ ENVELOPES: Mapping[str, Envelope] = {
         deletes=frozenset("d"),
         nothing=frozenset("m"),
         refused=frozenset("t"),
-        absent="__debezium_unavailable_value",
+        absent=Absent("__debezium_unavailable_value"),
     ),
     "maxwell": Envelope(
         operation="type",
@@ -103,7 +101,7 @@ ENVELOPES: Mapping[str, Envelope] = {
 }
 """By the names that `envelope` calls them."""
 
-_OPERATION, _BEFORE, OLD = "$operation", "$before", "$old"
+_OPERATION, _BEFORE, OLD, _LIST = "$operation", "$before", "$old", "$list"
 """First parts of the names that what an envelope says besides has while it is decoded."""
 
 
@@ -133,7 +131,7 @@ class EnvelopeReader:
         if envelope.is_listed:
             self._reader = ListedReader(format_, every, {envelope.row, envelope.old}, spec.topic)
         elif format_.name == "json":
-            self._reader = ConnectReader(format_, every, (_OPERATION,))
+            self._reader = ConnectReader(format_, every)
         else:
             self._reader = PartReader(format_, every)
 
@@ -184,11 +182,12 @@ class EnvelopeReader:
             for index in pc.indices_nonzero(missing).to_pylist():
                 bad.setdefault(index, f"{leaf.name}: null, but the column is required")
         absent = self._envelope.absent
-        for path, array in arrays.items() if absent is not None else ():
-            if pa.types.is_string(array.type):
-                for index in pc.indices_nonzero(pc.equal(array, absent)).to_pylist():
-                    reason = f"{'.'.join(path)}: the source has not sent its value ({absent})"
-                    bad.setdefault(index, reason)
+        if absent is None:
+            return
+        for path, array in arrays.items():
+            for index in absent.places(array):
+                reason = f"{'.'.join(path)}: the source has not sent its value ({absent.word})"
+                bad.setdefault(index, reason)
 
 
 class ListedReader:
@@ -207,7 +206,7 @@ class ListedReader:
         self._topic = topic
         self._inside = {n: [leaf for leaf in leaves if leaf.path[0] == n] for n in listed}
         lists = [
-            Leaf((name,), (name,), Field(name, Array(Row(_fields(members)))), by_name=False)
+            Leaf((_LIST, name), (name,), Field(name, Array(Row(_fields(members)))), by_name=False)
             for name, members in self._inside.items()
         ]
         beside = [leaf for leaf in leaves if leaf.path[0] not in listed]
@@ -219,7 +218,7 @@ class ListedReader:
         """See `PartReader.decode`."""
         arrays, bad = self._reader.decode(parts, headers)
         for name, members in self._inside.items():
-            rows = self._rows(arrays.pop((name,)))
+            rows = self._rows(arrays.pop((_LIST, name)))
             for leaf in members:
                 arrays[leaf.column] = pc.struct_field(rows, leaf.path[1])
         return arrays, bad
@@ -241,44 +240,6 @@ def _fields(leaves: Sequence[Leaf]) -> tuple[Field, ...]:
     """The fields of a row that leaves are of, each once."""
     by_name = {leaf.path[1]: dataclasses.replace(leaf.field, name=leaf.path[1]) for leaf in leaves}
     return tuple(by_name.values())
-
-
-class ConnectReader:
-    """Reads parts that Kafka Connect may have wrapped in their schema.
-
-    Args:
-        format_: Their format.
-        leaves: What is read of them.
-        probe: A leaf that each part has, somewhere.
-    """
-
-    def __init__(self, format_: Format, leaves: Sequence[Leaf], probe: Path) -> None:
-        self._probe = probe
-        self._plain = PartReader(format_, leaves)
-        wrapped = [dataclasses.replace(leaf, path=(PAYLOAD, *leaf.path)) for leaf in leaves]
-        self._wrapped = PartReader(format_, wrapped)
-
-    def decode(
-        self, parts: Parts, headers: AllHeaders = ()
-    ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
-        """See `PartReader.decode`."""
-        arrays, bad = self._plain.decode(parts, headers)
-        unknown = pc.indices_nonzero(arrays[self._probe].is_null()).to_pylist()
-        unknown = [i for i in unknown if parts[i] is not None and i not in bad]
-        if not unknown:
-            return arrays, bad
-        found, more = self._wrapped.decode(
-            [parts[i] for i in unknown], [headers[i] for i in unknown] if headers else ()
-        )
-        bad |= {unknown[index]: reason for index, reason in more.items()}
-        places = list(range(len(parts)))
-        for number, index in enumerate(unknown):
-            places[index] = len(parts) + number
-        order = pa.array(places, pa.int64())
-        return {
-            column: pa.concat_arrays([array, found[column]]).take(order)
-            for column, array in arrays.items()
-        }, bad
 
 
 def rows_of(envelope: str, values: Sequence[bytes | None]) -> list[bytes | None]:

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, Parts
-from seamline.connectors.kafka.formats.spelling import PLAIN, Micros, Spelling
+from seamline.connectors.kafka.formats.spelling import PLAIN, Days, Micros, Spelling
 from seamline.sql import types
 from seamline.sql.slices import list_like
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
@@ -262,7 +262,10 @@ def exact(value: Any, type_: Type, path: str, spelling: Spelling = PLAIN) -> Any
     if isinstance(type_, Map):
         return _exact_map(value, type_, path, spelling)
     if spelling is not PLAIN:
-        value = spelling.respelt(value, type_, _Number)
+        try:
+            value = spelling.respelt(value, type_, _Number)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
     return _EXACT[type(type_) if isinstance(type_, Decimal | Varbinary) else type_](
         value, type_, path
     )
@@ -395,6 +398,7 @@ _TIMESTAMP_TEXT = re.compile(
 )
 MICROS_MAX = 253_402_300_799_999_999
 MICROS_MIN = -62_135_596_800_000_000
+DAYS_MAX, DAYS_MIN = 2_932_896, -719_162
 
 
 def _timestamp(value: Any, type_: Type, path: str) -> int:
@@ -441,6 +445,10 @@ _DATE_TEXT = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 def _date(value: Any, type_: Type, path: str) -> int:
     """Days since the epoch."""
+    if isinstance(value, Days):
+        if not DAYS_MIN <= value <= DAYS_MAX:
+            raise ValueError(f"{path}: {value} days is out of range for {type_}")
+        return int(value)
     return _days(_string(value, type_, path), str(value), path)
 
 

@@ -6,11 +6,13 @@ with Google's own library.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import ptars
 import pyarrow as pa
+import pyarrow.compute as pc
 from google.protobuf import json_format, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
@@ -18,7 +20,7 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 from seamline.connectors.kafka.formats import protobuf_schema as schemas
 from seamline.connectors.kafka.formats.parts import AllHeaders, Bad, PartDecoder, Parts
 from seamline.connectors.kafka.formats.schemas import Earlier, Schema
-from seamline.connectors.kafka.formats.tree_decoder import ToArrow, TreeDecoder
+from seamline.connectors.kafka.formats.tree_decoder import ToArrow, TreeDecoder, is_panic
 from seamline.connectors.kafka.formats.trees import (
     Node,
     finds_all,
@@ -31,6 +33,7 @@ from seamline.sql.types import Field, Row, Type, to_arrow
 
 _CONFIG = ptars.PtarsConfig(timestamp_unit="us")
 _FIRST = (0,)
+Check: TypeAlias = Callable[[pa.Array], None]
 
 
 class ProtobufValues:
@@ -121,7 +124,8 @@ class ProtobufValues:
             def read(value: bytes) -> Any:
                 return _raw(_parsed(make, value), node)
 
-            batches = _to_arrow(message) if _is_plain(node, ()) else None
+            is_plain = _is_plain(node, ()) and _is_carried(message, set())
+            batches = _to_arrow(message) if is_plain else None
             found = TreeDecoder(node, self._columns, read, batches, whole=self._whole)
             self._decoders[indexes] = guarded(found, unfit)
         return self._decoders[indexes]
@@ -181,18 +185,75 @@ def _is_plain(node: Node, inside: tuple[Node, ...]) -> bool:
     return all(_is_plain(member, (*inside, node)) for member in members)
 
 
+def _is_carried(message: Descriptor, met: set[str]) -> bool:
+    """Whether Arrow's decoder has all of a message: it knows no groups and no defaults."""
+    met.add(message.full_name)
+    for field in message.fields:
+        if field.type == FieldDescriptor.TYPE_GROUP or field.has_default_value:
+            return False
+        inner = field.message_type
+        if inner is not None and inner.full_name not in met and not _is_carried(inner, met):
+            return False
+    return True
+
+
 def _to_arrow(message: Descriptor) -> ToArrow | None:
     """What decodes a batch of messages, if anything does."""
     try:
         handler = ptars.HandlerPool([message.file], config=_CONFIG).get_for_message(message)
     except (TypeError, ValueError, RuntimeError):
         return None
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        return None
+    check = _of_one_each(message) or _is_fine
 
     def decoded(values: Sequence[bytes]) -> pa.Array:
         batch = handler.list_to_record_batch(list(values))
-        return pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
+        found = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
+        check(found)
+        return found
 
     return decoded
+
+
+def _is_fine(array: pa.Array) -> None:
+    """Nothing can be wrong."""
+
+
+def _of_one_each(message: Descriptor, met: frozenset[str] = frozenset()) -> Check | None:
+    """What raises ValueError where several fields of a `oneof` are there: the last one counts.
+
+    Null where a message has none. Arrow's decoder keeps all that come, as merged messages have.
+    """
+    if message.full_name in met:
+        return None
+    groups = [[field.name for field in one.fields] for one in message.oneofs if len(one.fields) > 1]
+    inside: list[tuple[str, Check]] = []
+    for field in message.fields:
+        inner = field.message_type
+        check = _of_one_each(inner, met | {message.full_name}) if inner is not None else None
+        if check is not None:
+            inside.append((field.name, check))
+    if not groups and not inside:
+        return None
+
+    def of_one_each(array: pa.Array) -> None:
+        if pa.types.is_list(array.type):
+            array = array.values
+        elif pa.types.is_map(array.type):
+            array = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+        if not pa.types.is_struct(array.type):
+            return  # a message that is a value
+        for names in groups:
+            counts = [array.field(name).is_valid().cast(pa.int8()) for name in names]
+            if pc.any(pc.greater(functools.reduce(pc.add, counts), 1)).as_py():
+                raise ValueError("several of which one counts")
+        for name, check in inside:
+            check(array.field(name))
+
+    return of_one_each
 
 
 # --- The exact path ------------------------------------------------------------------------------

@@ -5,14 +5,16 @@ Without one of them such a value is a bad record, as in a column of another type
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import decimal
 import json
 import re
 from typing import Any
 
 from seamline.errors import INVALID_TABLE_DEFINITION, SeamlineError
 from seamline.sql import types
-from seamline.sql.types import Array, Map, Row, Type
+from seamline.sql.types import Array, Decimal, Map, Row, Type
 
 EPOCHS = {
     "epoch_seconds": "seconds",
@@ -21,7 +23,8 @@ EPOCHS = {
     "epoch_nanos": "nanos",
 }
 TEXT_NUMBERS, JSON_TEXT = "text_numbers", "json_text"
-SPELLINGS = (*EPOCHS, TEXT_NUMBERS, JSON_TEXT)
+EPOCH_DAYS, BASE64_DECIMALS = "epoch_days", "base64_decimals"
+SPELLINGS = (*EPOCHS, EPOCH_DAYS, BASE64_DECIMALS, TEXT_NUMBERS, JSON_TEXT)
 _MICROS = {"seconds": (1_000_000, 1), "millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}
 _NUMBER = re.compile(r"\s*-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\s*", re.ASCII)
 _WHOLE = re.compile(r"-?\d{1,20}", re.ASCII)
@@ -34,6 +37,12 @@ class Micros(int):
     __slots__ = ()
 
 
+class Days(int):
+    """A whole number of days since the epoch."""
+
+    __slots__ = ()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spelling:
     """Which ways are taken.
@@ -42,11 +51,16 @@ class Spelling:
         epoch: What whole numbers in the place of a timestamp count.
         text_numbers: Whether numbers and booleans may be written as text.
         json_text: Whether what is no text may stand in a varchar, as its JSON.
+        epoch_days: Whether whole numbers in the place of a date count days.
+        base64_decimals: Whether text in the place of a decimal is bytes: what the number would be
+            without its scale, which is the column's, or stands beside it in an object.
     """
 
     epoch: str = "millis"
     text_numbers: bool = False
     json_text: bool = False
+    epoch_days: bool = False
+    base64_decimals: bool = False
 
     @classmethod
     def of(cls, words: str) -> Spelling:
@@ -64,7 +78,13 @@ class Spelling:
                 f"spellings {words!r} is not understood",
                 hint=f"Any of {', '.join(SPELLINGS)}, and one epoch.",
             )
-        return cls(epochs[0] if epochs else "millis", TEXT_NUMBERS in names, JSON_TEXT in names)
+        return cls(
+            epochs[0] if epochs else "millis",
+            text_numbers=TEXT_NUMBERS in names,
+            json_text=JSON_TEXT in names,
+            epoch_days=EPOCH_DAYS in names,
+            base64_decimals=BASE64_DECIMALS in names,
+        )
 
     def changes(self, type_: Type) -> bool:
         """Whether a value of a type may be written in another way than without options."""
@@ -75,6 +95,10 @@ class Spelling:
                 return self.changes(element)
             case Map(key, value):
                 return self.changes(key) or self.changes(value)
+            case Decimal():
+                return self.base64_decimals
+            case types.DATE:
+                return self.epoch_days
         return isinstance(type_, types.Timestamp) and self.epoch != "millis"
 
     def respelt(self, value: Any, type_: Type, numbers: type[str] = str) -> Any:
@@ -84,6 +108,9 @@ class Spelling:
             value: The value; `numbers` are numbers in their own digits.
             type_: The type of its column.
             numbers: The class of such numbers.
+
+        Raises:
+            ValueError: it is not written as it must be.
         """
         is_text = isinstance(value, str) and not isinstance(value, numbers)
         if isinstance(type_, types.Timestamp):
@@ -92,6 +119,11 @@ class Spelling:
             if isinstance(value, int) and not isinstance(value, bool):
                 factor, divisor = _MICROS[self.epoch]
                 return Micros(value * factor // divisor)
+        elif type_ == types.DATE and self.epoch_days:
+            is_whole = isinstance(value, int) and not isinstance(value, bool)
+            return Days(value) if is_whole else value
+        elif isinstance(type_, Decimal) and self.base64_decimals:
+            return _of_bytes(value, type_.scale) if is_text or isinstance(value, dict) else value
         elif self.json_text and type_ == types.VARCHAR and value is not None and not is_text:
             return dumped(value, numbers)
         elif self.text_numbers and is_text:
@@ -110,6 +142,28 @@ def _number(text: str, type_: Type, numbers: type[str]) -> Any:
         found = text.strip()
         return int(found) if found.lstrip("-").isdigit() else numbers(found)
     return text
+
+
+def _of_bytes(value: Any, scale: int) -> str:
+    """The digits of a decimal that is written as bytes, perhaps beside its scale."""
+    text = value
+    if isinstance(value, dict):
+        own, text = value.get("scale"), value.get("value")
+        if not isinstance(own, int) or not isinstance(text, str) or abs(own) > _SCALE_MAX:
+            raise ValueError("an object that is no decimal, with its scale and its value")
+        scale = own
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except ValueError:
+        raw = b""
+    if not raw:
+        raise ValueError(f"the string {text[:40]!r} where a decimal in base64 is expected")
+    number = decimal.Decimal(int.from_bytes(raw, "big", signed=True))
+    return str(number.scaleb(-scale, _EXACT))
+
+
+_SCALE_MAX = 1000
+_EXACT = decimal.Context(prec=10_000)
 
 
 def dumped(value: Any, numbers: type[str]) -> str:

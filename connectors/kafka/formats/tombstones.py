@@ -15,7 +15,8 @@ from collections.abc import Collection, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamline.connectors.kafka.formats.envelopes import OLD, ConnectReader, EnvelopeReader
+from seamline.connectors.kafka.formats.connect import ConnectReader
+from seamline.connectors.kafka.formats.envelopes import OLD, EnvelopeReader
 from seamline.connectors.kafka.formats.known import format_of
 from seamline.connectors.kafka.formats.parts import (
     AllHeaders,
@@ -176,5 +177,5 @@ def _chosen(headers: AllHeaders, indices: Sequence[int]) -> AllHeaders:
 def _key_reader(format_: Format, leaves: Sequence[Leaf]) -> PartReader | ConnectReader:
     """Reads keys; those that are objects Kafka Connect may have wrapped."""
     if format_.name == "json" and all(leaf.path for leaf in leaves):
-        return ConnectReader(format_, leaves, leaves[0].column)
+        return ConnectReader(format_, leaves)
     return PartReader(format_, leaves)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamline.connectors.kafka.formats.json_values import MICROS_MAX, MICROS_MIN
+from seamline.connectors.kafka.formats.json_values import DAYS_MAX, DAYS_MIN, MICROS_MAX, MICROS_MIN
 from seamline.connectors.kafka.formats.trees import Node
 from seamline.seam.evolution import matched
 from seamline.sql import types
@@ -50,7 +50,7 @@ def converter(node: Node, type_: Type, one_by_one: OneByOne) -> Convert:
             return _map(converter(node.inner, value, one_by_one), to_arrow(type_))
     if node.kind in ("record", "array", "map") or isinstance(type_, Row | Array | Map):
         raise NotFastError
-    found = _leaf(node, type_)
+    found = leaf(node, type_)
     if found is not None:
         return found
     make, wanted = one_by_one(node, type_), to_arrow(type_)
@@ -118,7 +118,7 @@ def _map(make: Convert, wanted: pa.DataType) -> Convert:
     return entries
 
 
-def _leaf(node: Node, type_: Type) -> Convert | None:
+def leaf(node: Node, type_: Type) -> Convert | None:
     """What makes a whole array at once; None where each value is looked at."""
     is_whole = node.kind in ("int", "long")
     match node.kind, type_:
@@ -126,8 +126,10 @@ def _leaf(node: Node, type_: Type) -> Convert | None:
             return _same
         case "float", types.DOUBLE:
             return lambda array: array.cast(pa.float64())
-        case (("string" | "enum"), types.VARCHAR):
+        case "string", types.VARCHAR:
             return _checked_text
+        case "enum", types.VARCHAR:
+            return _names(node.attributes["names"]) if "names" in node.attributes else _checked_text
         case "bytes", types.VARBINARY if not node.logical and type_.length is None:
             return lambda array: array.cast(pa.binary())
         case (("int" | "long"), types.BIGINT):
@@ -135,7 +137,7 @@ def _leaf(node: Node, type_: Type) -> Convert | None:
         case (("int" | "long"), types.INTEGER):
             return lambda array: array.cast(pa.int32())
     if is_whole and node.logical == "date" and type_ == types.DATE:
-        return lambda array: _within(array, -719_162, 2_932_896).cast(pa.int32()).cast(pa.date32())
+        return lambda array: _within(array, DAYS_MIN, DAYS_MAX).cast(pa.int32()).cast(pa.date32())
     if is_whole and isinstance(type_, types.Timestamp):
         wanted = to_arrow(type_)
         if node.logical.removeprefix("local-") == "timestamp-micros":
@@ -147,10 +149,12 @@ def _leaf(node: Node, type_: Type) -> Convert | None:
 
 
 def _names(names: Mapping[int, str]) -> Convert:
-    """The names of numbers; a number without one is odd."""
+    """The names of numbers, which in lists are left as they are; one without a name is odd."""
     numbers, texts = pa.array(list(names), pa.int32()), pa.array(list(names.values()), pa.string())
 
     def named(array: pa.Array) -> pa.Array:
+        if not pa.types.is_integer(array.type):
+            return _checked_text(array)
         found = texts.take(pc.index_in(array, value_set=numbers))
         if found.null_count > array.null_count:
             raise ValueError("a number without a name")

@@ -32,6 +32,7 @@ _ODD = (
     AttributeError,
     pa.ArrowInvalid,
     pa.ArrowNotImplementedError,
+    pa.ArrowTypeError,
 )
 
 
@@ -114,6 +115,11 @@ class TreeDecoder:
         except _ODD:
             return None
         except BaseException as error:
-            if type(error).__name__ != "PanicException":  # the name that Rust's panics have here
+            if not is_panic(error):
                 raise
             return None
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether a library of Rust's has met what it was not made for. That is no `Exception`."""
+    return type(error).__name__ == "PanicException"

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from seamline.connectors.kafka.formats import json_values
-from seamline.connectors.kafka.formats.trees import Node
+from seamline.connectors.kafka.formats.trees import VARIABLE_DECIMAL, Node
 from seamline.seam.evolution import matched
 from seamline.sql import types
 from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, Varbinary
@@ -52,6 +52,8 @@ def _converter(node: Node, type_: Type, path: str) -> Convert:
             return lambda value: [
                 (json_values.map_key(name, key, path), item(entry)) for name, entry in value.items()
             ]
+        case "record", Decimal() if node.name == VARIABLE_DECIMAL:
+            return _variable(type_, path)
         case (("record" | "array" | "map"), _):
             return _unlike(node, type_, path)
     if isinstance(type_, Row | Array | Map):
@@ -144,7 +146,7 @@ def _leaf(node: Node, type_: Type, path: str) -> Convert:
             scale = int(node.attributes.get("scale", 0))
             return lambda value: json_values.exact(_unscaled(value, scale), type_, path)
     elif node.kind in ("int", "long") and node.logical == "date" and type_ == types.DATE:
-        return lambda value: _within(value, -719_162, 2_932_896, type_, path)
+        return lambda value: _within(value, json_values.DAYS_MIN, json_values.DAYS_MAX, type_, path)
     elif node.logical == "date" and isinstance(type_, types.Timestamp):
         return _unlike(node, type_, path)
     elif node.kind in ("int", "long") and units is not None:
@@ -153,9 +155,16 @@ def _leaf(node: Node, type_: Type, path: str) -> Convert:
             return make
         if isinstance(type_, types.Timestamp):
             return _unlike(node, type_, path)  # a number alone would count from 1970
+    elif node.kind == "string" and node.logical.startswith("iso-") and is_local(type_):
+        return lambda value: json_values.exact(value.removesuffix("Z"), type_, path)
     elif node.kind == "fixed" and node.logical == "uuid" and type_ == types.UUID:
         return lambda value: str(uuid.UUID(bytes=value))
     return _plain(node, type_, path)
+
+
+def is_local(type_: Type) -> bool:
+    """Whether values have no time zone, which Debezium's texts have for form's sake."""
+    return type_ in (types.DATE, types.TIMESTAMP)
 
 
 _FACTORS = {"seconds": (1_000_000, 1), "millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}
@@ -182,6 +191,16 @@ def _within(value: int, low: int, high: int, type_: Type, path: str) -> int:
     if not low <= value <= high:
         raise ValueError(f"{path}: {value} is out of range for {type_}")
     return value
+
+
+def _variable(type_: Type, path: str) -> Convert:
+    def make(value: Mapping[str, Any]) -> Any:
+        scale, unscaled = value.get("scale"), value.get("value")
+        if scale is None or unscaled is None:
+            raise ValueError(f"{path}: a decimal without its scale, or its value")
+        return json_values.exact(_unscaled(unscaled, scale), type_, path)
+
+    return make
 
 
 def _unscaled(value: bytes, scale: int) -> str:

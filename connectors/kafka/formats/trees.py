@@ -53,6 +53,25 @@ class Node:
         return others[0] if len(others) == 1 else None
 
 
+_CONNECT = {
+    "org.apache.kafka.connect.data.Date": "date",
+    "org.apache.kafka.connect.data.Timestamp": "timestamp-millis",
+    "io.debezium.time.Date": "date",
+    "io.debezium.time.Timestamp": "local-timestamp-millis",
+    "io.debezium.time.MicroTimestamp": "local-timestamp-micros",
+    "io.debezium.time.NanoTimestamp": "local-timestamp-nanos",
+    "io.debezium.time.IsoDate": "iso-date",
+    "io.debezium.time.IsoTimestamp": "iso-timestamp",
+}
+VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
+"""A record that is a decimal: its scale, and what it would be without."""
+
+
+def logical_of(name: str) -> str:
+    """The logical type that a name of Kafka Connect's or Debezium's stands for, or none."""
+    return _CONNECT.get(name, "")
+
+
 def finds_all(node: Node, type_: Type | None) -> bool:
     """Whether every field of a type finds its own in a tree, at every depth."""
     node = node.only or node
@@ -115,6 +134,8 @@ _LOGICAL: Mapping[str, Type] = {
     "time-micros": types.TIME,
     **{f"timestamp-{unit}": types.TIMESTAMP_TZ for unit in ("millis", "micros", "nanos")},
     **{f"local-timestamp-{unit}": types.TIMESTAMP for unit in ("millis", "micros", "nanos")},
+    "iso-date": types.DATE,
+    "iso-timestamp": types.TIMESTAMP,
     "uuid": types.UUID,
     "unsigned": Decimal(20, 0),
 }

@@ -333,7 +333,7 @@ def test_spellings_are_part_of_how_records_are_encoded() -> None:
 @pytest.mark.parametrize(
     "binding",
     [
-        {"spellings": ("epoch_days",)},
+        {"spellings": ("epoch_weeks",)},
         {"spellings": ("epoch_seconds", "epoch_micros")},
         {"format": "csv", "csv_separator": ";;"},
         {"format": "csv", "csv_quote": ","},

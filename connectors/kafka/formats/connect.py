@@ -1,0 +1,346 @@
+"""What Kafka Connect writes: values with their schema beside them, and names of logical types.
+
+JSON of its converter is `{"schema": …, "payload": …}`. The schema says what a value means: the days
+of a date, the unit of a timestamp, the scale of a decimal, which is bytes. A column of such a type
+is read as what is written, and then made of that, by the same conversions as Avro's: the names are
+those that Avro's schemas have in `connect.name`. Where a schema says nothing of the kind, and in
+JSON without one, a value is as any JSON is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from seamline.connectors.kafka.formats import tree_arrow, tree_values
+from seamline.connectors.kafka.formats.parts import (
+    AllHeaders,
+    Bad,
+    Format,
+    Leaf,
+    PartReader,
+    Parts,
+    nulled,
+)
+from seamline.connectors.kafka.formats.trees import VARIABLE_DECIMAL, Node, logical_of
+from seamline.seam.encoding import Path
+from seamline.seam.evolution import matched
+from seamline.sql import types
+from seamline.sql.types import Array, Decimal, Field, Map, Row, Type, to_arrow
+
+SCHEMA, PAYLOAD = "schema", "payload"
+"""The members of what is wrapped."""
+_KEPT_MAX = 256
+"""Schemas that are remembered at once; a topic has one more with each change of its table."""
+
+
+class ConnectReader:
+    """Reads parts that Kafka Connect may have wrapped in their schema.
+
+    Args:
+        format_: Their format.
+        leaves: What is read of them.
+    """
+
+    def __init__(self, format_: Format, leaves: Sequence[Leaf]) -> None:
+        self._format = format_
+        self._leaves = leaves
+        self._plain = PartReader(format_, leaves)
+        self._wrapped: dict[str, _TypedReader] = {}
+        self._texts = _SchemaTexts()
+
+    def decode(
+        self, parts: Parts, headers: AllHeaders = ()
+    ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
+        """See `PartReader.decode`."""
+        groups: dict[str | None, list[int]] = {}
+        for index, part in enumerate(parts):
+            groups.setdefault(self._texts.of(part), []).append(index)
+        if len(groups) <= 1:
+            return self._reader(next(iter(groups), None)).decode(parts, headers)
+        bad: dict[int, str] = {}
+        found: list[dict[Path, pa.Array]] = []
+        places = [0] * len(parts)
+        taken = 0
+        for text, indexes in groups.items():
+            arrays, more = self._reader(text).decode(
+                [parts[i] for i in indexes], [headers[i] for i in indexes] if headers else ()
+            )
+            found.append(arrays)
+            bad |= {indexes[place]: reason for place, reason in more.items()}
+            for place, index in enumerate(indexes):
+                places[index] = taken + place
+            taken += len(indexes)
+        order = pa.array(places, pa.int64())
+        return {
+            column: pa.concat_arrays([arrays[column] for arrays in found]).take(order)
+            for column in found[0]
+        }, bad
+
+    def _reader(self, text: str | None) -> PartReader | _TypedReader:
+        """What reads parts of a schema; null is the schema of what is not wrapped."""
+        if text is None:
+            return self._plain
+        if text not in self._wrapped:
+            if len(self._wrapped) >= _KEPT_MAX:
+                self._wrapped.clear()
+            self._wrapped[text] = _TypedReader(self._format, self._leaves, _parsed(text))
+        return self._wrapped[text]
+
+
+def newest_schema(parts: Parts) -> Node | None:
+    """The schema beside the last one of some parts that is wrapped, if one is."""
+    texts = _SchemaTexts()
+    found = next((text for part in reversed(parts) if (text := texts.of(part)) is not None), None)
+    return None if found is None else _parsed(found)
+
+
+class _SchemaTexts:
+    """Finds the schemas of parts. Those that are alike begin alike, and are looked at once."""
+
+    def __init__(self) -> None:
+        self._begins: dict[bytes, str] = {}
+        self._last = (b"", "")
+
+    def of(self, part: bytes | None) -> str | None:
+        """The text of a part's schema; null where the part is not wrapped."""
+        if part is None or b'"payload"' not in part:
+            return None
+        begin, text = self._last
+        if begin and part.startswith(begin):
+            return text
+        begin = _beginning(part)
+        if begin in self._begins:
+            self._last = (begin, self._begins[begin])
+            return self._begins[begin]
+        try:
+            body = json.loads(part)
+        except (ValueError, RecursionError):
+            return None  # whoever reads it says what is wrong with it
+        if not isinstance(body, dict) or PAYLOAD not in body or not {SCHEMA, PAYLOAD} >= set(body):
+            return None
+        schema = body.get(SCHEMA)
+        if not isinstance(schema, dict | None):
+            return None
+        found = json.dumps(schema, sort_keys=True)
+        if begin:
+            if len(self._begins) >= _KEPT_MAX:
+                self._begins.clear()
+            self._begins[begin] = found
+        return found
+
+
+_OPEN = b'{"schema":'
+_DECODER = json.JSONDecoder()
+
+
+def _beginning(part: bytes) -> bytes:
+    """The schema that a part begins with, and what leads from there to its payload alone.
+
+    Empty where it does not begin so: a member of another name could stand before its end.
+    """
+    if not part.startswith(_OPEN):
+        return b""
+    end = part.find(b'"payload":')
+    return part[: end + len(b'"payload":')] if _is_whole(part[len(_OPEN) : end]) else b""
+
+
+def _is_whole(text: bytes) -> bool:
+    """Whether a text is one value of JSON and a comma."""
+    try:
+        found = text.decode("utf-8").strip()
+        _, end = _DECODER.raw_decode(found)
+    except (ValueError, RecursionError):
+        return False
+    return found[end:].strip() == ","
+
+
+def _parsed(text: str) -> Node | None:
+    """The tree of a schema; null where there is none, or none that is understood."""
+    try:
+        return _node(json.loads(text))
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return None
+
+
+_KINDS = {
+    **dict.fromkeys(("int8", "int16", "int32"), "int"),
+    "int64": "long",
+    **dict.fromkeys(("float", "float32"), "float"),
+    **dict.fromkeys(("double", "float64"), "double"),
+    "boolean": "boolean",
+    "string": "string",
+    "bytes": "bytes",
+}
+
+
+def _node(schema: Mapping[str, Any] | None) -> Node | None:
+    if schema is None:
+        return None
+    name = str(schema.get("name") or "")
+    match schema["type"]:
+        case "struct":
+            node = Node("record", name=name)
+            for field in schema["fields"]:
+                member = _node(field)
+                if member is not None:
+                    node.members[str(field["field"])] = member
+            return node
+        case "array":
+            return Node("array", inner=_node(schema["items"]))
+        case "map":
+            return Node("map", inner=_node(schema["values"]))
+        case kind if kind in _KINDS:
+            said = schema.get("parameters") or {}
+            is_decimal = name == _DECIMAL and "scale" in said
+            logical = "decimal" if is_decimal else logical_of(name)
+            digits = said.get("connect.decimal.precision", types.MAX_DECIMAL_PRECISION)
+            return Node(_KINDS[kind], logical, attributes={**said, "precision": digits})
+    return None
+
+
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+"""Its scale is in the schema, and nowhere else."""
+
+
+# --- Values that are written as something else ---------------------------------------------------
+
+Convert: TypeAlias = Callable[[Any], Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Written:
+    """What a column's values are written as.
+
+    Attributes:
+        type: The type they are read in.
+        convert: What makes a value of one; raises ValueError.
+        at_once: The same for an array; raises ValueError where values must be looked at.
+    """
+
+    type: Type
+    convert: Convert
+    at_once: tree_arrow.Convert | None = None
+
+
+class _TypedReader:
+    """Reads parts that are wrapped in one schema."""
+
+    def __init__(self, format_: Format, leaves: Sequence[Leaf], root: Node | None) -> None:
+        self._typed: list[tuple[Leaf, _Written]] = []
+        wrapped = []
+        for leaf in leaves:
+            field = leaf.field
+            written = _written(_at(root, leaf), field.type, leaf.name)
+            if written is not None:
+                self._typed.append((leaf, written))
+                field = dataclasses.replace(field, type=written.type)
+            wrapped.append(dataclasses.replace(leaf, path=(PAYLOAD, *leaf.path), field=field))
+        self._reader = PartReader(format_, wrapped)
+
+    def decode(
+        self, parts: Parts, headers: AllHeaders = ()
+    ) -> tuple[dict[Path, pa.Array], dict[int, str]]:
+        """See `PartReader.decode`."""
+        arrays, bad = self._reader.decode(parts, headers)
+        before = len(bad)
+        for leaf, written in self._typed:
+            arrays[leaf.column], found = _converted(arrays[leaf.column], written, leaf.field.type)
+            for index, reason in found.items():
+                bad.setdefault(index, reason)
+        if len(bad) > before:
+            arrays = {column: nulled(array, bad) for column, array in arrays.items()}
+        return arrays, bad
+
+
+def _converted(array: pa.Array, written: _Written, type_: Type) -> tuple[pa.Array, Bad]:
+    if written.at_once is not None:
+        try:
+            return written.at_once(array), {}
+        except (ValueError, OverflowError, pa.ArrowInvalid):
+            pass
+    found: list[Any] = []
+    bad: dict[int, str] = {}
+    for index, value in enumerate(array.to_pylist()):
+        try:
+            found.append(None if value is None else written.convert(value))
+        except (ValueError, OverflowError) as error:
+            found.append(None)
+            bad[index] = str(error)
+    return pa.array(found, to_arrow(type_)), bad
+
+
+def _at(node: Node | None, leaf: Leaf) -> Node | None:
+    """The type of what a leaf is read from."""
+    for name in leaf.path[:-1]:
+        node = node.members.get(name) if node is not None else None
+    if node is None or not leaf.path:
+        return node
+    field = dataclasses.replace(leaf.field, name=leaf.path[-1])
+    name = matched([field], node.names).get(field.name, "")
+    return node.members.get(name)
+
+
+def _written(node: Node | None, type_: Type, path: str) -> _Written | None:
+    """What values of a type are written as; null where they are what JSON of that type is."""
+    if node is None:
+        return None
+    match node.kind, type_:
+        case "record", Row(fields):
+            return _row(node, fields, path)
+        case "array", Array(element):
+            inner = _written(node.inner, element, f"{path}[]")
+            return inner and _Written(Array(inner.type), _each(inner.convert))
+        case "map", Map(key, value):
+            inner = _written(node.inner, value, f"{path}[]")
+            return inner and _Written(Map(key, inner.type), _each_value(inner.convert))
+        case "record", Decimal() if node.name == VARIABLE_DECIMAL:
+            carrier: Type = Row(
+                (Field("scale", types.INTEGER), Field("value", types.VARBINARY)),
+            )
+        case (("int" | "long"), _) if node.logical and (
+            type_ == types.DATE or isinstance(type_, types.Timestamp)
+        ):
+            carrier = types.BIGINT
+        case "string", _ if node.logical and tree_values.is_local(type_):
+            carrier = types.VARCHAR
+        case "bytes", Decimal() if node.logical == "decimal":
+            carrier = types.VARBINARY
+        case _:
+            return None
+    return _Written(carrier, tree_values.converter(node, type_, path), tree_arrow.leaf(node, type_))
+
+
+def _row(node: Node, fields: Sequence[Field], path: str) -> _Written | None:
+    which = matched(fields, node.names)
+    inner: dict[str, Convert] = {}
+    carried = []
+    for field in fields:
+        member = node.members.get(which.get(field.name, ""))
+        written = _written(member, field.type, f"{path}.{field.name}")
+        if written is not None:
+            inner[field.name] = written.convert
+            field = dataclasses.replace(field, type=written.type, write_default=None)
+        carried.append(field)
+    if not inner:
+        return None
+
+    def make(row: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: inner[name](value) if name in inner and value is not None else value
+            for name, value in row.items()
+        }
+
+    return _Written(Row(tuple(carried)), make)
+
+
+def _each(convert: Convert) -> Convert:
+    return lambda items: [None if item is None else convert(item) for item in items]
+
+
+def _each_value(convert: Convert) -> Convert:
+    return lambda pairs: [(key, None if value is None else convert(value)) for key, value in pairs]
