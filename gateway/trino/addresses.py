@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import urllib.parse
 
 import flask
 
@@ -29,10 +30,11 @@ class Addresses:
         self._external_url = external_url
         self._key = secrets.token_bytes(32)
 
-    def page(self, statement_id: str, place: Place) -> str:
-        """Where a page is."""
-        slug = self._slug(statement_id)
-        return f"{self._base()}/v1/statement/{statement_id}/{slug}/{place.chunk}/{place.row}"
+    def page(self, statement_id: str, place: Place, encoding: str | None) -> str:
+        """Where a page is, in an encoding; None for plain rows."""
+        path = f"{statement_id}/{self._slug(statement_id)}/{place.chunk}/{place.row}"
+        query = f"?encoding={urllib.parse.quote_plus(encoding)}" if encoding is not None else ""
+        return f"{self._base()}/v1/statement/{path}{query}"
 
     def info(self, statement_id: str) -> str:
         """Where a person may read of a statement: in the console."""

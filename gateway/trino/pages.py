@@ -17,8 +17,9 @@ from seamline.gateway.trino.values import encoder, is_plain
 from seamline.sql.types import Type
 
 PAGE_BYTES = 1 << 20
-"""JSON of a page, but for its last row."""
+"""JSON of a page, but for its last block of rows."""
 _BLOCK_ROWS = 1024
+_BLOCK_BYTES = PAGE_BYTES >> 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,11 +35,13 @@ class Page:
     """Rows of a result.
 
     Attributes:
-        rows: Each row as JSON.
+        rows: The rows, a JSON array; empty without any.
+        count: How many they are.
         next: Where the next page begins.
     """
 
-    rows: Sequence[str]
+    rows: str
+    count: int
     next: Place
 
 
@@ -50,36 +53,38 @@ def page(data: bytes, place: Place, column_types: Sequence[Type]) -> Page:
         place: Where it begins.
         column_types: The types of its columns.
     """
-    rows: list[str] = []
-    size = 0
-    for text in _rows(data, place.row, column_types):
+    blocks: list[str] = []
+    count = size = 0
+    next_ = Place(place.chunk + 1)
+    for rows, text in _blocks(data, place.row, column_types):
         if size >= PAGE_BYTES:
-            return Page(rows, Place(place.chunk, place.row + len(rows)))
-        rows.append(text)
+            next_ = Place(place.chunk, place.row + count)
+            break
+        blocks.append(text)
+        count += rows
         size += len(text)
-    return Page(rows, Place(place.chunk + 1))
+    return Page(f"[{','.join(blocks)}]" if blocks else "", count, next_)
 
 
-def _rows(data: bytes, start: int, column_types: Sequence[Type]) -> Iterator[str]:
-    """The rows of a chunk as JSON, without the first ones; made a block at a time."""
+def _blocks(data: bytes, start: int, column_types: Sequence[Type]) -> Iterator[tuple[int, str]]:
+    """The rows of a chunk without the first ones: how many, and their JSON with commas between."""
     encoders = [None if is_plain(type_) else encoder(type_) for type_ in column_types]
     write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
     for batch in read_chunk(data):
         step = _block(batch)
         for at in range(start, batch.num_rows, step):
+            block = batch.slice(at, step)
             columns = [
                 values if encode is None else [encode(value) for value in values]
                 for values, encode in zip(
-                    (column.to_pylist() for column in batch.slice(at, step).columns),
-                    encoders,
-                    strict=True,
+                    (column.to_pylist() for column in block.columns), encoders, strict=True
                 )
             ]
-            yield from map(write, zip(*columns, strict=True))
+            yield block.num_rows, write(list(zip(*columns, strict=True)))[1:-1]
         start = max(0, start - batch.num_rows)
 
 
 def _block(batch: pa.RecordBatch) -> int:
     """Rows that are converted at once: few, where rows are large."""
     row_bytes = max(1, batch.nbytes // max(1, batch.num_rows))
-    return int(max(1, min(_BLOCK_ROWS, PAGE_BYTES // row_bytes)))
+    return int(max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // row_bytes)))

@@ -8,14 +8,14 @@
     GET    /v1/info                                     who answers
 
 An answer without `nextUri` is the last one. A statement that fails is a plain answer with `error`.
-Each page can be asked for again until the result is released.
+Each page can be asked for again until the result is released. A client says once, as it submits,
+which encodings of rows it reads; the addresses that follow carry the one that was chosen.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Sequence
 from typing import Any
 
 import flask
@@ -25,9 +25,9 @@ from seamline.gateway.access.rules import Action
 from seamline.gateway.http.turns import Turns
 from seamline.gateway.query.service import Service
 from seamline.gateway.query.statements import FINAL, Statement
-from seamline.gateway.trino import results, session
+from seamline.gateway.trino import results, segments, session
 from seamline.gateway.trino.addresses import Addresses
-from seamline.gateway.trino.pages import Place, page
+from seamline.gateway.trino.pages import Page, Place, page
 from seamline.version import VERSION
 
 POLL_S = 1.0
@@ -83,18 +83,21 @@ class _Answers:
             refused = secrets.token_urlsafe(18)
             found = results.refusal(error, refused, self._addresses.info(refused))
             return flask.jsonify(found)
-        return self._answer(statement, Place())
+        encoding = segments.chosen(headers.get(segments.HEADER, ""))
+        return self._answer(statement, Place(), encoding)
 
     def advance(self, statement_id: str, slug: str, chunk: int, row: int) -> flask.Response:
         """The page at a place, or the same place again when it is still to come."""
         statement, place = self._own(statement_id, slug), Place(chunk, row)
+        encoding = segments.chosen(flask.request.args.get("encoding", ""))
         with self._turns.waiting(POLL_S) as left_s:
-            data = _chunk(statement, chunk, left_s)
-        if data is None:
-            return self._answer(statement, None if statement.state in FINAL else place)
-        found = page(data, place, [column.type for column in statement.output])
+            read = _chunk(statement, chunk, left_s)
+        if read is None:
+            return self._answer(statement, None if statement.state in FINAL else place, encoding)
+        found = page(read, place, [column.type for column in statement.output])
         is_last = statement.state in FINAL and _is_end(statement, found.next)
-        return self._answer(statement, None if is_last else found.next, found.rows)
+        data = _data(statement, place, found, encoding)
+        return self._answer(statement, None if is_last else found.next, encoding, data)
 
     def leave(self, statement_id: str, slug: str, chunk: int, row: int) -> flask.Response:  # noqa: ARG002 - parts of the address
         """Its client wants no more of it."""
@@ -130,18 +133,18 @@ class _Answers:
         return self._service.statement(statement_id, flask.g.principal)
 
     def _answer(
-        self, statement: Statement, next_: Place | None, rows: Sequence[str] = ()
+        self, statement: Statement, next_: Place | None, encoding: str | None, data: str = ""
     ) -> flask.Response:
         """A page, with all that is known of its statement by now."""
         statement_id = statement.statement_id
         has_ended, error = statement.state in FINAL, statement.error
         next_uri = None
         if next_ is not None and error is None:
-            next_uri = self._addresses.page(statement_id, next_)
+            next_uri = self._addresses.page(statement_id, next_, encoding)
         else:
             statement.hand_over()
         body = results.document(statement, self._addresses.info(statement_id), next_uri)
-        answer = flask.Response(_with_rows(body, rows), mimetype="application/json")
+        answer = flask.Response(_with_data(body, data), mimetype="application/json")
         if has_ended and error is None:
             for name, value in session.changed(statement.changes):
                 answer.headers.add(name, value)
@@ -178,6 +181,19 @@ def _is_end(statement: Statement, place: Place) -> bool:
     return statement.spool is None or place.chunk >= statement.spool.chunk_count
 
 
-def _with_rows(body: dict[str, Any], rows: Sequence[str]) -> str:
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return f'{text[:-1]},"data":[{",".join(rows)}]}}' if rows else text
+def _data(statement: Statement, place: Place, found: Page, encoding: str | None) -> str:
+    """The rows of a page as an answer has them, JSON; empty without any."""
+    if encoding is None or not found.rows:
+        return found.rows
+    assert statement.spool is not None
+    offset = sum(statement.spool.chunk_rows[: place.chunk]) + place.row
+    return _json(segments.data(found.rows, found.count, offset, encoding))
+
+
+def _with_data(body: dict[str, Any], data: str) -> str:
+    text = _json(body)
+    return f'{text[:-1]},"data":{data}}}' if data else text
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

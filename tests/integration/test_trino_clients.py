@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import datetime
 import decimal
-import os
+import functools
 import pathlib
-import subprocess
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -27,14 +26,10 @@ from support.gateway import Gateway
 from support.java_library import java_library
 from support.served import serving
 from support.stack import Stack
-
-from seamline.connectors.jvm.jars import JarSet, cache_directory, fetch
-from seamline.connectors.jvm.java import find_java
+from support.trino_clients import JDBC, cli, connected, jar_of, query, texts
 
 pytestmark = pytest.mark.integration
 
-CLI = JarSet("trino-cli", ("io.trino:trino-cli:476:executable",), transitive=False)
-JDBC = JarSet("trino-jdbc", ("io.trino:trino-jdbc:476",), transitive=False)
 COLUMNS = """
     id bigint, ok boolean, small integer, price decimal(20, 4), ratio double, single real,
     name varchar, data varbinary, uid uuid, day date, at timestamp with time zone, then timestamp,
@@ -73,11 +68,6 @@ def table(stack: Stack) -> str:
     return name
 
 
-def jar_of(jars: JarSet) -> pathlib.Path:
-    (jar,) = fetch(jars, cache_directory(os.environ), print).glob("*.jar")
-    return jar
-
-
 @pytest.fixture(scope="module")
 def jvm() -> Iterator[Any]:
     """Java, with the driver."""
@@ -88,15 +78,7 @@ def jvm() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def driver(jvm: Any) -> Any:
     """Connects the driver to an address."""
-
-    def connect(url: str, **options: str) -> Any:
-        properties = jvm.java.util.Properties()
-        for name, value in {"user": "ann", **options}.items():
-            properties.setProperty(name, value)
-        address = f"jdbc:trino://{urlsplit(url).netloc}/lake/default"
-        return jvm.io.trino.jdbc.TrinoDriver().connect(address, properties)
-
-    return connect
+    return functools.partial(connected, jvm)
 
 
 @pytest.fixture(scope="module")
@@ -114,19 +96,6 @@ def cursor(gateway: Gateway) -> Iterator[Any]:
         host=address.hostname, port=address.port, user="ann", catalog="lake", schema="default"
     ) as connection:
         yield connection.cursor()
-
-
-def texts(result: Any) -> list[tuple[str | None, ...]]:
-    """The rows of a result of the driver, as the driver's texts."""
-    count = result.getMetaData().getColumnCount()
-    rows = []
-    while result.next():
-        rows.append(tuple(result.getString(place) for place in range(1, count + 1)))
-    return rows
-
-
-def query(jdbc: Any, sql: str) -> list[tuple[str | None, ...]]:
-    return texts(jdbc.createStatement().executeQuery(sql))
 
 
 # --- Python --------------------------------------------------------------------------------------
@@ -298,21 +267,6 @@ def test_a_statement_is_ended_by_another_client(gateway: Gateway, jdbc: Any, cur
 
 
 # --- The command line ----------------------------------------------------------------------------
-
-
-def cli(url: str, sql: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """What Trino's command line says of statements."""
-    java = str(find_java(os.environ).path)
-    command = [java, "-jar", str(jar_of(CLI)), "--server", url, "--user", "ann"]
-    command += ["--catalog", "lake", "--schema", "default", "--output-format", "CSV_UNQUOTED"]
-    return subprocess.run(
-        [*command, *options, "--execute", sql],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, **environment},
-    )
 
 
 def test_the_command_line_keeps_its_session(gateway: Gateway, table: str) -> None:

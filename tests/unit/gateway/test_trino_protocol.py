@@ -7,27 +7,28 @@ cluster that nobody answers for.
 
 from __future__ import annotations
 
+import base64
 import datetime
 import decimal
 import importlib
-import math
-import uuid
-import zoneinfo
+import json
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import trino
+import zstandard
 from support import offline
 from support.gateway import Gateway
+from support.trino_clients import VALUES
 from trino.transaction import IsolationLevel
 
 from seamline.errors import ERRORS
+from seamline.gateway.trino import segments
 from seamline.gateway.trino.pages import PAGE_BYTES
 
-relativedelta: Any = importlib.import_module("dateutil.relativedelta").relativedelta
-"""What the client makes of an interval of months."""
+lz4_block: Any = importlib.import_module("lz4.block")
 
 
 @pytest.fixture(scope="module")
@@ -58,59 +59,6 @@ def rows(cursor: Any, sql: str, parameters: Any = None) -> list[Any]:
 
 # --- Types ---------------------------------------------------------------------------------------
 
-BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
-VALUES: list[tuple[str, str, Any]] = [
-    ("true", "boolean", True),
-    ("TINYINT '-128'", "tinyint", -128),
-    ("SMALLINT '32767'", "smallint", 32767),
-    ("-2147483648", "integer", -(2**31)),
-    ("9223372036854775807", "bigint", 2**63 - 1),
-    ("REAL '0.1'", "real", 0.1),
-    ("REAL '3.4028235e38'", "real", 3.4028235e38),
-    ("CAST(nan() AS real)", "real", math.nan),
-    ("5e-324", "double", 5e-324),
-    ("-infinity()", "double", -math.inf),
-    ("DECIMAL '12345678901234567890.123456789'", "decimal(29,9)",
-     decimal.Decimal("12345678901234567890.123456789")),
-    ("DECIMAL '-0.00'", "decimal(2,2)", decimal.Decimal("0.00")),
-    ("'ü😀\"\\'", "varchar", "ü😀\"\\"),
-    ("CAST('ab' AS char(4))", "char(4)", "ab  "),
-    ("X'00ff80'", "varbinary", b"\x00\xff\x80"),
-    ("DATE '0001-01-01'", "date", datetime.date(1, 1, 1)),
-    ("TIME '23:59:59.999999'", "time(6)", datetime.time(23, 59, 59, 999999)),
-    ("TIME '01:02:03'", "time(0)", datetime.time(1, 2, 3)),
-    ("TIMESTAMP '2024-02-29 01:02:03'", "timestamp(0)", datetime.datetime(2024, 2, 29, 1, 2, 3)),
-    ("TIMESTAMP '2024-02-29 01:02:03.120'", "timestamp(3)",
-     datetime.datetime(2024, 2, 29, 1, 2, 3, 120000)),
-    ("TIMESTAMP '1969-12-31 23:59:59.999999'", "timestamp(6)",
-     datetime.datetime(1969, 12, 31, 23, 59, 59, 999999)),
-    ("TIMESTAMP '2024-07-01 12:00:00 Europe/Berlin'", "timestamp(0) with time zone",
-     datetime.datetime(2024, 7, 1, 12, tzinfo=BERLIN)),
-    ("TIMESTAMP '2024-07-01 12:00:00.5 -03:30'", "timestamp(1) with time zone",
-     datetime.datetime(2024, 7, 1, 12, 0, 0, 500000,
-                       datetime.timezone(-datetime.timedelta(hours=3, minutes=30)))),
-    ("TIMESTAMP '2024-07-01 12:00:00 UTC'", "timestamp(0) with time zone",
-     datetime.datetime(2024, 7, 1, 12, tzinfo=zoneinfo.ZoneInfo("UTC"))),
-    ("UUID '6f9619ff-8b86-d011-b42d-00c04fc964ff'", "uuid",
-     uuid.UUID("6f9619ff-8b86-d011-b42d-00c04fc964ff")),
-    ("JSON '{\"a\": [1, null]}'", "json", '{"a":[1,null]}'),
-    ("INTERVAL '1 02:03:04.005' DAY TO SECOND", "interval day to second",
-     datetime.timedelta(days=1, hours=2, minutes=3, seconds=4, milliseconds=5)),
-    ("-INTERVAL '14' MONTH", "interval year to month", relativedelta(years=-1, months=-2)),
-    ("ARRAY[X'01', NULL]", "array(varbinary)", [b"\x01", None]),
-    ("ARRAY[ARRAY[nan()], ARRAY[]]", "array(array(double))", [[math.nan], []]),
-    ("MAP(ARRAY['a', ''], ARRAY[DECIMAL '1.5', NULL])", "map(varchar, decimal(2,1))",
-     {"a": decimal.Decimal("1.5"), "": None}),
-    ("MAP(ARRAY[1, 2], ARRAY[DATE '2024-01-01', NULL])", "map(integer, date)",
-     {1: datetime.date(2024, 1, 1), 2: None}),
-    ("MAP(ARRAY[0.5e0], ARRAY[true])", "map(double, boolean)", {0.5: True}),
-    ("CAST(ROW(1, ARRAY[ROW(TIMESTAMP '2024-01-01 00:00:00.5')]) AS"
-     " row(a bigint, b array(row(t timestamp(1)))))",
-     "row(a bigint, b array(row(t timestamp(1))))",
-     (1, [(datetime.datetime(2024, 1, 1, 0, 0, 0, 500000),)])),
-    ("NULL", "unknown", None),
-]  # fmt: skip
-
 
 @pytest.mark.parametrize(("sql", "type_", "value"), VALUES, ids=[sql for sql, *_ in VALUES])
 def test_every_type_and_its_null(cursor: Any, sql: str, type_: str, value: Any) -> None:
@@ -118,6 +66,55 @@ def test_every_type_and_its_null(cursor: Any, sql: str, type_: str, value: Any) 
     assert [column[:2] for column in cursor.description] == [("x", type_)]
     assert [repr(row[0]) for row in found[:1]] == [repr(value)] or found[0][0] == value
     assert found[1:] == ([(None,)] if value is not None else [])
+
+
+# --- Encodings -----------------------------------------------------------------------------------
+
+
+def test_the_first_encoding_that_is_known_is_chosen() -> None:
+    assert segments.chosen("json+zstd") == "json+zstd"
+    assert segments.chosen("arrow,json+lz4 ,json+zstd,json") == "json+lz4"
+    assert segments.chosen("json, json+zstd") == "json"
+    assert segments.chosen("") is None
+    assert segments.chosen(",arrow, json+gzip") is None
+
+
+@pytest.mark.parametrize("encoding", ["json+zstd", "json+lz4", "json", "unheard-of"])
+def test_segments_say_where_they_are(gateway: Gateway, encoding: str) -> None:
+    """Where their rows are in the result, and how large they are. Some come plain."""
+    client: Any = gateway.app.test_client()
+    headers = {"X-Trino-Query-Data-Encoding": encoding}
+    sql = "SELECT a, rpad('x', 300, 'ä') FROM UNNEST(sequence(1, 4000)) t(a) ORDER BY a"
+    answer = client.post("/v1/statement", data=sql, headers=headers).json
+    found: list[Any] = []
+    pages = 0
+    while "nextUri" in answer:
+        answer = client.get(answer["nextUri"]).json
+        data = answer.get("data", [])
+        pages += "data" in answer
+        if isinstance(data, list):
+            found += data
+            continue
+        assert data["encoding"] == encoding
+        (segment,) = data["segments"]
+        assert segment["metadata"]["rowOffset"] == len(found)
+        read = decoded(encoding, base64.b64decode(segment["data"]), segment["metadata"])
+        assert segment["metadata"]["rowsCount"] == len(read)
+        found += read
+    assert pages > 1
+    assert [number for number, _ in found] == list(range(1, 4001))
+
+
+def decoded(encoding: str, content: bytes, metadata: dict[str, int]) -> Any:
+    assert metadata["segmentSize"] == len(content)
+    size = metadata.get("uncompressedSize")
+    assert (size is None) == (encoding == "json")
+    if encoding == "json+zstd":
+        content = zstandard.ZstdDecompressor().decompress(content)
+    if encoding == "json+lz4":
+        content = lz4_block.decompress(content, uncompressed_size=size)
+    assert size in (None, len(content))
+    return json.loads(content)
 
 
 # --- Statements ----------------------------------------------------------------------------------
