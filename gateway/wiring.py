@@ -195,7 +195,9 @@ class Gateway:
             authentication=Authentication(config),
             connections=self.connections,
             catalog=ServedCatalog(tables, sessions, config.iceberg.hold_seconds),
-            plans=self._closing(ScanPlans(config.limits.statement_seconds_max)),
+            plans=self._closing(
+                ScanPlans(config.limits.statement_seconds_max, shared=config.asks_who)
+            ),
             sessions=sessions,
             rights_of=self.access.rights_of,
         )
