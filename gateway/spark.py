@@ -7,6 +7,7 @@ import logging
 import pathlib
 
 from seamline.connectors.jvm import jars
+from seamline.connectors.protocols import Compute, at_once
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.settings import SparkSettings
@@ -16,14 +17,25 @@ _LOG = logging.getLogger("seamline.spark")
 _TAIL_PARTITIONS = 8
 
 
-def spark_engine(config: Config) -> SparkEngine | None:
-    """The engine, None when Spark's client is not installed."""
+def spark_engine(config: Config, compute: Compute = at_once) -> SparkEngine | None:
+    """The engine, None when Spark's client is not installed.
+
+    Args:
+        config: The configuration.
+        compute: Runs what is pure.
+    """
     if importlib.util.find_spec("pyspark") is None:
         return None
     clusters = config.clusters
     remote = config.spark.remote
     if remote is not None:
-        return SparkEngine(lambda: remote, lambda: None, clusters, tail_partitions=_TAIL_PARTITIONS)
+        return SparkEngine(
+            lambda: remote,
+            lambda: None,
+            clusters,
+            tail_partitions=_TAIL_PARTITIONS,
+            compute=compute,
+        )
     server: list[ConnectServer] = []
 
     def url() -> str:
@@ -35,7 +47,7 @@ def spark_engine(config: Config) -> SparkEngine | None:
         for running in server:
             running.close()
 
-    return SparkEngine(url, close, clusters, tail_partitions=_TAIL_PARTITIONS)
+    return SparkEngine(url, close, clusters, tail_partitions=_TAIL_PARTITIONS, compute=compute)
 
 
 def settings(config: Config) -> SparkSettings:

@@ -125,7 +125,12 @@ def test_what_would_grow_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) 
     assert size < BYTES_MAX
     read: list[int] = []
     known = pa.ipc.open_stream
-    monkeypatch.setattr(pa.ipc, "open_stream", lambda data: read.append(len(data)) or known(data))
+
+    def noted(data: bytes) -> Any:
+        read.append(len(data))
+        return known(data)
+
+    monkeypatch.setattr(pa.ipc, "open_stream", noted)
     with pytest.raises(SeamlineError) as caught:
         read_rows(bomb, BYTES_MAX)
     assert caught.value.code is INVALID_REQUEST

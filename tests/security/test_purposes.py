@@ -119,8 +119,9 @@ def fine(answer: Any) -> bool:
     assert answer.status_code < 500, answer.text
     body = answer.get_json(silent=True) or {}
     error = body.get("error") if isinstance(body, dict) else None
-    if answer.status_code < 400 and not error:
+    if answer.status_code < 400 and error is None:
         return True
+    assert error is not None, answer.text
     names = (error.get("code"), error.get("errorName"), error.get("type"))
     assert any(name in ERRORS for name in names) or names[2], answer.text
     return False
@@ -162,7 +163,7 @@ def tailed(world: World, who: str, value: str) -> bool:
     headers = {"Last-Event-ID": value}
     answer = world.ask(f"Bearer {who}", "GET", "/api/v1/tail/orders", headers=headers)
     answer.close()
-    return answer.status_code == 200
+    return bool(answer.status_code == 200)
 
 
 def called(call: Callable[[RawFlight, str], object], *, shows: bool = False) -> Place:

@@ -51,6 +51,15 @@ CHAINED = (
 SIZES = st.sampled_from([1, 2, 5, 10, 20, 50, 100, 300, 1000, 3000])
 
 
+class Long(str):
+    """A text that is shown in short."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{str(self[:500])!r}… ({len(self)})"
+
+
 @st.composite
 def grown(draw: st.DrawFn) -> str:
     """SQL of few pieces, and of any size."""
@@ -72,13 +81,17 @@ def grown(draw: st.DrawFn) -> str:
              "SELECT * FROM UNNEST({})", "PREPARE p FROM SELECT {}", "{}", "SET SESSION x = {}"]
         )
     )  # fmt: skip
-    return around.replace("{}", text)
+    return Long(around.replace("{}", text))
 
 
 def listening(port: int) -> set[int]:
     """The processes that listen on a port."""
-    found = psutil.net_connections("tcp")
-    return {c.pid for c in found if c.status == psutil.CONN_LISTEN and c.laddr.port == port}
+    found: set[int] = set()
+    for one in psutil.net_connections("tcp"):
+        place: Any = one.laddr
+        if one.status == psutil.CONN_LISTEN and place.port == port and one.pid is not None:
+            found.add(one.pid)
+    return found
 
 
 class Client:

@@ -134,11 +134,11 @@ def test_plans_in_the_making(
         assert go_on.wait(60)
         return "slow"
 
-    plans = ScanPlans(60.0, shared=True)
+    plans: Any = ScanPlans(60.0, shared=True)
     with contextlib.closing(plans):
         asked = [plans.submit("ann", ("t",), slow) for _ in range(20)]
         wait_until(lambda: len(busy) >= scan_plans._OWN_WORKERS, what="plans in the making")
-        made = plans.submit("bob", ("t",), lambda _: "fast")  # type: ignore[arg-type, return-value]
+        made = plans.submit("bob", ("t",), lambda _: "fast")
         assert made.result.result(30) == "fast"
         assert len(busy) == scan_plans._OWN_WORKERS
         go_on.set()
