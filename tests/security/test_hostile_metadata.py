@@ -54,7 +54,7 @@ class Tables:
         self.folder = folder / "warehouse" / "default"
         self._database = folder / "catalog.db"
         config = offline.config(folder, limits__statement_seconds_max="20", tail__follow="false")
-        self.gateway = Gateway(config)
+        self.gateway = Gateway(config, connections=offline.MemoryConnections(config))
         self.client = self.gateway.app.test_client()
         catalog = self.gateway.parts.connections.catalog("lake").pyiceberg
         catalog.create_namespace("default")
@@ -359,7 +359,7 @@ def look(tables: Tables, location: str) -> Iterator[str]:
 @pytest.mark.parametrize(
     "count",
     [
-        pytest.param(6, id="some", marks=pytest.mark.prove),
+        pytest.param(12, id="some", marks=pytest.mark.prove),
         pytest.param(3000, id="many", marks=pytest.mark.soak),
     ],
 )

@@ -167,6 +167,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         yield running
 
 
+@pytest.mark.prove
 def test_calls_of_flight(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is a call that has begun to send, and sends no more."""
     monkeypatch.setattr(callers, "OWN_CALLS_MAX", 4)

@@ -231,6 +231,7 @@ def test_no_number_is_too_long_for_a_name(offline_gateway: Gateway, sql: str, di
 # --- What engines get ----------------------------------------------------------------------------
 
 
+@pytest.mark.prove
 def test_what_spark_gets_is_bounded_as_a_whole() -> None:
     """Subqueries that are repeated for Spark: each is short enough, and all together are not."""
 
