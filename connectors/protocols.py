@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
@@ -20,6 +20,8 @@ from seamline.seam.upserts import Newest
 from seamline.sql.columns import DELETED_FIELD
 from seamline.sql.predicates import Predicate
 from seamline.sql.types import Field
+
+T = TypeVar("T")
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 """Names and values of the headers of one record."""
@@ -85,6 +87,18 @@ class Deadline(Protocol):
         Returns:
             A function that unregisters it.
         """
+
+
+class Compute(Protocol):
+    """Runs a computation of a statement, which is pure; `at_once` is one."""
+
+    def __call__(self, compute: Callable[[], T], deadline: Deadline) -> T:
+        """What the computation gives, or why the statement has ended."""
+
+
+def at_once(compute: Callable[[], T], deadline: Deadline) -> T:  # noqa: ARG001 - see `Compute`
+    """Runs a computation that nobody has to interrupt."""
+    return compute()
 
 
 class NoDeadline:

@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Iterable
 
 from seamline.connectors.jvm import jars
+from seamline.connectors.protocols import Compute, at_once
 from seamline.connectors.spark.engine import SparkEngine
 from seamline.connectors.spark.server import ConnectServer
 from seamline.connectors.spark.settings import SparkSettings
@@ -18,14 +19,25 @@ _TAIL_PARTITIONS = 8
 _PACKAGES = "spark.jars.packages"
 
 
-def spark_engine(config: Config) -> SparkEngine | None:
-    """The engine, None when Spark's client is not installed."""
+def spark_engine(config: Config, compute: Compute = at_once) -> SparkEngine | None:
+    """The engine, None when Spark's client is not installed.
+
+    Args:
+        config: The configuration.
+        compute: Runs what is pure.
+    """
     if importlib.util.find_spec("pyspark") is None:
         return None
     clusters = config.clusters
     remote = config.spark.remote
     if remote is not None:
-        return SparkEngine(lambda: remote, lambda: None, clusters, tail_partitions=_TAIL_PARTITIONS)
+        return SparkEngine(
+            lambda: remote,
+            lambda: None,
+            clusters,
+            tail_partitions=_TAIL_PARTITIONS,
+            compute=compute,
+        )
     server: list[ConnectServer] = []
 
     def url() -> str:
@@ -37,7 +49,7 @@ def spark_engine(config: Config) -> SparkEngine | None:
         for running in server:
             running.close()
 
-    return SparkEngine(url, close, clusters, tail_partitions=_TAIL_PARTITIONS)
+    return SparkEngine(url, close, clusters, tail_partitions=_TAIL_PARTITIONS, compute=compute)
 
 
 def settings(config: Config) -> SparkSettings:

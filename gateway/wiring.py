@@ -100,6 +100,7 @@ class Gateway:
         if self.followers is not None:
             self._parts.callback(self.followers.close)
             self._registry.register(TailMetrics(self.followers))
+        self._computing = self._closing(Computing())
         engines = self._engines()
         self.executor = executor = Executor(
             self.connections,
@@ -126,7 +127,6 @@ class Gateway:
         )
         self._last_seen: LastSeen = Cache(REMEMBERED_MAX)
         self._answers: Cache[Rights, Answers] = Cache(_PRINCIPALS_MAX)
-        self._computing = self._closing(Computing())
         rights_of = self.access.rights_of
         self._audit = self._closing(self._audit_log())
         self.service = self._closing(self._statements())
@@ -174,6 +174,7 @@ class Gateway:
         limits = self.config.limits
         self._duckdb = self._closing(
             DuckDBWorkers(
+                self._computing.run,
                 memory_bytes=limits.memory_bytes,
                 threads=limits.duckdb_threads or _cores(),
                 spill_directory=str(self._state / "spill"),
@@ -182,7 +183,7 @@ class Gateway:
         )
         self._duckdb.warm_up()
         engines: dict[str, Engine] = {DUCKDB: self._duckdb}
-        spark = spark_engine(self.config)
+        spark = spark_engine(self.config, self._computing.run)
         if spark is not None:
             engines[SPARK] = self._closing(spark)
         return engines
@@ -195,7 +196,9 @@ class Gateway:
             authentication=Authentication(config),
             connections=self.connections,
             catalog=ServedCatalog(tables, sessions, config.iceberg.hold_seconds),
-            plans=self._closing(ScanPlans(config.limits.statement_seconds_max)),
+            plans=self._closing(
+                ScanPlans(config.limits.statement_seconds_max, shared=config.asks_who)
+            ),
             sessions=sessions,
             rights_of=self.access.rights_of,
         )

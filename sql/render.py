@@ -39,7 +39,8 @@ def _call(generator: Any, node: Call, over: str = "", nulls: str = "") -> str:
         nulls=nulls,
         order=f" {generator.sql(node, 'order').strip()}" if node.args.get("order") else "",
     )
-    if len(text) > LENGTH_MAX:
+    generator.written += len(text)
+    if len(text) > LENGTH_MAX or generator.written > WRITTEN_MAX:
         raise SeamlineError(STATEMENT_TOO_LARGE, "calls of subqueries are nested too deeply")
     if engine == DUCKDB and _may_lose_its_type(node):
         return f"CAST({text} AS {types.to_duckdb(spec.returns)})"
@@ -71,6 +72,8 @@ def _may_be_constant_null(node: exp.Expr) -> bool:
 
 LENGTH_MAX = 5_000_000
 """Of a call as text; only subqueries that are repeated for Spark come near it."""
+WRITTEN_MAX = 20 * LENGTH_MAX
+"""Of all calls together, those in others counted again; many such subqueries come near it."""
 
 
 def _is_plain(node: exp.Expr, engine: str) -> bool:
@@ -171,6 +174,7 @@ class _SeamlineDuckDB(DuckDB):
     engine = DUCKDB
 
     class Generator(DuckDB.Generator):  # type: ignore[valid-type, misc]
+        written = 0
         TRANSFORMS = {**DuckDB.Generator.TRANSFORMS, **_OURS}  # noqa: RUF012
 
         def window_sql(self, expression: exp.Window) -> str:
@@ -181,6 +185,7 @@ class _SeamlineSpark(Spark):
     engine = SPARK
 
     class Generator(Spark.Generator):  # type: ignore[valid-type, misc]
+        written = 0
         TRANSFORMS = {**Spark.Generator.TRANSFORMS, **_OURS}  # noqa: RUF012
 
         def window_sql(self, expression: exp.Window) -> str:

@@ -30,7 +30,7 @@ from seamline.connectors import supervision
 from seamline.connectors.duckdb.engine import DuckDBEngine, Statement
 from seamline.connectors.duckdb.frames import Kind, packed, receive, send
 from seamline.connectors.duckdb.worker import DEADLINE, FORK, KILL, ORDER
-from seamline.connectors.protocols import Deadline, EngineQuery, ResultStream
+from seamline.connectors.protocols import Compute, Deadline, EngineQuery, ResultStream, at_once
 from seamline.connectors.shared_memory import SharedMemory, shared_memory
 from seamline.errors import STATEMENT_KILLED, SeamlineError
 
@@ -194,12 +194,14 @@ class DuckDBWorkers:
     """Runs queries in processes. Safe to share between threads.
 
     Args:
+        compute: Runs what is pure.
         settings: What `DuckDBEngine` is made with in each.
     """
 
     name = DuckDBEngine.name
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, compute: Compute = at_once, **settings: Any) -> None:
+        self._compute = compute
         self._settings = settings
         self.memory = shared_memory()
         self._lock = threading.Lock()
@@ -210,7 +212,8 @@ class DuckDBWorkers:
 
     def run(self, query: EngineQuery, deadline: Deadline) -> ResultStream:
         """See `Engine.run`."""
-        running = _Running(self, Statement.of(query), deadline)
+        statement = self._compute(lambda: Statement.of(query), deadline)
+        running = _Running(self, statement, deadline)
         running.begin()
         return ResultStream(query.schema, running.batches(), running.close)
 

@@ -20,6 +20,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     NoSuchViewError,
     OAuthError,
+    ResolveError,
     RESTError,
     TableAlreadyExistsError,
     UnauthorizedError,
@@ -53,7 +54,9 @@ _NOT_AS_SPECIFIED = (
     AssertionError,
     EOFError,
     MemoryError,
+    RecursionError,
     SystemError,
+    ResolveError,
     zlib.error,
 )
 """What readers raise, besides errors of their own, over files that are not what they should be."""

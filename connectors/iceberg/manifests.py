@@ -132,6 +132,7 @@ def read_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
 
     Raises:
         OSError: when it cannot be read.
+        ValueError: when an entry names no manifest.
     """
     with AvroFile[ManifestFile](
         io.new_input(path),
@@ -139,7 +140,10 @@ def read_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
         read_types={-1: ManifestFile, 508: PartitionFieldSummary},
         read_enums={517: ManifestContent},
     ) as reader:
-        return tuple(reader)
+        found = tuple(reader)
+    if any(entry.manifest_path is None for entry in found):
+        raise ValueError("an entry names no manifest")
+    return found
 
 
 def list_entry(io: FileIO, path: str, snapshot_id: int) -> ManifestFile:

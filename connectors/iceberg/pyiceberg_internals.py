@@ -381,6 +381,7 @@ def all_entries(io: FileIO, path: str) -> Iterator[ManifestEntry]:
 
     Raises:
         OSError: when it cannot be read.
+        ValueError: when an entry lacks what all must have.
     """
     with _EntryReader(
         io.new_input(path),
@@ -388,7 +389,13 @@ def all_entries(io: FileIO, path: str) -> Iterator[ManifestEntry]:
         read_types={-1: ManifestEntry, 2: DataFile},
         read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
     ) as reader:
-        yield from reader
+        for entry in reader:
+            file = entry.data_file
+            needed = (entry.status, file.file_path, file.file_format, file.record_count,
+                      file.file_size_in_bytes)  # fmt: skip
+            if None in needed:
+                raise ValueError("an entry lacks its status, or its file's path, format or size")
+            yield entry
 
 
 class _EntryReader(AvroFile[ManifestEntry]):

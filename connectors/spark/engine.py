@@ -21,12 +21,14 @@ from seamline.connectors import supervision
 from seamline.connectors.arrow import conform
 from seamline.connectors.config import ClusterConfig
 from seamline.connectors.protocols import (
+    Compute,
     Deadline,
     EngineQuery,
     EngineScan,
     ResultStream,
     SpilledTail,
     TailSource,
+    at_once,
 )
 from seamline.connectors.spark.errors import named_errors
 from seamline.connectors.spark.kernels import learn
@@ -60,6 +62,7 @@ class SparkEngine:
         close: Called when the engine is closed.
         clusters: Clusters whose topics executors may have to read, by name.
         tail_partitions: Tasks a large tail is split over at least.
+        compute: Runs what is pure.
     """
 
     name = "spark"
@@ -71,7 +74,9 @@ class SparkEngine:
         clusters: Mapping[str, ClusterConfig],
         *,
         tail_partitions: int,
+        compute: Compute = at_once,
     ) -> None:
+        self._compute = compute
         self._sessions = Sessions(url, _RETRIES)
         self._close = close
         self._clusters = clusters
@@ -98,11 +103,11 @@ class SparkEngine:
 
             try:
                 with statement.failing(), named_errors(deadline):
-                    sql = self._prepare(session, query)
+                    sql = self._prepare(session, query, deadline)
                     frame = session.spark.sql(sql)
 
                 def again() -> Any:
-                    return session.spark.sql(self._prepare(session, query, any_time=True))
+                    return session.spark.sql(self._prepare(session, query, deadline, any_time=True))
 
                 batches = statement.read(_batches(session.spark, frame, again, query, deadline))
                 return ResultStream(query.schema, _logged(batches, sql), close)
@@ -115,7 +120,9 @@ class SparkEngine:
         self._sessions.close()
         self._close()
 
-    def _prepare(self, session: Session, query: EngineQuery, *, any_time: bool = False) -> str:
+    def _prepare(
+        self, session: Session, query: EngineQuery, deadline: Deadline, *, any_time: bool = False
+    ) -> str:
         tails: dict[str, str] = {}
         for scan in query.scans:
             view = None
@@ -128,7 +135,7 @@ class SparkEngine:
                 view = tails[scan.tail]
             session.view(scan.scan_id, session.spark.sql(relation_sql(scan, view)))
         learn(session, render.kernels(query.tree, self.name))
-        return render.to_spark(query.tree)
+        return self._compute(lambda: render.to_spark(query.tree), deadline)
 
     def _view(
         self,

@@ -2,20 +2,24 @@
 
 A client may log in once, by `Handshake` with a password: it is given a token that stands for that
 proof, which every call looks at again, so that it ends when the password does. A client may as well
-send its proof with every call. An open gateway listens on loopback, and pages in a browser cannot
+send its proof with every call. Where there are several principals, one has half of the calls that
+there may be at once. An open gateway listens on loopback, and pages in a browser cannot
 speak gRPC without TLS; so nobody else reaches it here.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import functools
+import threading
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
 import itsdangerous
 
-from seamline.errors import UNAUTHENTICATED, SeamlineError
+from seamline.errors import RETRY_AFTER, TOO_MANY_STATEMENTS, UNAUTHENTICATED, SeamlineError
 from seamline.gateway.access import authentication
 from seamline.gateway.access.audit import AuditLog, Origin
 from seamline.gateway.access.authentication import Authentication
@@ -23,6 +27,10 @@ from seamline.gateway.access.identity import Identity, Presented
 from seamline.gateway.access.rights import Principal
 
 AUTHORIZATION = "authorization"
+CALLS_MAX = 256
+"""Calls at once."""
+OWN_CALLS_MAX = CALLS_MAX // 2
+"""Of one principal, where there are several."""
 _SALT = "seamline-flight-login"
 _PREFIX = "seamline-flight."
 _BEARER = "bearer "
@@ -67,6 +75,8 @@ class Callers:
         self._known = known
         self._serializer = itsdangerous.URLSafeTimedSerializer(secret, salt=_SALT)
         self._age_seconds_max = age_seconds_max
+        self._lock = threading.Lock()
+        self._calls: collections.Counter[str] = collections.Counter()
         self.audit = audit
 
     def identify(self, context: Any, method: str) -> Caller:
@@ -77,7 +87,8 @@ class Callers:
             method: What is called.
 
         Raises:
-            SeamlineError: UNAUTHENTICATED and what else `Authentication.identify` raises.
+            SeamlineError: UNAUTHENTICATED and what else `Authentication.identify` raises;
+                TOO_MANY_STATEMENTS when they have as many calls as they may.
         """
         headers: dict[str, str] = {}
         for name, value in context.invocation_metadata():
@@ -89,6 +100,7 @@ class Callers:
         except SeamlineError as error:
             self._refused(headers.get(AUTHORIZATION), address, method, error)
             raise
+        self._count(found.principal.name, context)
         return Caller(found, Origin.of(found, address), headers)
 
     def token(self, caller: Caller) -> str:
@@ -104,6 +116,28 @@ class Callers:
             return self._known.again(self._logged_in(given[len(_BEARER + _PREFIX) :]))
         host = f"[{address}]" if ":" in address else address
         return self._known.identify(Presented(authorization, host, address))
+
+    def _count(self, name: str, context: Any) -> None:
+        """Another call of somebody begins, and counts until it ends."""
+        own_max = CALLS_MAX if self._known.is_open else OWN_CALLS_MAX
+        with self._lock:
+            if self._calls[name] >= own_max:
+                raise SeamlineError(
+                    TOO_MANY_STATEMENTS,
+                    f"{name} has {own_max} calls open already",
+                    hint="Close those that nobody reads, and come again.",
+                    details={RETRY_AFTER: 1},
+                )
+            self._calls[name] += 1
+        give_back = functools.partial(self._give_back, name)
+        if not context.add_callback(give_back):
+            give_back()
+
+    def _give_back(self, name: str) -> None:
+        with self._lock:
+            self._calls[name] -= 1
+            if not self._calls[name]:
+                del self._calls[name]
 
     def _logged_in(self, token: str) -> Identity:
         try:

@@ -1,4 +1,4 @@
-"""Rows on the wire: messages of Arrow IPC, each in a message of Flight.
+"""Rows on their way to clients: messages of Arrow IPC, each in a message of Flight.
 
 A chunk of a result is Arrow IPC already, so its messages are sent as they lie there: nothing is
 decoded. Clients take messages of some megabytes; a chunk that has larger ones is cut into smaller.
@@ -6,21 +6,16 @@ decoded. Clients take messages of some megabytes; a chunk that has larger ones i
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.ipc
 
-from seamline.errors import INVALID_REQUEST, SeamlineError
-
 MESSAGE_BYTES = 8 << 20
 """The largest message, unless a single row is larger."""
 _HEADER, _BODY = b"\x12", b"\xc2\x3e"
 """The tags of FlightData's fields 2 and 1000."""
-_CONTINUES = b"\xff\xff\xff\xff"
-_ALIGNED = 8
 
 
 def frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -89,50 +84,6 @@ def _length(number: int) -> bytes:
         number >>= 7
     found.append(number)
     return bytes(found)
-
-
-# --- What clients send ---------------------------------------------------------------------------
-
-
-def read_rows(messages: Iterable[Any], bytes_max: int) -> pa.Table:
-    """The rows that a client sends, as it sends parameters; without columns where it sends none.
-
-    Args:
-        messages: Messages of Flight, with the schema first.
-        bytes_max: What they may have together.
-
-    Raises:
-        SeamlineError: INVALID_REQUEST.
-    """
-    found = bytearray()
-    for message in messages:
-        if message.data_header:
-            found += _encapsulated(message.data_header, message.data_body)
-        if len(found) > bytes_max:
-            raise SeamlineError(
-                INVALID_REQUEST,
-                f"the parameters have more than {bytes_max:,} bytes",
-                hint="Send fewer rows at once; http.request_bytes_max is the limit.",
-            )
-    if not found:
-        return pa.table({})
-    try:
-        with pa.ipc.open_stream(bytes(found)) as reader:
-            table = reader.read_all()
-        table.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
-        raise SeamlineError(
-            INVALID_REQUEST,
-            f"the parameters are no rows of Arrow: {error}",
-            hint="Send a schema and record batches.",
-        ) from error
-    return table
-
-
-def _encapsulated(header: bytes, body: bytes) -> bytes:
-    """A message of Arrow IPC as it stands in a stream."""
-    header += b"\0" * (-len(header) % _ALIGNED)
-    return _CONTINUES + struct.pack("<i", len(header)) + header + body
 
 
 def schema_bytes(schema: pa.Schema) -> bytes:

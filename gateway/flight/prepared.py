@@ -75,12 +75,21 @@ class Prepared:
         return _EACH_BYTES + len(self.text) + int(values)
 
     def parameter_sets(self) -> list[Any]:
-        """The values of each run: by place, or by name where the statement has names."""
+        """The values of each run: by place, or by name where the statement has names.
+
+        Raises:
+            SeamlineError: INVALID_PARAMETERS for what Python has no value for.
+        """
         if self.values is None or not self.values.num_columns:
             return [[]]
-        if self.description.takes_names:
-            return list(self.values.to_pylist())
-        columns = [column.to_pylist() for column in self.values.columns]
+        try:
+            if self.description.takes_names:
+                return list(self.values.to_pylist())
+            columns = [column.to_pylist() for column in self.values.columns]
+        except (pa.ArrowException, ValueError, OverflowError, NotImplementedError) as error:
+            raise SeamlineError(
+                INVALID_PARAMETERS, f"a parameter has no value that can be read: {error}"
+            ) from error
         return [list(row) for row in zip(*columns, strict=True)]
 
 

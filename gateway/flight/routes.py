@@ -23,9 +23,10 @@ from seamline.errors import INVALID_REQUEST, NOT_SUPPORTED, SeamlineError
 from seamline.gateway.flight import messages, prepared
 from seamline.gateway.flight.actions import Actions
 from seamline.gateway.flight.callers import AUTHORIZATION, Callers
-from seamline.gateway.flight.frames import frames, read_rows, schema_bytes, table_frames
+from seamline.gateway.flight.frames import frames, schema_bytes, table_frames
 from seamline.gateway.flight.listings import Listings
 from seamline.gateway.flight.prepared import PreparedStatements
+from seamline.gateway.flight.received import read_rows
 from seamline.gateway.flight.running import NO_COLUMNS, Call, Running
 from seamline.gateway.flight.sessions import Sessions
 from seamline.gateway.query import updates

@@ -19,13 +19,13 @@ from seamline.errors import INTERNAL_ERROR, INVALID_CONFIG, PORT_TAKEN, Seamline
 from seamline.gateway.access.watched import Watched
 from seamline.gateway.config.model import Config, TlsConfig
 from seamline.gateway.flight import messages
+from seamline.gateway.flight.callers import CALLS_MAX
 from seamline.gateway.flight.errors import refuse
 from seamline.gateway.flight.routes import Routes
 from seamline.gateway.flight.silence import Silence
 
 _LOG = logging.getLogger("seamline.flight")
 _SERVICE = "arrow.flight.protocol.FlightService"
-_CALLS_MAX = 256
 _STOP_S = 5.0
 _HEADER_BYTES_MAX = 1 << 16
 _OPTIONS = (
@@ -56,13 +56,13 @@ class FlightServer:
 
     def __init__(self, config: Config, routes: Routes) -> None:
         self._silence = Silence(config.limits.result_seconds)
-        self._threads = concurrent.futures.ThreadPoolExecutor(_CALLS_MAX, "seamline-flight")
+        self._threads = concurrent.futures.ThreadPoolExecutor(CALLS_MAX, "seamline-flight")
         longest = config.http.request_bytes_max
         self._server = grpc.server(
             self._threads,
             handlers=[_handlers(routes, self._silence)],
             options=(*_OPTIONS, ("grpc.max_receive_message_length", longest)),
-            maximum_concurrent_rpcs=_CALLS_MAX,
+            maximum_concurrent_rpcs=CALLS_MAX,
         )
         tls, host = config.http.tls, config.http.host
         bracketed = f"[{host}]" if ":" in host else host

@@ -102,11 +102,11 @@ def create_app(
     app.json = _Json(app)
     app.config["MAX_CONTENT_LENGTH"] = config.http.request_bytes_max
     app.url_map.merge_slashes = False  # a name that begins with one is no place to redirect from
-    _add_access(app, rest, audit or AuditLog())
+    turns = Turns(config.http.threads, _WAITS_MAX, shared=config.asks_who)
+    _add_access(app, rest, audit or AuditLog(), turns)
     _add_errors(app)
     _add_probes(app, service)
     _add_descriptions(app, metrics_text)
-    turns = Turns(config.http.threads, _WAITS_MAX)
     streams = Streams(rest.authentication)
     app.register_blueprint(statements.blueprint(service, turns, streams))
     app.register_blueprint(query.blueprint(service, turns))
@@ -124,7 +124,7 @@ def create_app(
     return app
 
 
-def _add_access(app: flask.Flask, rest: IcebergRest, audit: AuditLog) -> None:
+def _add_access(app: flask.Flask, rest: IcebergRest, audit: AuditLog, turns: Turns) -> None:
     @app.before_request
     def authenticate() -> None:
         path = flask.request.path
@@ -147,6 +147,7 @@ def _add_access(app: flask.Flask, rest: IcebergRest, audit: AuditLog) -> None:
         flask.g.identity = who
         flask.g.principal = who.principal
         flask.g.origin = Origin.of(who, flask.request.remote_addr or "")
+        turns.belong_to(who.principal.name)
 
     @app.after_request
     def add_headers(answer: flask.Response) -> flask.Response:

@@ -4,15 +4,22 @@ A request takes its turn once all of it has arrived, and has none while it waits
 its answer is sent after its turn. So clients that wait, or are slow, cost a thread and a connection
 each, and no more. Probes take no turn. When very many are waiting already, a request does not wait:
 it is answered at once with the present state.
+
+Where there are several principals, nobody has all of it: requests of one take half of the turns and
+half of the waiting at most. What comes on top waits until another of theirs has ended, without a
+turn, and is refused when too many do.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import io
 import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
+
+from seamline.errors import RETRY_AFTER, TOO_MANY_STATEMENTS, SeamlineError
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -26,11 +33,14 @@ class Turns:
     Args:
         working_max: Requests that are worked on at once.
         waiting_max: Requests that wait at once.
+        shared: Whether there are several principals.
     """
 
-    def __init__(self, working_max: int, waiting_max: int) -> None:
+    def __init__(self, working_max: int, waiting_max: int, *, shared: bool = False) -> None:
         self._turns = threading.BoundedSemaphore(working_max)
         self._waits = threading.BoundedSemaphore(waiting_max)
+        self._working = _Shares(max(1, working_max // 2) if shared else working_max)
+        self._waiting = _Shares(max(1, waiting_max // 2) if shared else waiting_max)
         self._mine = threading.local()
 
     def taken_by(self, application: WSGIApplication, body_bytes_max: int) -> WSGIApplication:
@@ -42,6 +52,7 @@ class Turns:
         """
 
         def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            self._mine.name = None
             if environ.get("PATH_INFO") in PROBES:
                 return application(environ, start_response)
             _receive(environ, body_bytes_max)
@@ -50,6 +61,24 @@ class Turns:
 
         return answer
 
+    def belong_to(self, name: str) -> None:
+        """The request at hand, which has a turn, is somebody's; it may have to wait for their own.
+
+        Args:
+            name: The principal.
+
+        Raises:
+            SeamlineError: TOO_MANY_STATEMENTS when too many of theirs do already.
+        """
+        if not self._working.take(name, may_wait=False):
+            with self._waited_for(name):
+                self._turns.release()
+                try:
+                    self._working.take(name)
+                finally:
+                    self._turns.acquire()
+        self._mine.name = name
+
     @contextlib.contextmanager
     def waiting(self, seconds: float) -> Iterator[float]:
         """While it lasts, another request may take the turn.
@@ -57,28 +86,103 @@ class Turns:
         Yields:
             How many of the seconds to wait: 0 when too many are waiting already.
         """
-        if seconds <= 0 or not self._waits.acquire(blocking=False):
+        if seconds <= 0 or not self._begin_to_wait(self._name):
             yield 0.0
             return
         has_turn = getattr(self._mine, "has_turn", False)
         if has_turn:
-            self._turns.release()
+            self._give_back()
         try:
             yield seconds
         finally:
-            self._waits.release()
+            self._end_to_wait(self._name)
             if has_turn:
-                self._turns.acquire()
+                self._take()
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
         """While it lasts, the thread has a turn; it waits for one first."""
-        with self._turns:
+        self._take()
+        try:
             self._mine.has_turn = True
-            try:
-                yield
-            finally:
-                self._mine.has_turn = False
+            yield
+        finally:
+            self._mine.has_turn = False
+            self._give_back()
+
+    @property
+    def _name(self) -> str | None:
+        """Whose the request of this thread is; None while nobody knows."""
+        name: str | None = getattr(self._mine, "name", None)
+        return name
+
+    def _take(self) -> None:
+        if self._name is not None:
+            self._working.take(self._name)
+        self._turns.acquire()
+
+    def _give_back(self) -> None:
+        self._turns.release()
+        if self._name is not None:
+            self._working.give_back(self._name)
+
+    @contextlib.contextmanager
+    def _waited_for(self, name: str) -> Iterator[None]:
+        if not self._begin_to_wait(name):
+            raise SeamlineError(
+                TOO_MANY_STATEMENTS,
+                f"too many requests of {name} are waiting",
+                details={RETRY_AFTER: 1},
+            )
+        try:
+            yield
+        finally:
+            self._end_to_wait(name)
+
+    def _begin_to_wait(self, name: str | None) -> bool:
+        if name is not None and not self._waiting.take(name, may_wait=False):
+            return False
+        if self._waits.acquire(blocking=False):
+            return True
+        if name is not None:
+            self._waiting.give_back(name)
+        return False
+
+    def _end_to_wait(self, name: str | None) -> None:
+        self._waits.release()
+        if name is not None:
+            self._waiting.give_back(name)
+
+
+class _Shares:
+    """How many of something each principal has. Safe to share between threads.
+
+    Args:
+        own_max: What one may have.
+    """
+
+    def __init__(self, own_max: int) -> None:
+        self._own_max = own_max
+        self._own: collections.Counter[str] = collections.Counter()
+        self._changed = threading.Condition()
+
+    def take(self, name: str, *, may_wait: bool = True) -> bool:
+        """Takes one for somebody; False where they have all they may, and it may not wait."""
+        with self._changed:
+            while self._own[name] >= self._own_max:
+                if not may_wait:
+                    return False
+                self._changed.wait()
+            self._own[name] += 1
+            return True
+
+    def give_back(self, name: str) -> None:
+        """One of somebody's is free again."""
+        with self._changed:
+            self._own[name] -= 1
+            if not self._own[name]:
+                del self._own[name]
+            self._changed.notify_all()
 
 
 def _receive(environ: Any, bytes_max: int) -> None:

@@ -1,12 +1,14 @@
 """Scan plans as clients ask for them: submitted, fetched page by page, cancelled.
 
 A plan belongs to the principal that asked for it. It is kept until it is cancelled or nobody has
-asked for it for a while. The files it names have leases of their own and outlive it, because an
-engine drops a plan before it reads.
+asked for it for a while; when there are too many, the oldest of whoever has most goes. The files it
+names have leases of their own and outlive it, because an engine drops a plan before it reads. Where
+several principals wait, each has half of the threads at most.
 """
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import dataclasses
 import secrets
@@ -27,6 +29,11 @@ WAIT_S = 30.0
 KEPT_S = 600.0
 PLANS_MAX = 1000
 _WORKERS = 8
+_OWN_WORKERS = 4
+"""Of one principal, where there are several."""
+
+
+_Made = concurrent.futures.Future[ScanPlan]
 
 
 @dataclasses.dataclass(slots=True)
@@ -48,7 +55,7 @@ class SubmittedPlan:
     principal: str
     table: tuple[str, ...]
     deadline: StatementDeadline
-    result: concurrent.futures.Future[ScanPlan]
+    result: _Made
     touched_at: float
     page_size: int = TASKS_PER_PAGE
     canceled: bool = False
@@ -74,14 +81,17 @@ class ScanPlans:
     Args:
         seconds_max: Longest time a plan may take.
         page_size: Files in one page.
+        shared: Whether there are several principals.
     """
 
-    def __init__(self, seconds_max: float, page_size: int = TASKS_PER_PAGE) -> None:
+    def __init__(
+        self, seconds_max: float, page_size: int = TASKS_PER_PAGE, *, shared: bool = False
+    ) -> None:
         self._seconds_max = seconds_max
         self._page_size = page_size
         self._lock = threading.Lock()
         self._plans: dict[str, SubmittedPlan] = {}
-        self._workers = concurrent.futures.ThreadPoolExecutor(_WORKERS, "seamline-plan")
+        self._workers = _Workers(_OWN_WORKERS if shared else _WORKERS)
 
     def submit(
         self,
@@ -95,7 +105,7 @@ class ScanPlans:
             SeamlineError: what it has failed with by then.
         """
         deadline = StatementDeadline(self._seconds_max)
-        result = self._workers.submit(_run, make, deadline)
+        result = self._workers.submit(principal, lambda: _run(make, deadline))
         plan_id, now = secrets.token_urlsafe(18), time.monotonic()
         plan = SubmittedPlan(plan_id, principal, table, deadline, result, now, self._page_size)
         with self._lock:
@@ -135,7 +145,7 @@ class ScanPlans:
             plans = list(self._plans.values())
         for plan in plans:
             self.cancel(plan)
-        self._workers.shutdown(wait=True, cancel_futures=True)
+        self._workers.close()
 
     def _forget(self, plan_id: str) -> None:
         with self._lock:
@@ -144,10 +154,67 @@ class ScanPlans:
     def _drop_old(self) -> None:
         """Drops plans that nobody asks for. Called with the lock held."""
         now = time.monotonic()
-        for plan_id, plan in list(self._plans.items()):
-            if now - plan.touched_at > KEPT_S or len(self._plans) > PLANS_MAX:
-                plan.deadline.cancel()
-                del self._plans[plan_id]
+        old = [k for k, plan in self._plans.items() if now - plan.touched_at > KEPT_S]
+        for plan_id in old:
+            self._plans.pop(plan_id).deadline.cancel()
+        while len(self._plans) > PLANS_MAX:
+            of = collections.Counter(plan.principal for plan in self._plans.values())
+            ((most, _),) = of.most_common(1)
+            oldest = next(k for k, plan in self._plans.items() if plan.principal == most)
+            self._plans.pop(oldest).deadline.cancel()
+
+
+class _Workers:
+    """Threads that make plans: the oldest of whoever has fewest in the making comes next.
+
+    Args:
+        own_max: How many of one principal are made at once.
+    """
+
+    def __init__(self, own_max: int) -> None:
+        self._own_max = own_max
+        self._threads = concurrent.futures.ThreadPoolExecutor(_WORKERS, "seamline-plan")
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[str, _Made, Callable[[], ScanPlan]]] = []
+        self._running: collections.Counter[str] = collections.Counter()
+
+    def submit(self, principal: str, make: Callable[[], ScanPlan]) -> _Made:
+        """Has a plan made."""
+        made: _Made = concurrent.futures.Future()
+        with self._lock:
+            self._waiting.append((principal, made, make))
+            self._threads.submit(supervision.attempt, "plan", self._make)
+        return made
+
+    def close(self) -> None:
+        """Ends them; what waits is not made."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        for _, made, _ in waiting:
+            made.cancel()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _make(self) -> None:
+        """Makes plans until none may be: whoever has made one looks for the next."""
+        while (found := self._take()) is not None:
+            principal, made, make = found
+            try:
+                made.set_result(make())
+            except BaseException as error:  # noqa: BLE001 - it is who asks that gets it
+                made.set_exception(error)
+            finally:
+                with self._lock:
+                    self._running[principal] -= 1
+
+    def _take(self) -> tuple[str, _Made, Callable[[], ScanPlan]] | None:
+        with self._lock:
+            may = [w for w in self._waiting if self._running[w[0]] < self._own_max]
+            if not may:
+                return None
+            found = min(may, key=lambda w: self._running[w[0]])
+            self._waiting.remove(found)
+            self._running[found[0]] += 1
+            return found
 
 
 def _run(make: Callable[[StatementDeadline], ScanPlan], deadline: StatementDeadline) -> ScanPlan:

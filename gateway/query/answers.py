@@ -15,13 +15,13 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
+from seamline.connectors.protocols import Compute, at_once
 from seamline.gateway.commands import sessions, writes
 from seamline.gateway.commands.dispatch import Commands
 from seamline.gateway.commands.rows import Rows
 from seamline.gateway.config.model import Config
 from seamline.gateway.connections import Connections
 from seamline.gateway.query import audited, freshness, names, prepared, receipt
-from seamline.gateway.query.computing import Compute, at_once
 from seamline.gateway.query.prepared import Values
 from seamline.gateway.query.queries import Planned, Queries, QueryRequest, Running
 from seamline.gateway.query.spool import ResultSpool, SpoolDirectory

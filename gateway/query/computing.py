@@ -1,10 +1,10 @@
 """What statements mean is computed in the gateway's own process, and ended there by force.
 
-Reading, binding and planning take milliseconds. Limits of length and nesting keep them short; what
-none of those has foreseen, a text that grows with every word of it, would take one of the threads
-for ever, and from all the others their time. So a computation that has used its seconds of a
-processor, or whose statement has ended, is interrupted wherever it is: it is pure, so that there is
-nothing it could leave behind.
+Reading, binding, planning, and writing it in an engine's words take milliseconds. Limits of length
+and nesting keep them short; what none of those has foreseen, a text that grows with every word of
+it, would take one of the threads for ever, and from all the others their time. So a computation
+that has used its seconds of a processor, or whose statement has ended, is interrupted wherever it
+is: it is pure, so that there is nothing it could leave behind.
 """
 
 from __future__ import annotations
@@ -38,18 +38,6 @@ class Ends(Protocol):
 
 class _InterruptedError(BaseException):
     """Raised in the middle of whatever a thread computes."""
-
-
-class Compute(Protocol):
-    """Runs a computation of a statement; `Computing.run` is one."""
-
-    def __call__(self, compute: Callable[[], T], deadline: Ends) -> T:
-        """See `Computing.run`."""
-
-
-def at_once(compute: Callable[[], T], deadline: Ends) -> T:  # noqa: ARG001 - see `Compute`
-    """Runs a computation that nobody has to interrupt."""
-    return compute()
 
 
 @dataclasses.dataclass(eq=False, slots=True)

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from seamline.connectors.protocols import ColdTable, Deadline
+from seamline.connectors.protocols import ColdTable, Compute, Deadline, at_once
 from seamline.errors import (
     COLD_FILE_MISSING,
     INTERNAL_ERROR,
@@ -34,7 +34,6 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.gateway.query.batches import Batches
-from seamline.gateway.query.computing import Compute, at_once
 from seamline.gateway.query.freshness import LATEST, Freshness
 from seamline.gateway.query.gather import Gatherer, ReadToken, no_tokens
 from seamline.gateway.query.names import Session

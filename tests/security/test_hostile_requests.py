@@ -3,13 +3,13 @@
 Method: a gateway with a plain table and a unified one whose broker never answers is asked by every
 route, with every method, with names, queries, headers and bodies that are drawn at random: texts of
 every alphabet, JSON of every shape, valid bodies with one part replaced, statements put together
-from SQL's own words. Tokens, boundaries and table metadata are valid ones with something changed.
+from SQL's own words. Tokens and boundaries are valid ones with something changed; what a table's
+metadata may say is in `test_hostile_metadata`.
 No answer may be unnamed, be `INTERNAL_ERROR`, or hold an address, a path or a traceback.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import urllib.parse
@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import offline
 from support.gateway import Gateway
+from support.hostile import JSON, changed
 
 from seamline.errors import BOUNDARY_INVALID, ERRORS, SeamlineError
 from seamline.seam.boundary import SUMMARY_KEY, decode
@@ -163,18 +164,6 @@ NAMES = st.one_of(
     st.sampled_from(["plain", "default", "lake", "lake.default", "..", "%1f", "a\x1fb", "nobody"]),
     st.text(min_size=1, max_size=30),
 )
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=20)
-    | st.sampled_from(["plain", "2024-01-01", "9" * 400, "²", "\ud800"]),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
 BODIES: dict[str, Any] = {
     "statements": {
         "statement": "SELECT id FROM plain WHERE id = ?",
@@ -304,27 +293,6 @@ def test_requests(gateway: Gateway, count: int) -> None:
 
 
 # --- What comes back to us -----------------------------------------------------------------------
-
-
-@st.composite
-def changed(draw: st.DrawFn, valid: Any) -> Any:
-    """A JSON value with one of its parts replaced, lost or doubled."""
-    whole = copy.deepcopy(valid)
-    place = whole
-    while True:
-        keys = sorted(place) if isinstance(place, dict) else list(range(len(place)))
-        if not keys:
-            return whole
-        key = draw(st.sampled_from(keys))
-        inner = place[key]
-        if isinstance(inner, dict | list) and inner and draw(st.integers(0, 3)):
-            place = inner
-            continue
-        if draw(st.integers(0, 4)) == 0:
-            del place[key]
-        else:
-            place[key] = draw(JSON)
-        return whole
 
 
 @pytest.mark.parametrize("count", COUNTS)

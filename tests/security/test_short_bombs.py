@@ -7,6 +7,7 @@ take longer than there will be time; computations that never end, under a deadli
 from __future__ import annotations
 
 import contextlib
+import datetime
 import itertools
 import threading
 import time
@@ -21,7 +22,7 @@ from seamline.gateway.access.rights import Principal
 from seamline.gateway.query.computing import Computing
 from seamline.gateway.query.deadline import StatementDeadline, no_deadline
 from seamline.gateway.query.statements import State, StatementRequest
-from seamline.sql import parse, types
+from seamline.sql import parse, qualify, render, types
 
 DEPTH = 50
 TWICE = ("date", "decimal", "enum", "object", "row", "struct", "timestamp", "variant")
@@ -225,3 +226,35 @@ def test_no_number_is_too_long_for_a_name(offline_gateway: Gateway, sql: str, di
     statement = offline_gateway.parts.service.submit(request, Principal("anonymous"))
     assert statement.wait(60) in {State.SUCCEEDED, State.FAILED}
     assert statement.error is None or statement.error.code.name != "INTERNAL_ERROR"
+
+
+# --- What engines get ----------------------------------------------------------------------------
+
+
+@pytest.mark.prove
+def test_what_spark_gets_is_bounded_as_a_whole() -> None:
+    """Subqueries that are repeated for Spark: each is short enough, and all together are not."""
+
+    def written(count: int) -> str:
+        call = f"{'split_part(' * 9}(SELECT 'a'){', 1)'.replace('1', repr('b') + ', 1') * 9}"
+        tree = parse.parse(f"SELECT {', '.join([call] * count)}")
+        assert isinstance(tree, parse.Query)
+        now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+        return render.to_spark(qualify.qualify(tree.tree, [], now=now).tree)
+
+    assert len(written(1)) > 1_000_000
+    with pytest.raises(SeamlineError) as caught:
+        written(400)
+    assert caught.value.code is STATEMENT_TOO_LARGE
+
+
+def test_a_statement_that_is_slow_to_write_is_interrupted(
+    offline_gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(render, "to_duckdb", lambda *_: endless())
+    monkeypatch.setattr(offline_gateway.parts._computing, "_seconds_max", 0.3)
+    statement = offline_gateway.statement("SELECT 1", "duckdb")
+    assert statement.error is not None
+    assert statement.error.code is STATEMENT_TOO_LARGE
+    monkeypatch.undo()
+    assert offline_gateway.rows("SELECT 1") == [(1,)]
