@@ -193,6 +193,31 @@ def test_a_bad_message_is_bad_for_both_paths_and_leaves_its_neighbours(
             assert row == {name: good[index][name] for name in row}
 
 
+TAGS = [
+    b"\xad\xf3\xff\xff\xff\xff\x01\x00",  # longer than a tag is
+    b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",
+    b"\x00\x01",  # of a field 0
+    b"\x0e",  # of a kind that there is not
+    b"\x0f",
+    b"\xf3\x07",  # a group that does not end
+    b"\xf4\x07",  # the end of one that did not begin
+    b"\xf3\x07\xfc\x07",  # the end of another
+    b"\xf3\x07" * 101 + b"\xf4\x07" * 101,
+    b"\x08" + b"\xff" * 10 + b"\x01",  # longer than a number is
+    b"\x1a\x01\xff",  # text that is none
+    b"\x1a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+]
+
+
+@pytest.mark.parametrize("tail", TAGS, ids=bytes.hex)
+def test_what_is_no_field_is_bad_for_both_paths(tail: bytes) -> None:
+    raw = [message({"id": 1}), message({"id": 2}) + tail, message({"id": 3})]
+    for fast in (True, False):
+        arrays, bad = decoder(WITHOUT_KEYS, fast=fast).decode(raw)
+        assert set(bad) == {1}
+        assert [row["id"] for row in rows(arrays, WITHOUT_KEYS)] == [1, None, 3]
+
+
 COLUMNS_OF_OTHERS = parse_fields("y integer, only varchar")
 
 
