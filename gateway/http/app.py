@@ -41,7 +41,7 @@ from seamline.gateway.http import (
 )
 from seamline.gateway.http import seams as seam_routes
 from seamline.gateway.http.operations import COME_AGAIN, JSON, REFUSALS, Answer, json, operation
-from seamline.gateway.http.presented import presented
+from seamline.gateway.http.presented import identified, presented
 from seamline.gateway.http.proxies import Proxies
 from seamline.gateway.http.streams import Streams
 from seamline.gateway.http.turns import PROBES, Turns
@@ -147,6 +147,7 @@ def _add_access(app: flask.Flask, rest: IcebergRest, audit: AuditLog, turns: Tur
         flask.g.identity = who
         flask.g.principal = who.principal
         flask.g.origin = Origin.of(who, flask.request.remote_addr or "")
+        identified()
         turns.belong_to(who.principal.name)
 
     @app.after_request

@@ -8,6 +8,9 @@ import flask
 
 from seamline.gateway.access.identity import Presented
 
+IDENTIFIED = "seamline.identified"
+"""What a server has in a request's environment to be told that it is known who asks."""
+
 
 def presented() -> Presented:
     """What the current request reveals about its sender."""
@@ -24,3 +27,8 @@ def presented() -> Presented:
         certificate or None,
         encoded or b"",
     )
+
+
+def identified() -> None:
+    """It is known who sends the current request."""
+    flask.request.environ.get(IDENTIFIED, lambda: None)()

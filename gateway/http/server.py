@@ -13,9 +13,11 @@ import functools
 import json
 import os
 import pathlib
+import resource
 import socket
 import struct
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,8 @@ from seamline.connectors.files import exclusive, make_folder, named_write_errors
 from seamline.errors import INVALID_CONFIG, PORT_TAKEN, STATE_DIRECTORY_TAKEN, SeamlineError
 from seamline.gateway.access import authentication
 from seamline.gateway.config.model import Config
+from seamline.gateway.http.presented import IDENTIFIED
+from seamline.gateway.http.strangers import Strangers
 from seamline.gateway.http.tls import ServerTls
 
 if TYPE_CHECKING:
@@ -41,6 +45,9 @@ _ANSWERS_S = 15
 _CLOSE_S = 5
 _FAILURE_BYTES_MAX = 1 << 16
 _CONNECTIONS = 1000
+_CROWD = _CONNECTIONS * 7 // 8
+"""From so many connections on, a new one ends one that waits."""
+_FILES_MAX = 1 << 16
 _HEADER_BYTES_MAX = 1 << 16
 """Clients of Trino's protocol carry their prepared statements in headers."""
 _TURN_S = 0.001
@@ -59,12 +66,65 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
     for a statement must not be one that others need.
     """
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._strangers = Strangers()
+        self._mine = threading.local()
+
+    def load_wsgi(self) -> None:
+        """Loads the application, which says when it knows who asks."""
+        super().load_wsgi()
+        application = self.wsgi
+
+        def answer(environ: Any, start_response: Any) -> Any:
+            environ[IDENTIFIED] = functools.partial(self._strangers.remove, self._mine.connection)
+            return application(environ, start_response)
+
+        self.wsgi = answer
+
     def get_thread_pool(self) -> concurrent.futures.ThreadPoolExecutor:
         """Threads are made as they are needed."""
         return concurrent.futures.ThreadPoolExecutor(self.cfg.worker_connections)
 
+    def accept(self, listener: Any) -> None:
+        """Accepts a connection. Of very many, the one that nobody needs longest is closed."""
+        super().accept(listener)
+        if self.nr_conns <= _CROWD:
+            return
+        choices: list[tuple[float, Callable[[], None]]] = []
+        for silent, close in (
+            (self.pending_conns, super().murder_pending),
+            (self.keepalived_conns, super().murder_keepalived),
+        ):
+            if silent:
+                first = silent[0]
+
+                def expire(first: Any = first, close: Callable[[], None] = close) -> None:
+                    first.timeout = 0
+                    close()
+
+                choices.append((first.timeout - self.cfg.keepalive, expire))
+        since = self._strangers.since()
+        if since is not None:
+            choices.append((since, self._strangers.end_first))
+        if choices:
+            min(choices, key=lambda choice: choice[0])[1]()
+
+    def murder_pending(self) -> None:
+        """Closes connections that have been silent for too long, or that take too long to ask."""
+        super().murder_pending()
+        self._strangers.end_late()
+
     def handle(self, conn: Any) -> Any:
         """Serves a request; a client that falls silent in the middle of it is disconnected."""
+        self._mine.connection = conn
+        self._strangers.add(conn)
+        try:
+            return self._handle(conn)
+        finally:
+            self._strangers.remove(conn)
+
+    def _handle(self, conn: Any) -> Any:
         silent = struct.pack("ll", _SILENT_S_MAX, 0)
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             conn.sock.setsockopt(socket.SOL_SOCKET, option, silent)
@@ -221,8 +281,17 @@ def serve(config: Config, ready: Callable[[str], None]) -> None:
     if config.http.tls.certificate is not None:
         ServerTls(config.http.tls)  # what is wrong with it is said here, and not by a worker
     check_port(config.http.host, config.http.port)
+    _allow_files()
     with _own_state(pathlib.Path(config.state_directory)):
         GatewayServer(config, ready).run()
+
+
+def _allow_files() -> None:
+    """As many open files as this process may have: the usual 1,024 are few for its connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextlib.contextmanager
