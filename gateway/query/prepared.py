@@ -6,6 +6,7 @@ from the plan that the statement has with nulls in the place of its parameters.
 
 from __future__ import annotations
 
+import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from seamline.errors import (
     INVALID_PARAMETERS,
     PREPARED_STATEMENT_NOT_FOUND,
     STATEMENT_NOT_ALLOWED,
+    STATEMENT_TOO_LARGE,
     Location,
     SeamlineError,
 )
@@ -46,9 +48,17 @@ def prepare(statement: Prepare, request: StatementRequest) -> Rows:
     """PREPARE: the statement is read, and kept by the client.
 
     Raises:
-        SeamlineError: what is wrong with it, STATEMENT_NOT_ALLOWED.
+        SeamlineError: what is wrong with it, STATEMENT_NOT_ALLOWED, STATEMENT_TOO_LARGE.
     """
     _read(statement.text, request)
+    size, longest = len(urllib.parse.quote_plus(statement.text)), request.prepared_bytes_max
+    if longest is not None and size > longest:
+        raise SeamlineError(
+            STATEMENT_TOO_LARGE,
+            f"the statement is {size:,} bytes long as a header carries it, at most {longest:,} fit",
+            location=statement.location,
+            hint="EXECUTE IMMEDIATE takes statements of any length.",
+        )
     return done({"prepared": {statement.name: statement.text}})
 
 

@@ -62,6 +62,7 @@ class StatementRequest:
         client_tags: What else the program says of it.
         carries_tokens: Whether its client sends along what earlier answers gave it; where it does
             not, INSERT ends when its rows can be read.
+        prepared_bytes_max: Longest text that can be prepared, as in a URL; None for any length.
     """
 
     statement: str
@@ -81,6 +82,7 @@ class StatementRequest:
     source: str | None = None
     client_tags: tuple[str, ...] = ()
     carries_tokens: bool = True
+    prepared_bytes_max: int | None = None
 
 
 class Statement:

@@ -23,6 +23,8 @@ from seamline.errors import INVALID_REQUEST, PERMISSION_DENIED, SeamlineError
 from seamline.gateway.query.statements import NO_TRANSACTION, StatementRequest
 
 PREFIX = "X-Trino-"
+_PREPARED_BYTES_MAX = 60_000
+"""Clients read lines of a header up to 64 KiB, and so does the gateway."""
 
 
 def request_of(text: str, headers: Headers) -> StatementRequest:
@@ -46,6 +48,7 @@ def request_of(text: str, headers: Headers) -> StatementRequest:
         source=_header(headers, "Source"),
         client_tags=tuple(_items(headers, "Client-Tags")),
         carries_tokens=False,
+        prepared_bytes_max=_PREPARED_BYTES_MAX,
     )
 
 

@@ -14,7 +14,7 @@ import importlib
 import json
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote_plus, urlsplit
 
 import pytest
 import trino
@@ -22,6 +22,7 @@ import zstandard
 from support import offline
 from support.gateway import Gateway
 from support.trino_clients import VALUES
+from trino.exceptions import TrinoUserError
 from trino.transaction import IsolationLevel
 
 from seamline.errors import ERRORS
@@ -306,6 +307,19 @@ def test_what_is_changed_travels_in_headers(gateway: Gateway) -> None:
     (begun,) = headers("START TRANSACTION", Transaction_Id="NONE").items()
     assert begun[0] == "Started-Transaction-Id"
     assert headers("COMMIT", Transaction_Id=begun[1]) == {"Clear-Transaction-Id": "true"}
+
+
+@pytest.mark.parametrize("letter", ["x", "ä", "'"])
+def test_what_no_header_carries_cannot_be_prepared(cursor: Any, letter: str) -> None:
+    """Letters take one, six or three bytes of a header, which has a little more than 60,000."""
+    width = len(quote_plus(letter))
+    held = letter * (2 * (29_900 // width))
+    rows(cursor, f"PREPARE a FROM SELECT '{held}'")
+    much = letter * (2 * (30_100 // width))
+    with pytest.raises(TrinoUserError) as caught:
+        rows(cursor, f"PREPARE a FROM SELECT '{much}'")
+    assert caught.value.error_name == "STATEMENT_TOO_LARGE"
+    assert "EXECUTE IMMEDIATE" in str(caught.value.message)
 
 
 def test_the_gateway_says_who_it_is(gateway: Gateway) -> None:
