@@ -337,6 +337,7 @@ def reorder(update: Any) -> None:
     "change",
     [rename, *(pytest.param(c, marks=pytest.mark.prove) for c in (add, drop, promote, reorder))],
 )
+@pytest.mark.prove
 def test_evolved_schema(
     stack: Stack, gateway: Gateway, name: str, change: Callable[[Any], None]
 ) -> None:
@@ -353,6 +354,7 @@ def test_evolved_schema(
     assert len(tier_and_compare(stack, gateway, name)) == 15
 
 
+@pytest.mark.prove
 def test_dropped_and_added_again_is_another_column(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
@@ -473,6 +475,7 @@ def skipped(receipt: Mapping[str, Any]) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("policy", ["null", pytest.param("skip", marks=pytest.mark.prove)])
+@pytest.mark.prove
 def test_poison_over_many_batches_is_counted_once(
     stack: Stack, gateway: Gateway, name: str, policy: str
 ) -> None:
@@ -580,6 +583,7 @@ def test_a_boundary_lost_by_other_means_is_no_guess(
 
 
 @pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.prove), 3])
+@pytest.mark.prove
 def test_fault_13_a_table_keeps_its_owners_retention(
     stack: Stack, gateway: Gateway, name: str, version: int
 ) -> None:

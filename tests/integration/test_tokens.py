@@ -143,6 +143,7 @@ def test_a_session_does_not_go_back(stack: Stack, gateway: Gateway, name: str) -
         assert connection.execute(sql).fetchall() == [(20,)], "said once, then read on"
 
 
+@pytest.mark.prove
 def test_a_session_reads_the_whole_and_its_parts_in_any_order(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
@@ -202,6 +203,7 @@ def test_a_write_is_waited_for(stack: Stack, gateway: Gateway, name: str) -> Non
         assert caught.value.code.name == "INVALID_TOKEN"
 
 
+@pytest.mark.prove
 def test_a_past_moment_is_cut_where_it_lies(stack: Stack, gateway: Gateway, name: str) -> None:
     table_of(stack, name)
     stack.produce(name, rows_of(range(50)))
@@ -228,6 +230,7 @@ def test_a_past_moment_is_cut_where_it_lies(stack: Stack, gateway: Gateway, name
     assert failure(gateway, then).code.name == "LOG_TRIMMED"
 
 
+@pytest.mark.prove
 def test_fault_06_a_fast_clock_makes_no_moment_short(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
@@ -253,6 +256,7 @@ def test_fault_06_a_fast_clock_makes_no_moment_short(
 
 
 @pytest.mark.parametrize("policy", ["null", "skip"])
+@pytest.mark.prove
 def test_fault_10_a_token_outlives_a_change_of_policy(
     stack: Stack, gateway: Gateway, name: str, policy: str
 ) -> None:

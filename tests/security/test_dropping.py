@@ -83,6 +83,7 @@ def test_a_table_that_is_not_there_is_still_told_apart(tables: Tables) -> None:
     "options",
     [["--yes", "--purge"], *(pytest.param(o, marks=pytest.mark.prove) for o in (["--yes"], []))],
 )
+@pytest.mark.prove
 def test_fault_28_the_command_does_not_drop_a_plain_table(
     tables: Tables, options: list[str]
 ) -> None:

@@ -37,14 +37,14 @@ SPARK_FIRST = frozenset(
     }
 )
 """The files whose expressions Spark has in the first pass."""
-SPARK_WHOLE = "grouping"
-"""The file of which it has every statement there."""
+SPARK_STATEMENTS = "grouping"
+"""The file of which it has statements there, one of `SPARK_EVERY`."""
 
 HTTP_EVERY = 4
 """Of so many files one is asked over HTTP in the first pass: what it adds to DuckDB is the way."""
 
 SPARK_EVERY = 3
-"""Of so many statements of another file one is a proof on Spark."""
+"""Of so many statements of a file one is a proof on Spark."""
 
 Record = Callable[[str, object], None]
 
@@ -53,16 +53,17 @@ def runs() -> Iterator[Any]:
     for path, route in itertools.product(FILES, ROUTES):
         cases = [case for case in slt.parse(path) if route not in case.skips]
         values = [case for case in cases if case.expression]
-        if route != "spark" or path.stem == SPARK_WHOLE:
+        if route != "spark":
             later = route == "http" and FILES.index(path) % HTTP_EVERY
             marks = [pytest.mark.prove] if later else []
             yield pytest.param(path, route, cases, marks=marks, id=f"{path.stem}-{route}")
             continue
         rest = [case for case in cases if not case.expression]
+        first = path.stem == SPARK_STATEMENTS
         others = [case for number, case in enumerate(rest) if number % SPARK_EVERY]
         for name, part, mark in (
             ("values", values, None if path.stem in SPARK_FIRST else pytest.mark.prove),
-            ("statements", rest[::SPARK_EVERY], pytest.mark.prove),
+            ("statements", rest[::SPARK_EVERY], None if first else pytest.mark.prove),
             ("others", others, pytest.mark.soak),
         ):
             marks = [] if mark is None else [mark]

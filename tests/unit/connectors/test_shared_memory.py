@@ -141,6 +141,7 @@ def test_memory_is_given_back_and_used_again(memory: SharedMemory) -> None:
     assert memory.used_bytes == 0
 
 
+@pytest.mark.prove
 def test_a_place_that_is_used_again_shows_what_is_there_now(memory: SharedMemory) -> None:
     mapped = MappedMemory(memory.fd)
     columns = ["n", "text"]

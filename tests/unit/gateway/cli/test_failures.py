@@ -93,6 +93,7 @@ def test_fault_24_serving_on_a_full_disk_is_named(tmp_path: pathlib.Path) -> Non
 
 
 @pytest.mark.parametrize("command", [["tier", "plain", "--once"], ["table", "maintain", "plain"]])
+@pytest.mark.prove
 def test_fault_24_a_java_that_is_too_old_is_named(
     command: list[str], tmp_path: pathlib.Path
 ) -> None:

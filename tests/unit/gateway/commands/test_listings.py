@@ -166,6 +166,7 @@ def test_fault_30_unified_tables_are_listed_with_what_is_wrong(sources: BrokenSo
 
 
 @pytest.mark.parametrize("form", [(), pytest.param(("--json",), marks=pytest.mark.prove)])
+@pytest.mark.prove
 def test_fault_30_the_command_lists_every_unified_table(
     folder: pathlib.Path, form: tuple[str, ...]
 ) -> None:

@@ -109,6 +109,7 @@ def _free_port(host: str) -> int:
         return port
 
 
+@pytest.mark.prove
 def test_sigterm_lets_a_statement_end_and_be_fetched(scratch: pathlib.Path) -> None:
     with _serving(scratch) as served:
         statement = served.submit(digits=8)
@@ -248,6 +249,7 @@ def _stuck(served: Served, kind: str) -> Clients:
         pytest.param("sends half a chunk", marks=pytest.mark.prove),
     ],
 )
+@pytest.mark.prove
 def test_fault_08_clients_that_take_their_time_starve_nobody(
     scratch: pathlib.Path, kind: str
 ) -> None:

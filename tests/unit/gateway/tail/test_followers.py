@@ -245,6 +245,7 @@ def test_a_selective_statement_does_not_wait_for_a_large_tail(scratch: pathlib.P
     tail.close()
 
 
+@pytest.mark.prove
 def test_many_statements_while_everything_is_spilled(scratch: pathlib.Path) -> None:
     """Readers, statements and spilling at once: nothing is lost, and all of it is let go."""
     tail = MemoryTail(scratch, memory_bytes=8000, disk_bytes=ROOMY, readers=2)
