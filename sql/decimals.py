@@ -311,11 +311,13 @@ def rounded(engine: str) -> Template:
         wide = f"CAST({text} AS {name})"
 
         def to(places: int) -> str:
-            """Trino's: a place before the first digit of the type makes zero."""
+            """A place further than that before the first digit of the type makes zero."""
             if places >= type_.scale:
                 return wide
-            if type_.precision - type_.scale + places <= 0:
+            if type_.precision - type_.scale + places < 0:
                 return f"CAST(0 AS {name})"
+            if places == type_.scale - type_.precision and returns == type_:
+                return _rounded_to_none(wide, type_, name)
             # a sum of 38 digits is checked, what `round` gives is not
             return f"CAST((round({wide}, {places}) + CAST(0 AS {name})) AS {name})"
 
@@ -323,13 +325,28 @@ def rounded(engine: str) -> Template:
         if written is not None:
             return to(int(written[0].strip("()")))
         least = type_.scale - type_.precision
-        cases = "".join(f" WHEN {places} = {n} THEN {to(n)}" for n in range(least + 1, type_.scale))
+        cases = "".join(f" WHEN {places} = {n} THEN {to(n)}" for n in range(least, type_.scale))
         return (
             f"(CASE WHEN {places} >= {type_.scale} THEN {wide}"
-            f" WHEN {places} <= {least} THEN {to(least)}{cases} END)"
+            f" WHEN {places} < {least} THEN {to(least - 1)}{cases} END)"
         )
 
     return render
+
+
+def _rounded_to_none(value: str, type_: Decimal, name: str) -> str:
+    """Zero, or what has a digit more than any type: that overflows, by name."""
+    digits = "9" * (type_.precision - type_.scale) + "." + "9" * type_.scale
+    most = f"CAST('{digits}' AS {name})"
+    half = f"CAST('{digits.replace('9', '5', 1).translate(_ZEROS)}' AS {name})"
+    return (
+        f"(CASE WHEN abs({value}) < {half} THEN CAST(0 AS {name})"
+        f" WHEN {value} > 0 THEN CAST(({value} + {most}) AS {name})"
+        f" ELSE CAST(({value} - {most}) AS {name}) END)"
+    )
+
+
+_ZEROS = str.maketrans("9", "0")
 
 
 def truncated(engine: str) -> Template:

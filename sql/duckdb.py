@@ -2,6 +2,10 @@
 
 In a lambda DuckDB finds no column of a query further out, and many of our templates put an argument
 into one. Such a subquery is given those columns as a source of its own.
+
+DuckDB joins what a subquery gives for each row around it, and where aggregates in it find no rows,
+it has nulls for what stands beside them. LEFT JOIN LATERAL has an outer join inside instead, and a
+value that is taken from a query in FROM depends on a column of that.
 """
 
 from __future__ import annotations
@@ -31,6 +35,59 @@ def bring_columns_near(tree: exp.Expr, has_lambda: Callable[[Call], bool]) -> No
             further.setdefault(id(select), []).append(column)
     for number, (place, columns) in enumerate(further.items()):
         _bring_near(selects[place][0], columns, f"_near{number}")
+
+
+def keep_rows_of_aggregates(tree: exp.Expr) -> None:
+    """Has subqueries keep the row that their aggregates make of no rows.
+
+    Args:
+        tree: A bound tree, which is changed.
+    """
+    for join in list(tree.find_all(exp.Join)):
+        if (join.side or "").upper() == "LEFT" and isinstance(join.this, exp.Lateral):
+            join.this.set("this", exp.Subquery(this=_kept(join.this.this.this)))
+            for key, value in (("side", None), ("kind", "CROSS"), ("on", None)):
+                join.set(key, value)
+    for subquery in list(tree.find_all(exp.Subquery)):
+        query = subquery.this
+        if isinstance(query, exp.Select) and not isinstance(subquery.parent, _NO_VALUES):
+            _use_a_column(query)
+
+
+_NO_VALUES = (exp.From, exp.Join, exp.Lateral, exp.CTE, exp.In, exp.Exists, exp.SetOperation)
+_SOURCES = (exp.Table, exp.Subquery, exp.Values, exp.Unnest, exp.Lateral)
+
+
+def _kept(query: exp.Expr) -> exp.Select:
+    """A query whose rows are joined to one that is always there."""
+    one = exp.Subquery(this=exp.select(exp.Literal.number(1)), alias=_alias("_one"))
+    found = exp.Subquery(this=query, alias=_alias("_kept"))
+    all_of = exp.Column(this=exp.Star(), table=exp.to_identifier("_kept"))
+    made = exp.select(all_of).from_(one)
+    made.set("joins", [exp.Join(this=found, side="LEFT", on=exp.Boolean(this=True))])
+    return made
+
+
+def _use_a_column(query: exp.Select) -> None:
+    """Makes a value depend on a query in FROM that reads around both, if it uses nothing of it."""
+    parts = [query.args.get("from_"), *(query.args.get("joins") or ())]
+    sources = [part.this for part in parts if part is not None]
+    own = {source.alias_or_name for source in sources}
+    value = query.expressions[0]
+    if any(column.table in own for column in value.find_all(exp.Column)):
+        return
+    for source in sources:
+        if isinstance(source, exp.Subquery) and _reads_around(source, own):
+            used = exp.column(source.named_selects[0], source.alias)
+            one = exp.If(this=exp.Is(this=used, expression=exp.Null()), true=value.unalias())
+            made = exp.Case(ifs=[one], default=value.unalias().copy())
+            query.set("expressions", [exp.alias_(made, value.alias) if value.alias else made])
+            return
+
+
+def _reads_around(source: exp.Expr, own: set[str]) -> bool:
+    known = own | {node.alias_or_name for node in source.find_all(*_SOURCES)}
+    return any(c.table and c.table not in known for c in source.find_all(exp.Column))
 
 
 def _bring_near(select: exp.Select, columns: list[exp.Column], alias: str) -> None:

@@ -83,9 +83,7 @@ _BEFORE_QUERIES: Mapping[str, type[exp.Expr]] = {
 
 
 def _aliased(values: exp.Values) -> exp.Values:
-    width = len(values.expressions[0].expressions) if values.expressions else 0
-    columns = [exp.to_identifier(f"_col{i}") for i in range(width)]
-    values.set("alias", exp.TableAlias(this=exp.to_identifier("_values"), columns=columns))
+    values.set("alias", exp.TableAlias(this=exp.to_identifier("_values")))
     return values
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -384,8 +385,9 @@ def to_arrow(type_: Type) -> pa.DataType:
                 _arrow_field("element", element, type_.element_id, type_.element_required)
             )
         case Map(key, value):
+            known = VARCHAR if key == UNKNOWN else key  # Arrow has no keys that can only be null
             return pa.map_(
-                _arrow_field("key", key, type_.key_id, required=True),
+                _arrow_field("key", known, type_.key_id, required=True),
                 _arrow_field("value", value, type_.value_id, type_.value_required),
             )
         case Row(fields):
@@ -523,7 +525,7 @@ def from_sqlglot(data_type: exp.DataType) -> Type:
     if kind == exp.DType.MAP and len(arguments) == 2:
         return Map(from_sqlglot(arguments[0]), from_sqlglot(arguments[1]))
     if kind == exp.DType.STRUCT:
-        return Row(tuple(_row_field(argument) for argument in arguments))
+        return Row(tuple(itertools.starmap(_row_field, enumerate(arguments))))
     if kind == exp.DType.CHAR and len(arguments) == 1:
         return _char(_whole_number(arguments[0]))
     simple = _FROM_SQLGLOT.get(kind)
@@ -598,9 +600,12 @@ def _whole_number(argument: exp.Expr) -> int:
         raise SeamlineError(NOT_SUPPORTED, f"{argument.sql()!r} is not a length") from error
 
 
-def _row_field(argument: exp.Expr) -> Field:
-    if not isinstance(argument, exp.ColumnDef) or not isinstance(argument.kind, exp.DataType):
-        raise SeamlineError(
-            NOT_SUPPORTED, "fields of a row type need names", hint="write row(name type, …)"
-        )
-    return Field(argument.name, from_sqlglot(argument.kind))
+def _row_field(place: int, argument: exp.Expr) -> Field:
+    """A field of a row type; one without a name has that of its place."""
+    if isinstance(argument, exp.ColumnDef) and isinstance(argument.kind, exp.DataType):
+        return Field(argument.name, from_sqlglot(argument.kind))
+    if isinstance(argument, exp.DataType):
+        return Field(f"field{place}", from_sqlglot(argument))
+    raise SeamlineError(
+        NOT_SUPPORTED, f"{argument.sql()} is no field of a row", hint="Write row(name type, …)."
+    )

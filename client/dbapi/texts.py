@@ -38,7 +38,7 @@ def json_value(value: Any) -> Any:
                 key if isinstance(key, str) else text(key): json_value(item)
                 for key, item in value.items()
             }
-        case list():
+        case list() | tuple():  # a key of a map is a tuple where it has parts
             return [json_value(item) for item in value]
     return _scalar_text(value)
 
@@ -52,7 +52,7 @@ def text(value: Any) -> str:
             return "true" if value else "false"
         case float():
             return repr(value) if math.isfinite(value) else _infinite(value)
-        case dict() | list():
+        case dict() | list() | tuple():
             return json.dumps(json_value(value), ensure_ascii=False)
         case int():
             return str(value)

@@ -35,10 +35,16 @@ def arrow_converter(type_: str) -> Callable[[pa.Array], list[Any]]:
     convert = _nested(type_, _ARROW_LEAVES)
 
     def values(column: pa.Array) -> list[Any]:
-        plain = column.cast(_with_moments_as_numbers(column.type)).to_pylist()
+        plain = _moments_as_numbers(column).to_pylist()
         return plain if convert is _same else list(map(convert, plain))
 
     return values
+
+
+def _moments_as_numbers(column: pa.Array) -> pa.Array:
+    """The column with microseconds in the place of any timestamp in it; whole as it is if none."""
+    type_ = _with_moments_as_numbers(column.type)
+    return column if type_ == column.type else column.cast(type_)
 
 
 def _with_moments_as_numbers(type_: pa.DataType) -> pa.DataType:
@@ -47,6 +53,8 @@ def _with_moments_as_numbers(type_: pa.DataType) -> pa.DataType:
 
     if pa.types.is_timestamp(type_) and type_.tz is not None and type_.unit == "us":
         return pa.int64()
+    if pa.types.is_null(type_):
+        return pa.bool_()  # a cast that leaves an array of nulls as it is loses all but one
     if pa.types.is_map(type_):
         return pa.map_(
             _with_moments_as_numbers(type_.key_type), _with_moments_as_numbers(type_.item_type)
@@ -78,6 +86,15 @@ def _moment(value: int | datetime.datetime) -> datetime.datetime:
     return value.astimezone(datetime.UTC)
 
 
+def _hashable(key: Any) -> Any:
+    """A key as a dictionary takes it: an array as a tuple, a row as the tuple of its values."""
+    if isinstance(key, list):
+        return tuple(map(_hashable, key))
+    if isinstance(key, dict):
+        return tuple(map(_hashable, key.values()))
+    return key
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -107,7 +124,7 @@ def _nested(type_: str, leaves: dict[str, Converter]) -> Converter:
             is_text = leaves is _ARROW_LEAVES or split_type(inside[0])[0] not in _KEYS_AS_JSON
             return _nullable(
                 lambda entries: {
-                    key(k if is_text else json.loads(k)): value(v)
+                    _hashable(key(k if is_text else json.loads(k))): value(v)
                     for k, v in (entries.items() if isinstance(entries, dict) else entries)
                 }
             )

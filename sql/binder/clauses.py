@@ -19,10 +19,15 @@ from seamline.errors import (
 )
 from seamline.sql import functions
 from seamline.sql.binder.conversions import common_type, implicit_cast, require_comparable
-from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
+from seamline.sql.binder.grouping import (
+    distinct_sets,
+    has_aggregate,
+    refuse_aggregates,
+    refuse_windows,
+)
 from seamline.sql.binder.literals import as_value, row_count, row_limit
 from seamline.sql.binder.restricted import restricted
-from seamline.sql.binder.rows import compared
+from seamline.sql.binder.rows import compared, fields_of
 from seamline.sql.binder.samples import sampled
 from seamline.sql.binder.scope import (
     Column,
@@ -39,6 +44,7 @@ from seamline.sql.binder.typer import Typer
 from seamline.sql.binder.unnest import bind_unnest
 from seamline.sql.binder.views import bind_view, expansion_of
 from seamline.sql.calls import CallSpec, call
+from seamline.sql.types import Row, Type
 
 
 def bind_source(typer: Typer, node: exp.Expr, scope: Scope, *, keeps_row: bool = False) -> exp.Expr:
@@ -147,17 +153,19 @@ def _bind_derived(typer: Typer, node: exp.Subquery, scope: Scope) -> Source:
         node.set("this", inner)
         name = _name_of(node) if expansion.is_renamed else expansion.name
         return _called(typer, node, name, renamed(columns, node.args.get("alias")))
-    inner, output = typer.query(node.this, None, scope.ctes)
+    inner, output = typer.query(node.this, scope.outer, scope.ctes)
     node.set("this", inner)
     return _called(typer, node, _name_of(node), renamed(output, node.args.get("alias")))
 
 
 def _bind_values(typer: Typer, node: exp.Values, scope: Scope) -> Source:
     rows = []
-    inside = Scope(None, scope.ctes)
+    inside = Scope(scope.outer, scope.ctes)
     for row in node.expressions:
         cells = row.expressions if isinstance(row, exp.Tuple) else [row]
-        rows.append([typer.expression(cell, inside) for cell in cells])
+        typed = [typer.expression(cell, inside) for cell in cells]
+        is_row = len(typed) == 1 and isinstance(typed[0][1], Row)
+        rows.append(fields_of(*typed[0]) if is_row else typed)
     width = len(rows[0])
     if any(len(row) != width for row in rows):
         raise SeamlineError(TYPE_MISMATCH, "the rows of VALUES differ in length", hint="")
@@ -220,6 +228,8 @@ def bind_join(typer: Typer, join: exp.Join, scope: Scope) -> None:
             f"{' '.join(filter(None, (join.method, kind)))} JOIN is not supported",
             hint="INNER, LEFT, RIGHT, FULL, CROSS and NATURAL JOIN are.",
         )
+    if side == "LEFT" and isinstance(join.this, exp.Lateral):
+        _filter_lateral(join)
     if side and isinstance(join.this, exp.Unnest | exp.Lateral):
         _check_outer(join, side)
     keeps_row = side == "LEFT" and isinstance(join.this, exp.Unnest)
@@ -260,11 +270,26 @@ def _shared(left: Sequence[Column], right: Sequence[Column]) -> list[exp.Expr]:
     return [exp.to_identifier(name) for name in dict.fromkeys(shared)]
 
 
+def _filter_lateral(join: exp.Join) -> None:
+    """The condition of LEFT JOIN LATERAL as a filter inside: it keeps the same rows there."""
+    lateral, on = join.this, join.args.get("on")
+    if on is None or _is_true(on) or not isinstance(lateral.this, exp.Subquery):
+        return
+    called = lateral.args.get("alias")
+    inner = exp.Subquery(this=lateral.this.this, alias=None if called is None else called.copy())
+    kept = exp.select("*").from_(inner).where(on, copy=False)
+    lateral.set("this", exp.Subquery(this=kept))
+    join.set("on", exp.Boolean(this=True))
+
+
+def _is_true(node: exp.Expr | None) -> bool:
+    return isinstance(node, exp.Boolean) and bool(node.this)
+
+
 def _check_outer(join: exp.Join, side: str) -> None:
     """An outer join of what reads the sources in front of it keeps their rows, and all of them."""
     what = join.this.key.upper()
-    is_true = isinstance(join.args.get("on"), exp.Boolean) and join.args["on"].this
-    if side != "LEFT" or not is_true:
+    if side != "LEFT" or not _is_true(join.args.get("on")):
         raise SeamlineError(
             NOT_SUPPORTED,
             f"{side} JOIN {what} is not supported with this condition",
@@ -327,7 +352,9 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
             inner.set("this", item(inner.this))
             return inner
         place = place_of(inner, len(results), "GROUP BY")
-        bound, type_ = typer.expression(inner, scope) if place is None else results[place]
+        return key(*(typer.expression(inner, scope) if place is None else results[place]))
+
+    def key(bound: exp.Expr, type_: Type) -> exp.Expr:
         require_comparable(type_, "GROUP BY")
         if bound.find(exp.Query) is not None:
             raise SeamlineError(
@@ -339,9 +366,13 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
 
     items = [
         item(e)
-        for key in ("expressions", "grouping_sets", "cube", "rollup")
-        for e in group.args.get(key) or ()
+        for part in ("expressions", "grouping_sets", "cube", "rollup")
+        for e in group.args.get(part) or ()
     ]
+    if not items:  # GROUP BY ALL
+        items = [key(*result) for result in results if not has_aggregate(result[0])]
+    if group.args.get("all") is False:
+        items = [distinct_sets(items)]
     sets = [i for i in items if not isinstance(i, exp.Tuple) or i.expressions]  # `()` adds nothing
     group.replace(
         exp.Group(expressions=sets or [exp.GroupingSets(expressions=[exp.Tuple(expressions=[])])])

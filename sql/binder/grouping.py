@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlglot import exp
 
-from seamline.errors import GROUPING_ERROR, NOT_SUPPORTED, SeamlineError
+from seamline.errors import GROUPING_ERROR, NOT_SUPPORTED, STATEMENT_TOO_LARGE, SeamlineError
 from seamline.sql.binder.scope import Scope, location_of
 from seamline.sql.calls import Call
 from seamline.sql.functions import GROUPING
@@ -32,7 +34,7 @@ def check_grouping(node: exp.Select, scope: Scope) -> None:
         refuse_windows(where.this, "WHERE")
     for expression in (*checked, *ordered):
         _check_windows(expression, scope)
-    if group is None and not any(_has_aggregate(e) for e in (*checked, *ordered)):
+    if group is None and not any(has_aggregate(e) for e in (*checked, *ordered)):
         if having is not None:
             raise SeamlineError(GROUPING_ERROR, "HAVING needs GROUP BY or an aggregate", hint="")
         return
@@ -62,9 +64,57 @@ def group_keys(group: exp.Group) -> list[exp.Expr]:
     return keys
 
 
+_SETS_MAX = 4096
+
+
+def distinct_sets(items: Sequence[exp.Expr]) -> exp.GroupingSets:
+    """GROUP BY DISTINCT: what all items mean together, each set of expressions once.
+
+    Args:
+        items: What is grouped by, with ROLLUP, CUBE and GROUPING SETS among it.
+
+    Raises:
+        SeamlineError: STATEMENT_TOO_LARGE.
+    """
+    found: dict[frozenset[exp.Expr], list[exp.Expr]] = {}
+    for chosen in _crossed([_sets_of(item) for item in items]):
+        keys = list(dict.fromkeys(chosen))
+        found.setdefault(frozenset(keys), keys)
+    return exp.GroupingSets(
+        expressions=[exp.Tuple(expressions=[k.copy() for k in keys]) for keys in found.values()]
+    )
+
+
+def _sets_of(item: exp.Expr) -> list[list[exp.Expr]]:
+    """The sets that one item of GROUP BY stands for."""
+    inner = item.expressions
+    match item:
+        case exp.Paren():
+            return _sets_of(item.this)
+        case exp.Tuple():
+            return _crossed([_sets_of(member) for member in inner])
+        case exp.GroupingSets():
+            return [found for member in inner for found in _sets_of(member)]
+        case exp.Rollup():
+            parts = [_sets_of(member) for member in inner]
+            return [s for count in range(len(parts), -1, -1) for s in _crossed(parts[:count])]
+        case exp.Cube():
+            return _crossed([[*_sets_of(member), []] for member in inner])
+    return [[item]]
+
+
+def _crossed(parts: Sequence[list[list[exp.Expr]]]) -> list[list[exp.Expr]]:
+    """One set of each part together, in every way."""
+    if math.prod(map(len, parts)) > _SETS_MAX:
+        raise SeamlineError(
+            STATEMENT_TOO_LARGE, f"GROUP BY has more than {_SETS_MAX:,} sets of expressions"
+        )
+    return [list(itertools.chain(*chosen)) for chosen in itertools.product(*parts)]
+
+
 def refuse_aggregates(node: exp.Expr, where: str) -> None:
     """Raises GROUPING_ERROR for an aggregate where rows have not been grouped yet."""
-    if _has_aggregate(node):
+    if has_aggregate(node):
         hint = "Use HAVING." if where == "WHERE" else ""
         raise SeamlineError(GROUPING_ERROR, f"{where} cannot hold an aggregate", hint=hint)
 
@@ -84,14 +134,15 @@ def _of_this_level(node: exp.Expr) -> Iterator[exp.Expr]:
     return node.walk(prune=lambda inner: isinstance(inner, exp.Query))
 
 
-def _has_aggregate(node: exp.Expr) -> bool:
+def has_aggregate(node: exp.Expr) -> bool:
+    """Whether there is an aggregate in it, of this query."""
     if isinstance(node, exp.Query):
         return False
     if isinstance(node, exp.Window):
-        return any(_has_aggregate(part) for part in _parts_of_window(node))
+        return any(has_aggregate(part) for part in _parts_of_window(node))
     if isinstance(node, Call) and node.spec.overload.kind == "aggregate":
         return True
-    return any(_has_aggregate(child) for child in node.iter_expressions())
+    return any(has_aggregate(child) for child in node.iter_expressions())
 
 
 def _parts_of_window(node: exp.Window) -> list[exp.Expr]:

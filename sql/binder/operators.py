@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from seamline.errors import (
@@ -159,17 +161,31 @@ def _bind_between(typer: Typer, node: exp.Between, scope: Scope) -> Typed:
     return exp.Between(this=value, low=low, high=high), types.BOOLEAN
 
 
+def _has_fields(type_: Row, output: Sequence[Output]) -> bool:
+    """Whether the columns of a query are what the fields of a row are compared with, in turn.
+
+    One column may be rows itself, which are compared with the whole of it.
+    """
+    members = [field.type for field in type_.fields]
+    if len(output) == len(members) == 1:
+        return isinstance(output[0].type, Row) == isinstance(members[0], Row)
+    return len(output) == len(members)
+
+
 def _bind_in(typer: Typer, node: exp.In, scope: Scope) -> Typed:
     subquery = node.args.get("query")
     if subquery is not None:
         value, value_type = typer.expression(node.this, scope)
         inner, output = typer.query(subquery, scope, scope.ctes)
-        if isinstance(value_type, Row) and len(output) == len(value_type.fields) > 1:
+        if isinstance(value_type, Row) and _has_fields(value_type, output):
             return in_rows(typer, node, (value, value_type), inner, output), types.BOOLEAN
         if len(output) != 1:
             raise SeamlineError(TYPE_MISMATCH, "IN needs a query of one column", hint="")
         common = common_type([value_type, output[0].type], "IN")
         require_comparable(common, "IN")
+        if isinstance(common, Row | Array):
+            row = types.anonymous_row([value_type])
+            return in_rows(typer, node, (row_of([value], row), row), inner, output), types.BOOLEAN
         inner = cast_outputs(typer, inner, output, [Output(output[0].name, common)])
         one = as_operand(implicit_cast(value, value_type, common))
         if common in types.FLOATS:

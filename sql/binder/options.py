@@ -33,7 +33,7 @@ _CLAUSES: Mapping[type[Any], frozenset[str]] = {
     exp.Lateral: frozenset({"alias"}),
     exp.Where: frozenset(),
     exp.Having: frozenset(),
-    exp.Group: frozenset({"grouping_sets", "cube", "rollup"}),
+    exp.Group: frozenset({"all", "grouping_sets", "cube", "rollup"}),
     exp.GroupingSets: frozenset(),
     exp.Rollup: frozenset(),
     exp.Cube: frozenset(),

@@ -71,6 +71,13 @@ _OF_EQUALITY = {exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ}
 _ARRAYS_EQUAL = constructor("$equal", equality.template(DUCKDB), equality.template(SPARK))
 
 
+def fields_of(node: exp.Expr, type_: Type) -> list[Typed]:
+    """The fields of a row, each with its type."""
+    assert isinstance(type_, Row)
+    types_ = [field.type for field in type_.fields]
+    return list(zip(_fields(node, type_), types_, strict=True))
+
+
 def _fields(node: exp.Expr, type_: Row) -> list[exp.Expr]:
     row = unparenthesized(node)
     if isinstance(row, Call) and row.spec.overload.name == "$row":
@@ -83,7 +90,7 @@ def in_rows(
 ) -> exp.Expr:
     """`(a, b) IN (SELECT c, d …)`: whether there is a row that is equal, or may be."""
     for refuse in (refuse_aggregates, refuse_windows):
-        refuse(value[0], "the left side of IN with several columns")
+        refuse(value[0], "the left side of IN with rows or arrays")
     alias = typer.new_alias()
     columns = [exp.column(output_column(place), alias) for place in range(len(output))]
     row = types.anonymous_row([column.type for column in output])

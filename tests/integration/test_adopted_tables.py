@@ -165,7 +165,7 @@ def _ends(sent: Sent) -> dict[int, int]:
     return {p: 1 + max(o for q, o in sent.places if q == p) for p in (0, 1)}
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_partitions_of_a_sink_move_and_its_commits_are_partial(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
