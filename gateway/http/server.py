@@ -70,11 +70,12 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
         super().__init__(*arguments, **options)
         self._strangers = Strangers()
         self._mine = threading.local()
+        self.wsgi: Any = None
 
     def load_wsgi(self) -> None:
         """Loads the application, which says when it knows who asks."""
         super().load_wsgi()
-        application = self.wsgi
+        application: Any = self.wsgi
 
         def answer(environ: Any, start_response: Any) -> Any:
             environ[IDENTIFIED] = functools.partial(self._strangers.remove, self._mine.connection)

@@ -122,7 +122,7 @@ def test_fault_20_rounding(offline_gateway: Gateway, one: Operand, places: int) 
     precision = min(38, one.precision + 1)
     if places >= one.scale:
         wanted: Decimal | None = one.value
-    elif one.precision - one.scale + places <= 0:
+    elif one.precision - one.scale + places < 0:
         wanted = Decimal(0)
     else:
         near = one.value.quantize(Decimal(1).scaleb(-places, CONTEXT), context=CONTEXT)
