@@ -366,7 +366,7 @@ def test_fault_23_lines_are_produced_from_files_and_from_standard_input(world: W
         'seamline table create odd --topic odd --schema "n bigint" --on-error skip'
     )
     assert "2 records acknowledged in topic odd" in output
-    assert "error: INVALID_ARGUMENT: line 1 is no JSON" in output
+    assert "error: INVALID_ARGUMENT: line 1 is not JSON" in output
     assert "error: INVALID_ARGUMENT: line 1 has no 'id'" in output
     assert output.count("refused\n") == 3
     assert "note: n: the string '17' where bigint is expected (2 of 2 sampled records)" in output

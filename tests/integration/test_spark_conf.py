@@ -106,7 +106,7 @@ def test_a_server_that_is_no_gateway() -> None:
     with answering({}) as url:
         result = run("--url", url, "--check")
     assert code_of(result) == "GATEWAY_UNAVAILABLE"
-    assert "no Iceberg catalog" in str(result.exception)
+    assert "is not an Iceberg catalog" in str(result.exception)
 
 
 def test_a_gateway_whose_files_are_not_seen_from_here(tmp_path: pathlib.Path) -> None:
