@@ -91,7 +91,7 @@ def _common_row(left: Sequence[Field], right: Sequence[Field]) -> Row | None:
         common = common_type(one.type, other.type)
         if common is None:
             return None
-        name = one.name if one.name == other.name else f"field{place}"
+        name = one.name if one.name == other.name else types.nameless(place)
         found.append(Field(name, common))
     return Row(tuple(found))
 

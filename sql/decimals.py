@@ -8,6 +8,7 @@ are as much as an engine holds: what needs more is NUMERIC_OVERFLOW, never somet
 
 from __future__ import annotations
 
+import decimal
 import re
 from collections.abc import Sequence
 
@@ -311,7 +312,7 @@ def rounded(engine: str) -> Template:
         wide = f"CAST({text} AS {name})"
 
         def to(places: int) -> str:
-            """A place further than that before the first digit of the type makes zero."""
+            """Further in front than one place before the type's first digit, all is zero."""
             if places >= type_.scale:
                 return wide
             if type_.precision - type_.scale + places < 0:
@@ -336,17 +337,14 @@ def rounded(engine: str) -> Template:
 
 def _rounded_to_none(value: str, type_: Decimal, name: str) -> str:
     """Zero, or what has a digit more than any type: that overflows, by name."""
-    digits = "9" * (type_.precision - type_.scale) + "." + "9" * type_.scale
-    most = f"CAST('{digits}' AS {name})"
-    half = f"CAST('{digits.replace('9', '5', 1).translate(_ZEROS)}' AS {name})"
+    before = type_.precision - type_.scale
+    most = f"CAST('{'9' * before}.{'9' * type_.scale}' AS {name})"
+    half = f"CAST('{decimal.Decimal(5).scaleb(before - 1):f}' AS {name})"
     return (
         f"(CASE WHEN abs({value}) < {half} THEN CAST(0 AS {name})"
         f" WHEN {value} > 0 THEN CAST(({value} + {most}) AS {name})"
         f" ELSE CAST(({value} - {most}) AS {name}) END)"
     )
-
-
-_ZEROS = str.maketrans("9", "0")
 
 
 def truncated(engine: str) -> Template:

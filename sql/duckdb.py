@@ -10,7 +10,7 @@ value that is taken from a query in FROM depends on a column of that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from sqlglot import exp
 
@@ -30,7 +30,7 @@ def bring_columns_near(tree: exp.Expr, has_lambda: Callable[[Call], bool]) -> No
         select = column.find_ancestor(exp.Select)
         if select is None or select.parent is None or not column.table:
             continue
-        _, own = selects.setdefault(id(select), (select, _sources_of(select)))
+        _, own = selects.setdefault(id(select), (select, _names_of(_sources_of(select))))
         if column.table not in own and any(map(has_lambda, _calls_around(column, select))):
             further.setdefault(id(select), []).append(column)
     for number, (place, columns) in enumerate(further.items()):
@@ -70,23 +70,22 @@ def _kept(query: exp.Expr) -> exp.Select:
 
 def _use_a_column(query: exp.Select) -> None:
     """Makes a value depend on a query in FROM that reads around both, if it uses nothing of it."""
-    parts = [query.args.get("from_"), *(query.args.get("joins") or ())]
-    sources = [part.this for part in parts if part is not None]
-    own = {source.alias_or_name for source in sources}
+    sources = _sources_of(query)
+    own = _names_of(sources)
     value = query.expressions[0]
     if any(column.table in own for column in value.find_all(exp.Column)):
         return
     for source in sources:
         if isinstance(source, exp.Subquery) and _reads_around(source, own):
             used = exp.column(source.named_selects[0], source.alias)
-            one = exp.If(this=exp.Is(this=used, expression=exp.Null()), true=value.unalias())
-            made = exp.Case(ifs=[one], default=value.unalias().copy())
-            query.set("expressions", [exp.alias_(made, value.alias) if value.alias else made])
+            one, result = exp.Is(this=used, expression=exp.Null()), value.unalias()
+            both = exp.Case(ifs=[exp.If(this=one, true=result.copy())], default=result.copy())
+            result.replace(both)
             return
 
 
 def _reads_around(source: exp.Expr, own: set[str]) -> bool:
-    known = own | {node.alias_or_name for node in source.find_all(*_SOURCES)}
+    known = own | _names_of(source.find_all(*_SOURCES))
     return any(c.table and c.table not in known for c in source.find_all(exp.Column))
 
 
@@ -100,10 +99,14 @@ def _bring_near(select: exp.Select, columns: list[exp.Column], alias: str) -> No
     _add_in_front(select, exp.Subquery(this=query, alias=_alias(alias)))
 
 
-def _sources_of(select: exp.Select) -> set[str]:
-    """Names of what the query itself reads."""
+def _sources_of(select: exp.Select) -> list[exp.Expr]:
+    """What the query itself reads."""
     parts = [select.args.get("from_"), *(select.args.get("joins") or ())]
-    return {part.this.alias_or_name for part in parts if part is not None}
+    return [part.this for part in parts if part is not None]
+
+
+def _names_of(sources: Iterable[exp.Expr]) -> set[str]:
+    return {source.alias_or_name for source in sources}
 
 
 def _calls_around(column: exp.Expr, select: exp.Select) -> list[Call]:

@@ -281,9 +281,14 @@ class Unsupported(Type):
         return self.stored
 
 
+def nameless(place: int) -> str:
+    """What a field of a row is called that was given no name, by its place from 0."""
+    return f"field{place}"
+
+
 def anonymous_row(members: Sequence[Type]) -> Row:
     """A row whose fields were given no names."""
-    return Row(tuple(Field(f"field{place}", type_) for place, type_ in enumerate(members)))
+    return Row(tuple(Field(nameless(place), type_) for place, type_ in enumerate(members)))
 
 
 def is_numeric(type_: Type) -> bool:
@@ -605,7 +610,7 @@ def _row_field(place: int, argument: exp.Expr) -> Field:
     if isinstance(argument, exp.ColumnDef) and isinstance(argument.kind, exp.DataType):
         return Field(argument.name, from_sqlglot(argument.kind))
     if isinstance(argument, exp.DataType):
-        return Field(f"field{place}", from_sqlglot(argument))
+        return Field(nameless(place), from_sqlglot(argument))
     raise SeamlineError(
         NOT_SUPPORTED, f"{argument.sql()} is no field of a row", hint="Write row(name type, …)."
     )

@@ -35,16 +35,10 @@ def arrow_converter(type_: str) -> Callable[[pa.Array], list[Any]]:
     convert = _nested(type_, _ARROW_LEAVES)
 
     def values(column: pa.Array) -> list[Any]:
-        plain = _moments_as_numbers(column).to_pylist()
+        plain = column.cast(_with_moments_as_numbers(column.type)).to_pylist()
         return plain if convert is _same else list(map(convert, plain))
 
     return values
-
-
-def _moments_as_numbers(column: pa.Array) -> pa.Array:
-    """The column with microseconds in the place of any timestamp in it; whole as it is if none."""
-    type_ = _with_moments_as_numbers(column.type)
-    return column if type_ == column.type else column.cast(type_)
 
 
 def _with_moments_as_numbers(type_: pa.DataType) -> pa.DataType:
@@ -121,10 +115,12 @@ def _nested(type_: str, leaves: dict[str, Converter]) -> Converter:
             return _nullable(lambda items: [element(item) for item in items])
         case "map":
             key, value = _nested(inside[0], leaves), _nested(inside[1], leaves)
-            is_text = leaves is _ARROW_LEAVES or split_type(inside[0])[0] not in _KEYS_AS_JSON
+            kind = split_type(inside[0])[0]
+            is_text = leaves is _ARROW_LEAVES or kind not in _KEYS_AS_JSON
+            hashable = _hashable if kind in _NESTED else _same
             return _nullable(
                 lambda entries: {
-                    _hashable(key(k if is_text else json.loads(k))): value(v)
+                    hashable(key(k if is_text else json.loads(k))): value(v)
                     for k, v in (entries.items() if isinstance(entries, dict) else entries)
                 }
             )
@@ -137,6 +133,7 @@ def _nested(type_: str, leaves: dict[str, Converter]) -> Converter:
     return _nullable(leaves.get(name, _same))
 
 
+_NESTED = frozenset({"array", "map", "row"})
 _KEYS_AS_JSON = frozenset({"boolean", "tinyint", "smallint", "integer", "bigint", "double", "real"})
 
 
@@ -152,7 +149,7 @@ _PRECISION = re.compile(r"\(\d+(,\s*\d+)?\)")
 def split_type(type_: str) -> tuple[str, Sequence[str]]:
     """The bare name of a type, and the types or fields in its brackets."""
     name, bracket, rest = type_.partition("(")
-    if name in {"array", "map", "row"} and bracket:
+    if name in _NESTED and bracket:
         return name, _parts(rest[:-1])
     return _PRECISION.sub("", type_).strip(), ()
 

@@ -75,7 +75,7 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
     def load_wsgi(self) -> None:
         """Loads the application, which says when it knows who asks."""
         super().load_wsgi()
-        application: Any = self.wsgi
+        application = self.wsgi
 
         def answer(environ: Any, start_response: Any) -> Any:
             environ[IDENTIFIED] = functools.partial(self._strangers.remove, self._mine.connection)
@@ -92,24 +92,17 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
         super().accept(listener)
         if self.nr_conns <= _CROWD:
             return
-        choices: list[tuple[float, Callable[[], None]]] = []
-        for silent, close in (
-            (self.pending_conns, super().murder_pending),
-            (self.keepalived_conns, super().murder_keepalived),
-        ):
-            if silent:
-                first = silent[0]
-
-                def expire(first: Any = first, close: Callable[[], None] = close) -> None:
-                    first.timeout = 0
-                    close()
-
-                choices.append((first.timeout - self.cfg.keepalive, expire))
+        silent = [conns for conns in (self.pending_conns, self.keepalived_conns) if conns]
+        longest = min(silent, key=lambda conns: conns[0].timeout, default=None)
         since = self._strangers.since()
-        if since is not None:
-            choices.append((since, self._strangers.end_first))
-        if choices:
-            min(choices, key=lambda choice: choice[0])[1]()
+        if longest is None or (
+            since is not None and since < longest[0].timeout - self.cfg.keepalive
+        ):
+            self._strangers.end_first()
+        else:
+            longest[0].timeout = 0
+            self.murder_pending()
+            self.murder_keepalived()
 
     def murder_pending(self) -> None:
         """Closes connections that have been silent for too long, or that take too long to ask."""

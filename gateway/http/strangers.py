@@ -44,7 +44,7 @@ class Strangers:
 
     def since(self) -> float | None:
         """When the one that began first did, or None where there is none."""
-        return next(iter(list(self._began.values())), None)
+        return next(iter(tuple(self._began.values())), None)
 
     def end_first(self) -> None:
         """Ends the one that began first."""

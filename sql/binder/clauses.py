@@ -163,9 +163,11 @@ def _bind_values(typer: Typer, node: exp.Values, scope: Scope) -> Source:
     inside = Scope(scope.outer, scope.ctes)
     for row in node.expressions:
         cells = row.expressions if isinstance(row, exp.Tuple) else [row]
-        typed = [typer.expression(cell, inside) for cell in cells]
-        is_row = len(typed) == 1 and isinstance(typed[0][1], Row)
-        rows.append(fields_of(*typed[0]) if is_row else typed)
+        match [typer.expression(cell, inside) for cell in cells]:
+            case [(value, Row() as type_)]:
+                rows.append(fields_of(value, type_))
+            case typed:
+                rows.append(typed)
     width = len(rows[0])
     if any(len(row) != width for row in rows):
         raise SeamlineError(TYPE_MISMATCH, "the rows of VALUES differ in length", hint="")

@@ -13,7 +13,7 @@ from seamline.errors import (
     TYPE_MISMATCH,
     SeamlineError,
 )
-from seamline.sql.binder.conversions import field_of
+from seamline.sql.binder.rows import fields_of
 from seamline.sql.binder.scope import Column, Output, Scope, Typed, location_of, resolve
 from seamline.sql.binder.shapes import names_of, unparenthesized
 from seamline.sql.binder.typer import Typer
@@ -127,8 +127,7 @@ def _fields_of(typer: Typer, star: exp.Expr, scope: Scope) -> Iterator[tuple[str
             location=location_of(node),
             hint="A star stands for the columns of a table or the fields of a row.",
         )
-    for field in type_.fields:
-        yield field.name, (field_of(value.copy(), type_, field), field.type)
+    yield from zip((f.name for f in type_.fields), fields_of(value, type_), strict=True)
 
 
 def _all_of(

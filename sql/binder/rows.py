@@ -71,11 +71,9 @@ _OF_EQUALITY = {exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ}
 _ARRAYS_EQUAL = constructor("$equal", equality.template(DUCKDB), equality.template(SPARK))
 
 
-def fields_of(node: exp.Expr, type_: Type) -> list[Typed]:
+def fields_of(node: exp.Expr, type_: Row) -> list[Typed]:
     """The fields of a row, each with its type."""
-    assert isinstance(type_, Row)
-    types_ = [field.type for field in type_.fields]
-    return list(zip(_fields(node, type_), types_, strict=True))
+    return [(value, f.type) for value, f in zip(_fields(node, type_), type_.fields, strict=True)]
 
 
 def _fields(node: exp.Expr, type_: Row) -> list[exp.Expr]:

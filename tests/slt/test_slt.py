@@ -64,7 +64,7 @@ def runs() -> Iterator[Any]:
         for name, part, mark in (
             ("values", values, None if path.stem in SPARK_FIRST else pytest.mark.prove),
             ("statements", rest[::SPARK_EVERY], None if first else pytest.mark.prove),
-            ("others", others, pytest.mark.soak),
+            ("others", others, pytest.mark.prove if first else pytest.mark.soak),
         ):
             marks = [] if mark is None else [mark]
             if part:
