@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, expect
 from support.browser import Window, chromium
 from support.gateway import Gateway
 from support.stack import Stack
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -121,7 +122,7 @@ def test_cells_are_selected_and_copied_as_spreadsheets_take_them(window: Window)
 
     window.page.get_by_role("grid").focus()
     window.page.keyboard.press("Control+c")
-    assert copied() == "1"
+    wait_until(lambda: copied() == "1", 10, "the cell in the clipboard")  # browsers copy later
     window.page.keyboard.press("Shift+ArrowRight")
     window.page.keyboard.press("Shift+PageDown")
     expect(window.page.locator(".grid-cell.selected")).to_have_count(6)
