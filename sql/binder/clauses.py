@@ -230,8 +230,6 @@ def bind_join(typer: Typer, join: exp.Join, scope: Scope) -> None:
             f"{' '.join(filter(None, (join.method, kind)))} JOIN is not supported",
             hint="INNER, LEFT, RIGHT, FULL, CROSS and NATURAL JOIN are.",
         )
-    if side == "LEFT" and isinstance(join.this, exp.Lateral):
-        _filter_lateral(join)
     if side and isinstance(join.this, exp.Unnest | exp.Lateral):
         _check_outer(join, side)
     keeps_row = side == "LEFT" and isinstance(join.this, exp.Unnest)
@@ -261,6 +259,8 @@ def bind_join(typer: Typer, join: exp.Join, scope: Scope) -> None:
                 hint="Join the subquery, or filter one side in a subquery of its own.",
             )
         join.set("on", condition)
+        if side and isinstance(join.this, exp.Lateral):
+            _filter_inside(join)
     elif side:
         raise SeamlineError(NOT_SUPPORTED, f"{side} JOIN needs ON or USING", hint="")
 
@@ -272,16 +272,14 @@ def _shared(left: Sequence[Column], right: Sequence[Column]) -> list[exp.Expr]:
     return [exp.to_identifier(name) for name in dict.fromkeys(shared)]
 
 
-def _filter_lateral(join: exp.Join) -> None:
-    """The condition of LEFT JOIN LATERAL as a filter inside: it keeps the same rows there."""
-    lateral, on = join.this, join.args.get("on")
-    if on is None or _is_true(on) or not isinstance(lateral.this, exp.Subquery):
-        return
-    called = lateral.args.get("alias")
-    inner = exp.Subquery(this=lateral.this.this, alias=None if called is None else called.copy())
-    kept = exp.select("*").from_(inner).where(on, copy=False)
-    lateral.set("this", exp.Subquery(this=kept))
-    join.set("on", exp.Boolean(this=True))
+def _filter_inside(join: exp.Join) -> None:
+    """The bound condition of LEFT JOIN LATERAL as a filter inside: it keeps the same rows there."""
+    lateral, on = join.this, join.args["on"]
+    if not _is_true(on):
+        inner = exp.Subquery(this=lateral.this.this, alias=lateral.args["alias"].copy())
+        kept = exp.select("*").from_(inner).where(on, copy=False)
+        lateral.set("this", exp.Subquery(this=kept))
+        join.set("on", exp.Boolean(this=True))
 
 
 def _is_true(node: exp.Expr | None) -> bool:
@@ -289,9 +287,13 @@ def _is_true(node: exp.Expr | None) -> bool:
 
 
 def _check_outer(join: exp.Join, side: str) -> None:
-    """An outer join of what reads the sources in front of it keeps their rows, and all of them."""
-    what = join.this.key.upper()
-    if side != "LEFT" or not _is_true(join.args.get("on")):
+    """An outer join of what reads the sources in front of it keeps their rows.
+
+    UNNEST may keep no others.
+    """
+    what, on = join.this.key.upper(), join.args.get("on")
+    is_plain = _is_true(on) if isinstance(join.this, exp.Unnest) else on is not None
+    if side != "LEFT" or not is_plain:
         raise SeamlineError(
             NOT_SUPPORTED,
             f"{side} JOIN {what} is not supported with this condition",
