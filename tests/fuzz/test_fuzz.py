@@ -45,6 +45,7 @@ def test_query_that_went_wrong_once(
     assert not verdict.failure, verdict
 
 
+@pytest.mark.one_in(prove=3)
 @pytest.mark.spark
 @pytest.mark.integration
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
@@ -58,8 +59,12 @@ def test_query_that_went_wrong_once_on_spark(
 
 @pytest.mark.parametrize(
     ("batches", "size"),
-    [(5, 20), pytest.param(10, 40, marks=pytest.mark.prove)],
-    ids=("some", "many"),
+    [
+        (5, 20),
+        pytest.param(6, 30, marks=pytest.mark.prove),
+        pytest.param(20, 40, marks=pytest.mark.soak),
+    ],
+    ids=("some", "many", "more"),
 )
 def test_random_queries(
     batches: int, size: int, engine: DuckDBWorkers, scratch: pathlib.Path

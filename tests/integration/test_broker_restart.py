@@ -69,6 +69,7 @@ def test_leaders_are_looked_up_after_a_restart(tmp_path: pathlib.Path) -> None:
         stack.down(lambda _: None)
 
 
+@pytest.mark.soak
 @pytest.mark.integration
 def test_a_log_that_was_cut_is_not_read_on(tmp_path: pathlib.Path) -> None:
     """pitfall: the boundary of a log that lost records, applied to what was written since."""

@@ -320,6 +320,7 @@ def test_what_is_wrong_is_the_status_of_the_answer(gateway: Gateway, followed: s
             assert "error" in json.load(stream.answer)
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 def test_followers_survive_a_restart(stack: Stack, followed: str, scratch: pathlib.Path) -> None:
     """A stream is ended by the gateway that stops; the command tries until there is another.

@@ -487,6 +487,7 @@ def test_deadline(
     assert_cores_are_free(gateway, engine, table)
 
 
+@pytest.mark.one_in(test=3, prove=3)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "delay_s",
@@ -533,6 +534,7 @@ def test_what_is_canceled_on_spark_is_canceled_again_under_the_same_id(stack: St
     session.client.close()
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("early", [True, False])
 def test_ctrl_c(

@@ -251,6 +251,8 @@ def test_the_page_of_a_table_shows_its_seam_as_it_moves(
     window.page.get_by_text("3 of 43 offsets are in the log alone").wait_for()
 
 
+@pytest.mark.soak
+@pytest.mark.one_in(prove=2)
 @pytest.mark.prove
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_nobody_is_kept_out(window: Window, table: str, theme: str) -> None:

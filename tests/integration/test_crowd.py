@@ -129,6 +129,7 @@ def plain(sql: str, ends: Ends, rows: dict[str, list[tuple[Any, ...]]]) -> list[
         return found
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 @pytest.mark.integration
 @pytest.mark.spark

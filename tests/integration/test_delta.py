@@ -206,6 +206,7 @@ def test_it_is_exact_while_it_is_filled_and_compacted(filled: Filled) -> None:
         assert audit.to_json()["rows"] == 94
 
 
+@pytest.mark.soak
 def test_it_is_read_from_object_storage(stack: Stack, name: str, tmp_path: pathlib.Path) -> None:
     with object_storage(tmp_path) as store:
         filled = Filled(stack, name, tmp_path, store)

@@ -21,6 +21,7 @@ RECORDS = 20_000
 QUESTIONS = 6
 
 
+@pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("options", [(), ("--adopt",)], ids=["tiered", "adopted"])
 def test_the_demo_ends_all_exact(tmp_path: pathlib.Path, options: tuple[str, ...]) -> None:
     folder = tmp_path / "state"

@@ -91,6 +91,7 @@ def lines(found: list[dict[str, Any]], subject: str) -> str:
     return "\n".join(f"{f['status']} {f['message']}" for f in found if f["about"] == subject)
 
 
+@pytest.mark.soak
 def test_a_cluster_that_cannot_be_used_says_why(
     broker: dict[str, Any], tmp_path: pathlib.Path
 ) -> None:

@@ -138,6 +138,7 @@ def table(stack: Stack) -> str:
     return name
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize(
     ("sql", "code", "part"),
     [
@@ -203,6 +204,7 @@ def endless(table: str) -> str:
     )
 
 
+@pytest.mark.one_in(test=2)
 @pytest.mark.parametrize("road", ROADS, ids=lambda road: road.__name__)
 def test_canceled_by_somebody_else(
     gateway: Gateway, table: str, road: Callable[..., Failure]

@@ -162,6 +162,7 @@ def test_columns_follow_the_schemas_of_a_topic(registered: Registered, name: str
             assert then == before[:1]
 
 
+@pytest.mark.one_in(prove=3)
 @pytest.mark.parametrize("columns", ["", " (id bigint)", " (id bigint, remark varchar)"])
 def test_records_of_an_older_schema_come_after_those_of_a_newer_one(
     registered: Registered, name: str, columns: str
@@ -246,6 +247,7 @@ def test_a_field_of_protobuf_keeps_its_column_by_its_number(
         assert "evolved" not in outcomes(stack, name)
 
 
+@pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("format_", list(OTHERS))
 def test_other_formats_follow_their_schemas(
     registered: Registered, name: str, format_: str
@@ -321,6 +323,7 @@ def changed(*fields: Any) -> Any:
     )
 
 
+@pytest.mark.soak
 def test_the_rows_of_captured_changes_follow_their_schema(
     registered: Registered, name: str
 ) -> None:
@@ -347,6 +350,7 @@ def test_the_rows_of_captured_changes_follow_their_schema(
         assert outcomes(stack, name) == [tiered]
 
 
+@pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("at", [At.PLANNED, At.PROBED])
 def test_a_rival_that_changes_the_columns_first(registered: Registered, name: str, at: At) -> None:
     """Before the batch is looked at, or after its first records, which have the first schema."""

@@ -295,6 +295,7 @@ def test_reads_while_it_is_tiered(stack: Stack, tiny: Gateway, direct: Gateway, 
     wait_until(lambda: not any(h.segments for h in follower_of(tiny, name).partitions.values()))
 
 
+@pytest.mark.soak
 @pytest.mark.integration
 def test_a_broker_that_restarts(scratch: pathlib.Path, name: str) -> None:
     local = LocalStack(scratch / "stack")

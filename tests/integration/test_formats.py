@@ -210,6 +210,7 @@ BAD_KEY = {**BAD, "string": "bigint is expected"}
 WHOLE_KEYS = {"csv", "string"}
 
 
+@pytest.mark.one_in(prove=12)
 @pytest.mark.parametrize("bad", ["value", pytest.param("key", marks=pytest.mark.prove)])
 @pytest.mark.parametrize(
     "write",
@@ -265,6 +266,7 @@ def test_keys_and_values_of_every_format(
     assert read_everywhere(stack, gateway, f"{name}_skip", columns) == [found[0], found[2]]
 
 
+@pytest.mark.one_in(prove=4)
 @pytest.mark.parametrize(
     ("format_", "type_", "good", "bad", "wanted"),
     [
@@ -296,6 +298,7 @@ def test_values_that_are_one_column(
     assert read_everywhere(stack, gateway, name, "v") == [(value,) for value in wanted]
 
 
+@pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("write", [avro, protobuf])
 def test_rows_are_inserted_with_the_registered_schema(
     registered: Registered, name: str, write: Write

@@ -132,6 +132,7 @@ def names(signatures: set[str]) -> set[str]:
 # --- DatabaseMetaData ----------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(prove=2)
 def test_every_method_of_the_database(jdbc: Any, java: Java) -> None:
     answered, refused = java.all("java.sql.DatabaseMetaData", jdbc.getMetaData())
     assert names(refused) == DATABASE_REFUSES
@@ -247,6 +248,7 @@ def test_every_method_of_a_result_s_columns(jdbc: Any, java: Java) -> None:
     prepared.close()
 
 
+@pytest.mark.one_in(prove=2)
 def test_every_method_of_parameters(jdbc: Any, java: Java) -> None:
     for type_, sql in KINDS.items():
         prepared = jdbc.prepareStatement(f"SELECT {sql} AS x, CAST(? AS {type_})")

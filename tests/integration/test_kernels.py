@@ -59,6 +59,7 @@ def same() -> Iterator[str]:
     del FUNCTIONS["same"]
 
 
+@pytest.mark.one_in(prove=2)
 @pytest.mark.spark
 @pytest.mark.integration
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])

@@ -177,6 +177,7 @@ def test_broker_listens_on_loopback_only(local: LocalStack) -> None:
     assert listening == {"127.0.0.1"}
 
 
+@pytest.mark.soak
 def test_down_keeps_the_data_and_the_port(local: LocalStack, folder: pathlib.Path) -> None:
     servers = local.up(silent, kafka_port=free_port()).bootstrap_servers
     assert servers is not None
@@ -194,6 +195,7 @@ def test_down_keeps_the_data_and_the_port(local: LocalStack, folder: pathlib.Pat
     again.close()
 
 
+@pytest.mark.soak
 def test_second_up_finds_the_first(local: LocalStack, folder: pathlib.Path) -> None:
     first = local.up(silent)
     assert LocalStack(folder).up(silent) == first
@@ -257,6 +259,7 @@ def test_killed_broker_is_recovered(local: LocalStack) -> None:
     assert any("taking up its data" in line for line in said)
 
 
+@pytest.mark.soak
 def test_broker_whose_starter_was_killed_is_found(local: LocalStack, folder: pathlib.Path) -> None:
     with command(folder, "up") as starter:
         wait_until(lambda: local.status().running, what="the broker's process is on record")
@@ -311,6 +314,7 @@ def test_broker_that_hangs_is_told_and_can_be_stopped(local: LocalStack) -> None
 # --- Ctrl-C -----------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_foreground_ends_with_its_broker(folder: pathlib.Path, number: int) -> None:
     with command(folder, "up", "--foreground") as process:
@@ -322,6 +326,7 @@ def test_foreground_ends_with_its_broker(folder: pathlib.Path, number: int) -> N
     assert processes_of(folder) == []
 
 
+@pytest.mark.one_in(prove=4)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_interrupted_up_leaves_no_process(folder: pathlib.Path, number: int, moment: str) -> None:
@@ -358,6 +363,7 @@ def test_foreground_tells_when_the_broker_dies(local: LocalStack, folder: pathli
 # --- Obstacles --------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_taken_port_is_named(local: LocalStack, folder: pathlib.Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -423,6 +429,7 @@ def test_full_disk_is_named(folder: pathlib.Path) -> None:
     assert caught.value.code is DISK_FULL
 
 
+@pytest.mark.soak
 def test_broker_that_dies_while_starting_is_named_with_its_log(
     local: LocalStack, folder: pathlib.Path
 ) -> None:
@@ -437,6 +444,7 @@ def test_broker_that_dies_while_starting_is_named_with_its_log(
     assert "node.id" in caught.value.message or "node id" in caught.value.message
 
 
+@pytest.mark.soak
 def test_configuration_that_cannot_be_read_is_named_and_nothing_stays(
     local: LocalStack, folder: pathlib.Path
 ) -> None:
@@ -459,6 +467,7 @@ def test_folder_that_cannot_be_used_is_named(tmp_path: pathlib.Path) -> None:
     assert caught.value.code is INVALID_ARGUMENT
 
 
+@pytest.mark.one_in(prove=3)
 @pytest.mark.parametrize(
     ("says", "error", "remedy"),
     [

@@ -315,6 +315,7 @@ def add_partitions(stack: Stack, name: str, count: int) -> None:
 # --- Another log under the same name -------------------------------------------------------------
 
 
+@pytest.mark.one_in(prove=3)
 @pytest.mark.parametrize(
     ("partitions", "records"),
     [(2, 4), (2, 60), (1, 40), (4, 40), (2, 0)],
@@ -349,6 +350,7 @@ START_MS = 1_700_000_000_000
 MOMENTS = (0, 1, 3, 6, 9)
 
 
+@pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("stamped", ["CreateTime", "LogAppendTime"])
 def test_predicates_on_time(stack: Stack, gateway: Gateway, name: str, stamped: str) -> None:
     # pitfall: time taken for a cut: times are not in the order of offsets; upper bounds cut nothing

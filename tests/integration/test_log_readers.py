@@ -236,6 +236,7 @@ def bench(own_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield Bench(own_stack, gateway, tmp_path_factory.mktemp("bench"))
 
 
+@pytest.mark.one_in(prove=8)
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("event", [nothing, grown])
 def test_readers_give_the_records_of_the_seam(
@@ -247,6 +248,7 @@ def test_readers_give_the_records_of_the_seam(
     assert happened
 
 
+@pytest.mark.one_in(prove=12)
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize(
     ("event", "code"),
@@ -260,6 +262,7 @@ def test_fault_01_no_reader_gives_rows_of_another_log(
     assert caught.value.code.name == code
 
 
+@pytest.mark.one_in(prove=4)
 @pytest.mark.parametrize("reader", READERS)
 def test_fault_05_every_reader_gives_records_of_any_time(
     bench: Bench, name: str, reader: Reader
@@ -362,6 +365,7 @@ def _states(stack: Stack, name: str, **settings: str) -> None:
     _put(stack, name, RECORDS)
 
 
+@pytest.mark.one_in(prove=3)
 @pytest.mark.prove
 @pytest.mark.parametrize(
     "reader", [here, follower, spark_workers, virtual_snapshot, keys_of_data_source]

@@ -68,6 +68,7 @@ def test_a_table_on_s3(stack: Stack, remote: Gateway, name: str) -> None:
     assert caught.value.code.name == "COLD_FILE_MISSING"
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.prove
 def test_spark_tiers_and_reads_with_the_catalogs_properties_alone(

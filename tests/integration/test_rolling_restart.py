@@ -151,6 +151,7 @@ class Clients:
                 return
 
 
+@pytest.mark.soak
 def test_gateways_are_replaced_one_after_another(
     stack: Stack, tmp_path: pathlib.Path, name: str
 ) -> None:

@@ -153,6 +153,7 @@ def test_without_the_right_to_write_the_receipt_says_so(
     assert tags(stack, table) == []
 
 
+@pytest.mark.soak
 def test_fault_16_fifty_statements_let_the_pipeline_commit(
     stack: Stack, gateway: Gateway, table: str
 ) -> None:

@@ -58,6 +58,7 @@ def spark_server(server: ConnectServer, folder: pathlib.Path) -> Iterator[None]:
         process.wait()
 
 
+@pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
 def test_a_new_session_follows_a_restart(stack: Stack, scratch: pathlib.Path) -> None:

@@ -128,6 +128,7 @@ def test_batch_and_stream(
     assert [r["id"] for r in read(gateway, name, "stream", tmp_path)] == list(range(210))
 
 
+@pytest.mark.soak
 def test_upserts_are_read_as_rows_and_followed_as_changes(
     stack: Stack, gateway: Gateway, name: str, tmp_path: pathlib.Path
 ) -> None:

@@ -333,6 +333,7 @@ def reorder(update: Any) -> None:
     update.move_first("l").move_after("id", "old")
 
 
+@pytest.mark.one_in(prove=3)
 @pytest.mark.parametrize(
     "change",
     [rename, *(pytest.param(c, marks=pytest.mark.prove) for c in (add, drop, promote, reorder))],
@@ -384,6 +385,7 @@ DELETES = {
 }
 
 
+@pytest.mark.one_in(prove=3)
 @pytest.mark.prove
 @pytest.mark.parametrize("kind", DELETES)
 def test_foreign_deletes(stack: Stack, gateway: Gateway, name: str, kind: str) -> None:

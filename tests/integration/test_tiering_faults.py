@@ -85,6 +85,7 @@ def head(stack: Stack, name: str) -> int:
 # --- Killed --------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(prove=3)
 @pytest.mark.parametrize("at", list(At), ids=lambda at: at.value)
 def test_killed_at_a_step(stack: Stack, gateway: Gateway, table: str, at: At) -> None:
     before = head(stack, table)
@@ -275,6 +276,7 @@ def expire(stack: Stack, name: str) -> None:
     stack.maintain(name, compact=False, rewrite_manifests=False)
 
 
+@pytest.mark.one_in(prove=4)
 @pytest.mark.parametrize("foreign", [append, compact, merge_manifests])
 @pytest.mark.parametrize("when", ["before", "probed", "committed"])
 def test_foreign_commit(

@@ -255,6 +255,7 @@ def test_fault_06_a_fast_clock_makes_no_moment_short(
     check()
 
 
+@pytest.mark.one_in(test=2)
 @pytest.mark.parametrize("policy", ["null", "skip"])
 @pytest.mark.prove
 def test_fault_10_a_token_outlives_a_change_of_policy(

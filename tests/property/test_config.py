@@ -234,6 +234,7 @@ def shown(setting: Setting, value: Any, told: Told) -> str:
     return HIDDEN if is_hidden and isinstance(value, str) else str(value)
 
 
+@pytest.mark.one_in(test=6)
 @pytest.mark.parametrize("setting", SETTINGS, ids=named)
 def test_every_source_can_tell_every_setting(setting: Setting, tmp_path: pathlib.Path) -> None:
     file = str(tmp_path / "seamline.yaml")
@@ -246,6 +247,7 @@ def test_every_source_can_tell_every_setting(setting: Setting, tmp_path: pathlib
             assert after == {path: was for path, was in before.items() if path != setting.path}
 
 
+@pytest.mark.one_in(test=6)
 @pytest.mark.parametrize("setting", SETTINGS, ids=named)
 def test_what_a_setting_does_not_take_is_named(setting: Setting, tmp_path: pathlib.Path) -> None:
     for value in bad(setting):

@@ -151,6 +151,7 @@ def written(schema: Any, body: Any) -> bytes:
     return stream.getvalue()
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_columns_follow_any_history(seed: int) -> None:
     history = History(seed)
@@ -177,6 +178,7 @@ def test_columns_follow_any_history(seed: int) -> None:
         assert decoded(as_schema(avro), table.columns, value) == expected
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_schemas_may_be_met_in_any_order(seed: int) -> None:
     """As where producers are of several versions: a newer one may be the first that is met."""
@@ -365,6 +367,7 @@ def class_of(schema: Schema) -> Any:
     return message_factory.GetMessageClass(protobuf_schema.message_at(file, [0]))
 
 
+@pytest.mark.one_in(test=9)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_columns_follow_the_numbers_of_fields(seed: int) -> None:
     history = MessageHistory(seed)
@@ -393,6 +396,7 @@ def test_columns_follow_the_numbers_of_fields(seed: int) -> None:
         assert emptied(found) == emptied(history.root.said(reader.FromString(value)))
 
 
+@pytest.mark.one_in(test=4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_versions_of_messages_may_be_met_in_any_order(seed: int) -> None:
     history = MessageHistory(seed)

@@ -156,6 +156,7 @@ def answer(engine: DuckDBWorkers, sql: str, scan: EngineScan, tail: pa.Table) ->
         return error.code.name
 
 
+@pytest.mark.one_in(test=9)
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("is_settled", [True, False])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.prove)])

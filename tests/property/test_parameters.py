@@ -166,6 +166,7 @@ def test_fault_18_a_value_stands_where_it_was_written(form: str) -> None:
         assert tree_of(*with_names(form)) == expected
 
 
+@pytest.mark.one_in(test=8)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_fault_18_in_every_dialect(dialect: str) -> None:
     read = 0
@@ -283,6 +284,7 @@ def test_fault_18_rows(
     assert offline_gateway.rows(sql, parameters=values) == rows
 
 
+@pytest.mark.one_in(test=8)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_subscript_counts_as_its_dialect_does(offline_gateway: Gateway, dialect: str) -> None:
     """Whether it is a literal, a value or a column."""

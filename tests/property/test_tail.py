@@ -129,6 +129,7 @@ def within(row: Row, ranges: tuple[OffsetRange, ...]) -> bool:
 PRUNING = tuple(rule for rule in RULES if rule is not push_predicates)
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("key_format", KEYS)
 @examples(60)
 @given(data=st.data())
@@ -164,6 +165,7 @@ def _contains(whole: OffsetRange, part: OffsetRange) -> bool:
     return same and whole.start <= part.start < part.end_exclusive <= whole.end_exclusive
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("tiered", [0, 7])
 def test_every_single_comparison_is_exact_at_its_edges(tiered: int) -> None:
     binding = TopicBinding(

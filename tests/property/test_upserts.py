@@ -125,6 +125,7 @@ def play(seed: int, folder: pathlib.Path) -> None:
     users.close()
 
 
+@pytest.mark.one_in(test=6)
 @pytest.mark.parametrize("seed", range(6))
 def test_every_query_sees_the_newest_of_each_key(seed: int, tmp_path: pathlib.Path) -> None:
     play(seed, tmp_path)

@@ -195,8 +195,9 @@ def test_the_documentation_says_what_was_run() -> None:
 # --- Whole and at once ---------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("others", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_fault_29_every_reader_counts_what_was_acknowledged_just_before(
-    world: World, name: str
+    world: World, name: str, others: bool
 ) -> None:
     """At first, and after everything that is done to the table; where files are, few matter."""
     world.stack.create_topic(name, 2)
@@ -211,7 +212,7 @@ def test_fault_29_every_reader_counts_what_was_acknowledged_just_before(
 
     assert not mismatches(world, name, one_more)
     wrong = {}
-    changes = CHANGES if world.storage == OBJECTS else sorted(MOVING)
+    changes = (CHANGES if world.storage == OBJECTS else sorted(MOVING)) if others else ()
     for change in ("a batch", *changes, "a batch", "a property"):
         CHANGES[change](world.stack, name)
         if change in MOVING:
@@ -339,6 +340,7 @@ def make_upserts(world: World, name: str, shape: Shape) -> Known:
     return Known(name, found, canonical(rows))
 
 
+@pytest.mark.one_in(prove=16)
 @pytest.mark.parametrize("reader", READERS, ids=str)
 @pytest.mark.parametrize("shape", [*READ_SHAPES, *UPSERTS], ids=str)
 def test_fault_29_every_reader_gives_the_same_rows(
@@ -365,6 +367,7 @@ def test_fault_29_every_reader_gives_the_same_rows(
     assert len(rows) == len(table.rows) > 0
 
 
+@pytest.mark.one_in(prove=3)
 @pytest.mark.parametrize("reader", [r for r in READERS if r.gaps], ids=str)
 def test_a_gap_that_is_declared_is_still_there(
     world: World, known: dict[str, Known], name: str, reader: Reader

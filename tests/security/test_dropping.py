@@ -64,6 +64,7 @@ def test_fault_28_a_plain_table_is_not_dropped(tables: Tables, statement: str) -
     assert tables.own.load_table("default.plain").scan().to_arrow().num_rows == len(ROWS)
 
 
+@pytest.mark.one_in(test=2)
 @pytest.mark.parametrize("name", ["unified", "UNIFIED"])
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_a_unified_table_is_dropped(tables: Tables, statement: str, name: str) -> None:

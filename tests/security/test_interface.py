@@ -193,6 +193,7 @@ def modes(operation: Any) -> list[GenerationMode]:
     return list(GenerationMode) if may_be_wrong else [GenerationMode.POSITIVE]
 
 
+@pytest.mark.one_in(prove=3)
 @pytest.mark.parametrize("who", PEOPLE)
 def test_the_interface_is_as_it_is_described(world: World, interface: Any, who: str) -> None:
     answered: dict[str, set[int]] = collections.defaultdict(set)

@@ -131,6 +131,7 @@ def refused(known: Authentication, text: str) -> str:
 # --- Who is let in -------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(test=2)
 @pytest.mark.parametrize("algorithm", KEYS)
 def test_a_signed_token_says_who_asks(known: Authentication, algorithm: str) -> None:
     assert who(known, token(algorithm)) == Principal("ann")
@@ -228,6 +229,7 @@ WRONG: Mapping[str, Callable[[], str]] = {
 }
 
 
+@pytest.mark.one_in(test=5)
 @pytest.mark.parametrize("kind", WRONG)
 def test_a_token_that_is_not_right_is_refused(known: Authentication, kind: str) -> None:
     assert who(known, token("RS256")).name == "ann"

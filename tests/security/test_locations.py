@@ -506,6 +506,7 @@ def gateway_over(victim: Victim, **changes: Any) -> Iterator[Gateway]:
 SQL = "SELECT count(*), sum(id) FROM t"
 
 
+@pytest.mark.one_in(test=5)
 @pytest.mark.parametrize("forge", FORGERIES)
 def test_fault_28_a_file_outside_of_its_table_is_not_read(
     victim: Victim, forge: Callable[[Victim], None]
@@ -564,6 +565,7 @@ def test_a_table_of_its_own_is_read(victim: Victim) -> None:
     assert victim.own.list_tables("default") == []
 
 
+@pytest.mark.one_in(test=4)
 @pytest.mark.parametrize("forge", [of_data, of_data_by_a_link, of_manifests, of_lists])
 def test_honest_tables_name_files_elsewhere_when_the_configuration_says_so(
     victim: Victim, forge: Callable[[Victim], None]

@@ -109,6 +109,7 @@ def test_logins_and_the_audit_log_see_clients(tmp_path: pathlib.Path) -> None:
         assert refused() == [*["2.2.2.2"] * (logins.USER.at_once + 3), "1.1.1.1"]
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 def test_no_other_header_leads_astray(tmp_path: pathlib.Path) -> None:
     """What servers take from proxies on the same machine unless they are told not to."""

@@ -158,6 +158,7 @@ CHANGES = (
 SEEN = ("DESCRIBE {t}", "SHOW CREATE TABLE {t}", "SHOW COLUMNS FROM {t}")
 
 
+@pytest.mark.one_in(test=2)
 @pytest.mark.parametrize("who", ["eve", "ann", "own", "rea"])
 @pytest.mark.parametrize(
     "table", ["secret", "lake.default.SECRET", "secrets", "default.default.secret"]
@@ -303,6 +304,7 @@ def test_changes_are_as_the_table_is(world: World) -> None:
     assert sorted(world.rows("ann", sql)) == SEEN_OF_ORDERS
 
 
+@pytest.mark.one_in(test=2)
 @pytest.mark.parametrize(
     "sql",
     [

@@ -52,6 +52,7 @@ BOMBS = {
 MANY = {f"{name} in {name}" for name in TWICE if name != "date"} | {"arrays"}
 
 
+@pytest.mark.one_in(test=9)
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=pytest.mark.prove) if k in MANY else k for k in BOMBS]
 )

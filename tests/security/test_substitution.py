@@ -77,6 +77,7 @@ def eager(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ga
             yield gateway
 
 
+@pytest.mark.one_in(prove=3)
 @pytest.mark.integration
 @pytest.mark.spark
 @pytest.mark.parametrize("place", PLACES)

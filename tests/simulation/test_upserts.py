@@ -61,6 +61,7 @@ ALONE = (*OTHERS, ("transact", 0, 2))
 HISTORIES = 100
 
 
+@pytest.mark.one_in(test=2)
 @pytest.mark.parametrize(
     ("events", "length"), [(FEW, 3), pytest.param(FEW[1:], 4, marks=pytest.mark.prove)]
 )
@@ -81,6 +82,7 @@ def test_many_random_histories() -> None:
     assert not wrong, list(wrong.items())[:3]
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize(
     ("others", "count"), [(ALONE, 1), pytest.param(OTHERS, 2, marks=pytest.mark.prove)]
 )

@@ -43,7 +43,7 @@ SPARK_STATEMENTS = "grouping"
 HTTP_EVERY = 4
 """Of so many files one is asked over HTTP in the first pass: what it adds to DuckDB is the way."""
 
-SPARK_EVERY = 3
+SPARK_EVERY = 5
 """Of so many statements of a file one is a proof on Spark."""
 
 Record = Callable[[str, object], None]

@@ -101,22 +101,9 @@ class Table:
                 if cell != NULL
             }
 
-    def query(self) -> str:
-        """Its rows as a query."""
-        rows = ", ".join(
-            f"({', '.join(map(_written, row, (type_ for _, type_ in self.columns)))})"
-            for row in self.rows
-        )
-        return f"SELECT * FROM (VALUES {rows}) AS t({', '.join(name for name, _ in self.columns)})"
-
 
 NULL = "NULL"
 _AS_TEXT = frozenset({"varchar", "date", "timestamp(6)", "decimal(10,2)"})
-
-
-def _written(cell: str, type_: str) -> str:
-    text = cell.replace("'", "''")
-    return f"CAST({cell} AS {type_})" if cell == NULL else f"CAST('{text}' AS {type_})"
 
 
 class StatementError(Exception):
@@ -149,14 +136,6 @@ def parse(path: pathlib.Path) -> list[Case]:
 def tables(path: pathlib.Path) -> list[Table]:
     """The tables that its cases read."""
     return [_parse_table(block) for block in _blocks(path) if block[0][1].startswith("table ")]
-
-
-def over_values(path: pathlib.Path, cases: Sequence[Case]) -> list[Case]:
-    """The cases with their tables written out, for who has neither log nor files."""
-    queries = ", ".join(f"{table.name} AS ({table.query()})" for table in tables(path))
-    if not queries:
-        return list(cases)
-    return [dataclasses.replace(case, sql=f"WITH {queries} {case.sql}") for case in cases]
 
 
 def _blocks(path: pathlib.Path) -> Iterator[Block]:

@@ -79,6 +79,7 @@ def test_fault_24_a_reader_that_has_gone_is_no_failure(
     assert (done.returncode, done.stderr) == (ending.READER_GONE, "")
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("arguments", [["--help"], ["local", "status"], ["query", "--help"]])
 def test_fault_24_output_that_has_no_room_is_named(
     arguments: list[str], tmp_path: pathlib.Path

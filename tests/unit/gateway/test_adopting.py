@@ -258,6 +258,7 @@ SHAPES: Mapping[str, tuple[pa.Schema, Callable[..., dict[str, Any]]]] = {
 }
 
 
+@pytest.mark.one_in(test=4)
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_table_in_the_shape_of_a_writer_needs_no_words(
     shop: Shop, gateway: Gateway, name: str
@@ -626,6 +627,7 @@ def test_a_second_writer_is_an_error_and_doubles_nothing(
     assert error_of(keep) == "SECOND_WRITER", "maintenance would expire what tells of it"
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("how", ["appends", pytest.param("overwrites", marks=pytest.mark.prove)])
 @pytest.mark.parametrize("writer", BY_MARK, ids=lambda writer: writer.name)
 def test_a_sink_or_a_stream_is_a_second_writer(
@@ -740,6 +742,7 @@ def test_a_table_is_handed_over_to_another_writer(shop: Shop, gateway: Gateway) 
     ) == ("NOT_A_UNIFIED_TABLE")
 
 
+@pytest.mark.one_in(test=2)
 @pytest.mark.parametrize(("provider", "marks"), [("fluss", True), ("columns", False)])
 def test_a_table_goes_from_hand_to_hand(
     shop: Shop, gateway: Gateway, provider: str, marks: bool
@@ -764,6 +767,7 @@ def test_a_table_goes_from_hand_to_hand(
     assert error_of(lambda: gateway.rows(SQL)) == "SECOND_WRITER"
 
 
+@pytest.mark.one_in(test=2)
 @pytest.mark.parametrize("provider", ["fluss", "columns"])
 def test_each_writer_speaks_of_his_own_snapshots_only(
     shop: Shop, gateway: Gateway, provider: str

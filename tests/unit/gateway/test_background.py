@@ -77,6 +77,7 @@ class _Broken:
         self.inner.close()
 
 
+@pytest.mark.one_in(test=4)
 @foreign
 @pytest.mark.parametrize(
     "where", ["poll", *(pytest.param(w, marks=pytest.mark.prove) for w in ("follow", "close"))]

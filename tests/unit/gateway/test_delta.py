@@ -291,6 +291,7 @@ AS_JSON = {
 }
 
 
+@pytest.mark.one_in(test=4)
 @pytest.mark.parametrize(
     "partition_by",
     [

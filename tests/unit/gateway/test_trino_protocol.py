@@ -61,6 +61,7 @@ def rows(cursor: Any, sql: str, parameters: Any = None) -> list[Any]:
 # --- Types ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(test=2)
 @pytest.mark.parametrize(("sql", "type_", "value"), VALUES, ids=[sql for sql, *_ in VALUES])
 def test_every_type_and_its_null(cursor: Any, sql: str, type_: str, value: Any) -> None:
     found = rows(cursor, f"SELECT {sql} AS x UNION ALL SELECT NULL WHERE {sql} IS NOT NULL")

@@ -148,6 +148,7 @@ VALUES = """
 """
 
 
+@pytest.mark.one_in(test=6, prove=3)
 @pytest.mark.parametrize(
     ("transform", "column"), [(t, c) for t, columns in TRANSFORMS.items() for c in columns]
 )
@@ -251,6 +252,7 @@ def test_what_was_made_here_may_be_dropped(
     assert rows(connection, "SELECT sum(a) FROM theirs") == [(3,)]
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize(
     ("sql", "code"),
     [

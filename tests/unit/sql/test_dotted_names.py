@@ -118,6 +118,7 @@ def answer(name: str, tables: dict[str, Columns]) -> int | str | None:
     return None if isinstance(found, dict) else int(found)
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("columns", TABLES)
 def test_fault_31_a_dotted_name_is_what_it_must_be(columns: Columns) -> None:
     worlds = [{"a": columns}, {"b": columns}, *({"a": columns, "b": other} for other in TABLES)]

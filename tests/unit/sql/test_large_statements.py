@@ -19,12 +19,14 @@ from seamline.sql import parse, render
 from seamline.sql.qualify import qualify
 
 
+@pytest.mark.one_in(test=6, prove=3)
 @pytest.mark.parametrize("name", large.ANSWERED)
 def test_large_statements_are_answered(offline_gateway: Gateway, name: str) -> None:
     sql, answer = large.ANSWERED[name]
     assert offline_gateway.rows(sql, "duckdb") == [(answer,)]
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("name", large.REFUSED)
 def test_what_is_too_large_says_so(offline_gateway: Gateway, name: str) -> None:
     with pytest.raises(SeamlineError) as caught:
@@ -32,6 +34,7 @@ def test_what_is_too_large_says_so(offline_gateway: Gateway, name: str) -> None:
     assert caught.value.code.name == "STATEMENT_TOO_LARGE"
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("name", large.EITHER)
 def test_others_have_an_answer_or_a_name(offline_gateway: Gateway, name: str) -> None:
     sql, answer = large.EITHER[name]
@@ -43,6 +46,7 @@ def test_others_have_an_answer_or_a_name(offline_gateway: Gateway, name: str) ->
         assert found == [(answer,)]
 
 
+@pytest.mark.one_in(test=4)
 @pytest.mark.parametrize(
     ("chain", "answer"),
     [

@@ -45,6 +45,7 @@ def outcome(engine: Instance, sql: str) -> SeamlineError | None:
     return None
 
 
+@pytest.mark.one_in(test=6)
 @pytest.mark.parametrize("clause", [*statements.CLAUSES, "whole"])
 def test_fault_20_what_is_not_allowed_has_a_name(engine: Instance, clause: str) -> None:
     found: Counter[str] = Counter()

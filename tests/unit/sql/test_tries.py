@@ -76,6 +76,7 @@ def computed(engine: Instance, expression: str, rows: list[str]) -> list[Any]:
     return [row[0] for row in found]
 
 
+@pytest.mark.one_in(test=6)
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_fault_20_what_fails_alone_is_null(engine: Instance, expression: str) -> None:
     expected = []

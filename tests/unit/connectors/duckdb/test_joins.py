@@ -175,6 +175,7 @@ def check(
             assert found == wanted, f"{shape}: p {probe}, b {build}"
 
 
+@pytest.mark.one_in(test=6, prove=3)
 @pytest.mark.parametrize(
     "key",
     [pytest.param(key, marks=[pytest.mark.prove] if key not in SOON else []) for key in KEYS],
@@ -221,6 +222,7 @@ def test_fault_17_a_join_has_no_part_in_what_a_limit_chooses(
     check(engine, tables, shapes, [("hot", "cold"), ("hot", "both")] * 10)
 
 
+@pytest.mark.one_in(test=6)
 @pytest.mark.parametrize(
     "build_rows", [1, 49, 51, 1_000, pytest.param(100_000, marks=pytest.mark.prove)]
 )
@@ -232,6 +234,7 @@ def test_fault_17_build_sides_of_every_size(
     check(engine, tables, SHAPES, [("both", "both"), ("both", "hot")])
 
 
+@pytest.mark.one_in(test=12)
 @pytest.mark.parametrize("count", [1, 2, 49, 51, 1_000])
 @pytest.mark.parametrize(
     "key",

@@ -66,6 +66,7 @@ def conditions(literals: list[str]) -> Iterator[str]:
     yield "c >= (SELECT min(c) FROM t WHERE n <> 1)"
 
 
+@pytest.mark.one_in(test=9)
 @pytest.mark.parametrize("name", VALUES)
 def test_hot_and_cold_rows_pass_the_same_filters(
     name: str, engine: DuckDBWorkers, tmp_path: pathlib.Path

@@ -253,6 +253,7 @@ BOMBS = (
 )
 
 
+@pytest.mark.one_in(test=4)
 @pytest.mark.parametrize("sql", BOMBS)
 def test_what_needs_too_much_memory_fails_alone(
     sql: str, engine: DuckDBWorkers, ask: Callable[[str], pa.Table]

@@ -98,6 +98,7 @@ def test_every_function_that_commits_is_tried() -> None:
     assert own - {"insist", "insist_on_head"} == set(COMMITS)
 
 
+@pytest.mark.one_in(test=4)
 @pytest.mark.parametrize("commit", COMMITS)
 def test_fault_13_a_commit_keeps_what_is_to_be_retained(
     catalog: IcebergCatalog, commit: str

@@ -64,6 +64,7 @@ def failure(done: subprocess.CompletedProcess[str], code: int) -> str:
     return done.stderr
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -92,6 +93,7 @@ def test_fault_24_serving_on_a_full_disk_is_named(tmp_path: pathlib.Path) -> Non
     assert failure(done, 1).startswith("error: DISK_FULL: ")
 
 
+@pytest.mark.one_in(test=2)
 @pytest.mark.parametrize("command", [["tier", "plain", "--once"], ["table", "maintain", "plain"]])
 @pytest.mark.prove
 def test_fault_24_a_java_that_is_too_old_is_named(

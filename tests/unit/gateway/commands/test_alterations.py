@@ -77,6 +77,7 @@ def test_comments_are_kept_and_shown(world: World) -> None:
     assert "COMMENT" not in text
 
 
+@pytest.mark.one_in(test=4)
 @pytest.mark.parametrize(
     ("sql", "code", "reason"),
     [

@@ -44,6 +44,7 @@ def evolution(world: World) -> object:
     return describe(world.catalog("lake").load(("default", "t")).state, None)["evolution"]
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize(
     ("columns", "options", "expected"),
     [

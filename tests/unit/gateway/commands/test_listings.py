@@ -235,6 +235,7 @@ STATEMENTS = (
 )
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize("name", KINDS)
 def test_fault_30_what_a_broken_table_fails_with_has_a_name(
     gateway: Gateway, sources: BrokenSources, name: str

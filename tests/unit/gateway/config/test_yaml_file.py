@@ -20,6 +20,7 @@ LEVELS = [f"{y}: &{y} [{', '.join(9 * [f'*{x}'])}]" for x, y in itertools.pairwi
 EXPLODING = "\n".join(["n0: &n0 [1, 1, 1, 1, 1, 1, 1, 1, 1]", *LEVELS]).encode()
 
 
+@pytest.mark.one_in(test=3)
 @pytest.mark.parametrize(
     ("text", "cause"),
     [

@@ -107,6 +107,7 @@ def test_csv_and_arrow(gateway: Gateway) -> None:
     assert table["id"].to_pylist() == [1]
 
 
+@pytest.mark.one_in(test=9)
 @pytest.mark.parametrize("form", ["ndjson", "json", "csv", "arrow"])
 @pytest.mark.parametrize(("sql", "wanted"), [(MANY, WANTED), (f"{MANY} WHERE x < 0", set[int]())])
 def test_many_rows_and_none(gateway: Gateway, form: str, sql: str, wanted: set[int]) -> None:

@@ -238,6 +238,7 @@ def _stuck(served: Served, kind: str) -> Clients:
     return Clients(served, 8, bodies[kind])
 
 
+@pytest.mark.one_in(test=2)
 @pytest.mark.parametrize(
     "kind",
     [

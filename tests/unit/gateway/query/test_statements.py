@@ -116,6 +116,7 @@ def test_a_running_statement_ends_by_its_deadline(small: Gateway) -> None:
     assert statement.error.code is DEADLINE_EXCEEDED
 
 
+@pytest.mark.one_in(test=2)
 @pytest.mark.parametrize("end", ["deadline", "cancel"])
 def test_a_waiting_statement_ends_without_a_runner(small: Gateway, end: str) -> None:
     first = started(small)

@@ -77,6 +77,7 @@ def running(application: TieringApplication) -> Iterator[None]:
         assert not thread.is_alive()
 
 
+@pytest.mark.one_in(test=4)
 @pytest.mark.parametrize("make", FOREIGN, ids=kind)
 @pytest.mark.parametrize("call", CALLS)
 def test_fault_04_a_table_that_fails_comes_back_and_stops_no_other(
