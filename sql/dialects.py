@@ -88,6 +88,15 @@ class SqlJsonMember(exp.Expression):
     arg_types = {"this": True, "key": False, "format": False}  # noqa: RUF012
 
 
+_DEPTH = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
+_AFTER_ROWS = frozenset(
+    {
+        *(TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT),
+        *(TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH),
+    }
+)
+"""What goes on behind rows where they are a query, not a source."""
+
 STEPS_MAX = 200_000
 """Steps from word to word that a parser may take, besides those for each word: a bit more than one
 where it reads no word twice."""
@@ -238,6 +247,18 @@ class SeamlineDialect(Trino):
             """Begins anew."""
             super().reset()
             self._steps = 0
+
+        def _parse_derived_table_values(self, allow_value_synonym: bool = False) -> Any:
+            """Rows in brackets, unless a query goes on behind them."""
+            if self._match_pair(TokenType.L_PAREN, TokenType.VALUES, advance=False):
+                depth = 0
+                for token in self._tokens[self._index + 1 :]:
+                    depth += _DEPTH.get(token.token_type, 0)
+                    if depth < 0:
+                        break
+                    if depth == 0 and token.token_type in _AFTER_ROWS:
+                        return None
+            return super()._parse_derived_table_values(allow_value_synonym)
 
         def _advance(self, times: int = 1) -> None:
             self._steps += 1

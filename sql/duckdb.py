@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 
 from sqlglot import exp
 
+from seamline.sql.binder.grouping import has_aggregate
 from seamline.sql.calls import Call
 
 
@@ -73,7 +74,7 @@ def _use_a_column(query: exp.Select) -> None:
     sources = _sources_of(query)
     own = _names_of(sources)
     value = query.expressions[0]
-    if any(column.table in own for column in value.find_all(exp.Column)):
+    if has_aggregate(value) or any(c.table in own for c in value.find_all(exp.Column)):
         return
     for source in sources:
         if isinstance(source, exp.Subquery) and _reads_around(source, own):

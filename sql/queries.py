@@ -53,8 +53,12 @@ def query_of(sql: str, tokens: list[Token]) -> Query:
     for values in list(tree.find_all(exp.Values)):
         if values is not tree:
             _make_query(values)
+        if isinstance(table := values.parent, exp.Table):  # sqlglot's way to hold what joins it
+            table.replace(values)
+            for name in ("alias", "joins", "sample"):
+                values.set(name, table.args.get(name))
     if isinstance(tree, exp.Values):
-        tree = exp.select("*").from_(_aliased(tree))
+        tree = _query(tree)
     return Query(tree, token, number_placeholders(tree))
 
 
@@ -63,7 +67,7 @@ _WRITES = (exp.DDL, exp.DML, exp.Command, exp.Drop, exp.Into)
 
 def _make_query(values: exp.Values) -> None:
     """Makes a query of rows that stand where one does, not in FROM."""
-    parent, query = values.parent, exp.select("*").from_(_aliased(values.copy()))
+    parent, query = values.parent, _query(values.copy())
     match parent:
         case exp.In():
             parent.set("expressions", None)
@@ -82,9 +86,13 @@ _BEFORE_QUERIES: Mapping[str, type[exp.Expr]] = {
 }
 
 
-def _aliased(values: exp.Values) -> exp.Values:
+def _query(values: exp.Values) -> exp.Select:
+    """Rows as a query, in the order and up to the limit that stand behind them."""
+    query = exp.select("*").from_(values)
+    for clause in ("with_", "order", "limit", "offset"):
+        query.set(clause, values.args.pop(clause, None))
     values.set("alias", exp.TableAlias(this=exp.to_identifier("_values")))
-    return values
+    return query
 
 
 def expressions_of(sql: str, tokens: list[Token]) -> Query:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
@@ -13,6 +13,7 @@ from seamline.errors import (
     COLUMN_NOT_FOUND,
     INVALID_ARGUMENT,
     NOT_SUPPORTED,
+    STATEMENT_TOO_LARGE,
     SYNTAX_ERROR,
     TYPE_MISMATCH,
     SeamlineError,
@@ -31,6 +32,7 @@ from seamline.sql.binder.rows import compared, fields_of
 from seamline.sql.binder.samples import sampled
 from seamline.sql.binder.scope import (
     Column,
+    Group,
     Output,
     Scope,
     Source,
@@ -44,6 +46,7 @@ from seamline.sql.binder.typer import Typer
 from seamline.sql.binder.unnest import bind_unnest
 from seamline.sql.binder.views import bind_view, expansion_of
 from seamline.sql.calls import CallSpec, call
+from seamline.sql.places import placed
 from seamline.sql.types import Row, Type
 
 
@@ -56,12 +59,8 @@ def bind_source(typer: Typer, node: exp.Expr, scope: Scope, *, keeps_row: bool =
         scope: The sources in front of it.
         keeps_row: Whether UNNEST of nothing is a row of nulls.
     """
-    if node.args.get("joins"):
-        raise SeamlineError(
-            NOT_SUPPORTED,
-            "a join nested inside another join is not supported",
-            hint="Write ON right after each JOIN, or put the inner join in a subquery.",
-        )
+    if _is_group(node):
+        return _bind_group(typer, node, scope)
     sample = node.args.pop("sample", None)
     match node:
         case exp.Table():
@@ -78,14 +77,18 @@ def bind_source(typer: Typer, node: exp.Expr, scope: Scope, *, keeps_row: bool =
             raise unsupported(node)
     if sample is not None:
         node, source = sampled(typer, node, source, sample)
+    _refuse_twice(source, scope)
+    scope.add(source)
+    return node
+
+
+def _refuse_twice(source: Source, scope: Scope) -> None:
     if source.name and any(source.name == other.name for other in scope.sources):
         raise SeamlineError(
             COLUMN_AMBIGUOUS,
             f"{source.name[-1]} appears twice in FROM",
             hint="Give one an alias.",
         )
-    scope.add(source)
-    return node
 
 
 def _name_of(node: exp.Expr) -> tuple[str, ...]:
@@ -117,14 +120,18 @@ def _bind_table(typer: Typer, node: exp.Table, scope: Scope) -> tuple[exp.Expr, 
     if restriction:
         bound, source = restricted(typer, node, source, restriction)
     if called is not None and called.args.get("columns"):
-        shown = [column for column in source.columns if not column.hidden]
-        names = renamed([Output(c.name, c.type) for c in shown], called)
-        columns = tuple(
-            dataclasses.replace(column, name=output.name)
-            for column, output in zip(shown, names, strict=True)
-        )
-        source = dataclasses.replace(source, columns=columns)
+        source = dataclasses.replace(source, columns=_named_anew(source.columns, called))
     return bound, source
+
+
+def _named_anew(columns: Sequence[Column], called: exp.TableAlias) -> tuple[Column, ...]:
+    """The columns that `*` shows, by the names that an alias gives them, if it gives any."""
+    shown = [column for column in columns if not column.hidden]
+    names = renamed([Output(column.name, column.type) for column in shown], called)
+    return tuple(
+        dataclasses.replace(column, name=output.name)
+        for column, output in zip(shown, names, strict=True)
+    )
 
 
 def _called(
@@ -221,8 +228,115 @@ def _beside(query: exp.Expr, scope: Scope) -> exp.Expr:
     return inner
 
 
-def bind_join(typer: Typer, join: exp.Join, scope: Scope) -> None:
-    """A join: its source, then its condition over everything visible by then."""
+# --- Joins ---------------------------------------------------------------------------------------
+
+
+def bind_from(typer: Typer, node: exp.Select, scope: Scope) -> None:
+    """FROM and what is joined to it, if there is any."""
+    from_ = node.args.get("from_")
+    if from_ is None:
+        return
+    joins = list(node.args.get("joins") or ())
+    while _is_group(from_.this) and not _is_called(from_.this):  # brackets on the left say nothing
+        first, more = _opened(from_.this)
+        from_.set("this", first)
+        joins = [*more, *joins]
+    _check_count(joins)
+    with placed(from_):
+        from_.set("this", bind_source(typer, from_.this, scope))
+    bound = []
+    for join in joins:
+        with placed(join):
+            bound += [*_bind_join(typer, join, scope), join]
+    node.set("joins", bound)
+
+
+def _is_group(node: exp.Expr) -> bool:
+    """Whether a source is several, joined: in brackets, or with conditions further behind."""
+    return bool(node.args.get("joins")) or _is_bracket(node)
+
+
+def _is_bracket(node: exp.Expr) -> bool:
+    """Whether these are brackets around sources, not around a query."""
+    if not isinstance(node, exp.Subquery):
+        return False
+    inner = node.this
+    if isinstance(inner, exp.Subquery):
+        return bool(inner.alias) or _is_group(inner)
+    return not isinstance(inner, exp.Query)
+
+
+def _is_called(group: exp.Expr) -> bool:
+    """Whether the whole of some joined sources has a name, or is a sample."""
+    if group.args.get("joins"):
+        return False  # the name of its first
+    return bool(group.alias or group.args.get("sample"))
+
+
+def _opened(group: exp.Expr) -> tuple[exp.Expr, list[exp.Join]]:
+    """The first of some joined sources, and the others."""
+    joins = group.args.pop("joins", None)
+    return (group, joins) if joins else (group.this, [])
+
+
+def _size(node: exp.Expr) -> int:
+    """How many relations a source is."""
+    inner = _size(node.this) if _is_bracket(node) else 1
+    return inner + sum(_size(join.this) for join in node.args.get("joins") or ())
+
+
+def _bind_group(typer: Typer, node: exp.Expr, scope: Scope) -> exp.Expr:
+    """Joined sources as one, a query; what is inside keeps its names, unless the whole has one."""
+    is_called, inside = _is_called(node), Scope(scope.outer, scope.ctes)
+    query = exp.select().from_(node.this if is_called else node, copy=False)
+    bind_from(typer, query, inside)
+    alias, nodes, columns = typer.new_alias(), dict[str, exp.Expr](), dict[int, Column]()
+    for column in (*inside.row, *(c for source in inside.sources for c in source.columns)):
+        if id(column) not in columns:
+            name = output_column(len(nodes))
+            nodes[name] = column.node
+            columns[id(column)] = dataclasses.replace(column, node=exp.column(name, alias))
+    scope.groups[alias] = Group(query, inside, nodes)
+    row = [columns[id(column)] for column in inside.row]
+    if is_called:
+        sources = [Source(_name_of(node), alias, _named_anew(row, node.args["alias"]))]
+        row = list(sources[0].columns)
+    else:
+        sources = [
+            Source(s.name, alias, tuple(columns[id(c)] for c in s.columns)) for s in inside.sources
+        ]
+    for source in sources:
+        _refuse_twice(source, scope)
+    scope.sources += sources
+    scope.row += row
+    called = exp.TableAlias(this=exp.to_identifier(alias))
+    return exp.Subquery(this=query, alias=called)
+
+
+def _check_count(joins: Sequence[exp.Join]) -> None:
+    """Refuses more than DuckDB plans in seconds: it tries conditions of each relation with each.
+
+    Raises:
+        SeamlineError: STATEMENT_TOO_LARGE.
+    """
+    count = 1 + sum(_size(join.this) for join in joins if (join.side or "").upper() != "LEFT")
+    if count > _JOINED_MAX:
+        raise SeamlineError(
+            STATEMENT_TOO_LARGE,
+            f"a query joins {count} relations, at most {_JOINED_MAX}",
+            hint="Join some of them in a query with GROUP BY or LIMIT of its own, or by LEFT JOIN.",
+        )
+
+
+_JOINED_MAX = 64
+
+
+def _bind_join(typer: Typer, join: exp.Join, scope: Scope) -> list[exp.Join]:
+    """A join: its source, then its condition over everything visible by then.
+
+    Returns:
+        What has to be joined in front of it: the subqueries of its condition.
+    """
     side, kind = (join.side or "").upper(), (join.kind or "").upper()
     if join.method not in {"", "NATURAL"} or kind not in {"", "INNER", "CROSS", "OUTER"}:
         raise SeamlineError(
@@ -237,32 +351,70 @@ def bind_join(typer: Typer, join: exp.Join, scope: Scope) -> None:
         side = ""
         for key, value in (("side", None), ("kind", "CROSS"), ("on", None)):
             join.set(key, value)
-    left = list(scope.row)
+    left, before = list(scope.row), list[exp.Join]()
     join.set("this", bind_source(typer, join.this, scope, keeps_row=keeps_row))
     on, using = join.args.get("on"), join.args.get("using")
     if join.method == "NATURAL":
-        using = _shared(left, scope.sources[-1].columns)
+        using = _shared(left, scope.row[len(left) :])
         join.set("method", None)
         if not using:
             on = exp.Boolean(this=True)
     if using:
-        join.set("on", _bind_using(typer, using, left, side, scope))
+        join.set("on", _bind_using(typer, using, len(left), side, scope))
         join.set("using", None)
     elif on is not None:
         condition = typer.boolean(on, scope, "ON")
         refuse_aggregates(condition, "ON")
         refuse_windows(condition, "ON")
-        if side and condition.find(exp.Query) is not None:
+        join.set("on", condition)
+        if side:
+            before = hoisted(typer, join, "on", scope)
+        if side and join.args["on"].find(exp.Query) is not None:
             raise SeamlineError(
                 NOT_SUPPORTED,
-                f"a subquery in ON of a {side} JOIN is not supported",
+                f"a subquery in ON of a {side} JOIN that reads its rows is not supported",
                 hint="Join the subquery, or filter one side in a subquery of its own.",
             )
-        join.set("on", condition)
         if side and isinstance(join.this, exp.Lateral):
             _filter_inside(join)
     elif side:
         raise SeamlineError(NOT_SUPPORTED, f"{side} JOIN needs ON or USING", hint="")
+    return before
+
+
+def hoisted(typer: Typer, node: exp.Expr, argument: str, scope: Scope) -> list[exp.Join]:
+    """Takes subqueries that read no row around them out of a bound expression.
+
+    Args:
+        typer: Gives names.
+        node: What the expression is an argument of.
+        argument: Which argument.
+        scope: The rows around it.
+
+    Returns:
+        Joins that have their values, one each.
+    """
+    joins = []
+    for found in list(node.args[argument].find_all(exp.Subquery, exp.Exists)):
+        is_value = isinstance(found, exp.Exists) or not isinstance(
+            found.parent, exp.In | exp.Exists | exp.From | exp.Join | exp.SetOperation
+        )
+        is_outer = not any(p is not node and isinstance(p, exp.Query) for p in _above(found, node))
+        if is_value and is_outer and not any(map(scope.owns, found.find_all(exp.Column))):
+            alias = typer.new_alias()
+            column = exp.column(output_column(0), alias)
+            found.replace(column)
+            query = exp.select(exp.alias_(found, output_column(0)))
+            called = exp.TableAlias(this=exp.to_identifier(alias))
+            joins.append(exp.Join(this=exp.Subquery(this=query, alias=called), kind="CROSS"))
+    return joins
+
+
+def _above(node: exp.Expr, top: exp.Expr) -> Iterator[exp.Expr]:
+    """What a node stands in, below another."""
+    while node.parent is not None and node.parent is not top:
+        node = node.parent
+        yield node
 
 
 def _shared(left: Sequence[Column], right: Sequence[Column]) -> list[exp.Expr]:
@@ -302,13 +454,21 @@ def _check_outer(join: exp.Join, side: str) -> None:
 
 
 def _bind_using(
-    typer: Typer, names: Sequence[exp.Expr], left: Sequence[Column], side: str, scope: Scope
+    typer: Typer, names: Sequence[exp.Expr], width: int, side: str, scope: Scope
 ) -> exp.Expr:
-    """The condition of a join by names; in the row each stands once, in front of all others."""
+    """The condition of a join by names; in the row each stands once, in front of all others.
+
+    Args:
+        typer: Binds it.
+        names: The names.
+        width: How many columns the left side has in the row.
+        side: LEFT, RIGHT, FULL or nothing.
+        scope: Both sides.
+    """
     merged, replaced, conditions = [], [], []
     for name in names:
-        one = _of_side(name, left)
-        other = _of_side(name, scope.sources[-1].columns)
+        one = _of_side(name, scope.row[:width])
+        other = _of_side(name, scope.row[width:])
         common = common_type([one.type, other.type], f"USING ({name.name})")
         require_comparable(common, "USING")
         sides = [implicit_cast(*typer.column(c), common) for c in (one, other)]
@@ -360,13 +520,18 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
 
     def key(bound: exp.Expr, type_: Type) -> exp.Expr:
         require_comparable(type_, "GROUP BY")
-        if bound.find(exp.Query) is not None:
+        held = exp.Paren(this=as_value(bound.copy(), type_))
+        if node.args.get("from_") is not None:
+            for join in hoisted(typer, held, "this", scope):
+                node.append("joins", join)
+        if held.this.find(exp.Query) is not None:
             raise SeamlineError(
                 NOT_SUPPORTED,
-                "GROUP BY cannot hold a subquery",
+                "GROUP BY cannot hold a subquery that reads its rows",
                 hint="Compute it in a subquery in FROM.",
             )
-        return as_value(bound.copy(), type_)
+        found: exp.Expr = held.this
+        return found
 
     items = [
         item(e)

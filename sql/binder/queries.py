@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from sqlglot import exp
 
-from seamline.errors import STATEMENT_TOO_LARGE, SYNTAX_ERROR, TYPE_MISMATCH, SeamlineError
+from seamline.errors import SYNTAX_ERROR, TYPE_MISMATCH, SeamlineError
 from seamline.sql import coercion
 from seamline.sql.binder.clauses import (
     bind_condition,
+    bind_from,
     bind_group,
-    bind_join,
     bind_limits,
-    bind_source,
 )
 from seamline.sql.binder.conversions import cast_outputs, require_comparable
 from seamline.sql.binder.ordering import order_results, order_select
@@ -79,14 +78,7 @@ def _bind_select(
     if not node.expressions:
         raise SeamlineError(SYNTAX_ERROR, "SELECT needs at least one column")
     scope = Scope(outer, ctes)
-    if from_ := node.args.get("from_"):
-        with placed(from_):
-            from_.set("this", bind_source(typer, from_.this, scope))
-    joins = node.args.get("joins") or ()
-    _check_count(joins)
-    for join in joins:
-        with placed(join):
-            bind_join(typer, join, scope)
+    bind_from(typer, node, scope)
     bind_windows(typer, node, scope)
     output, results = bind_results(typer, node.expressions, scope)
     node.set(
@@ -103,25 +95,9 @@ def _bind_select(
     if node.args.get("distinct"):
         for column in output:
             require_comparable(column.type, "DISTINCT")
-    return order_select(typer, node, scope, output), output
-
-
-def _check_count(joins: Sequence[exp.Join]) -> None:
-    """Refuses more than DuckDB plans in seconds: it tries conditions of each relation with each.
-
-    Raises:
-        SeamlineError: STATEMENT_TOO_LARGE.
-    """
-    count = 1 + sum((join.side or "").upper() != "LEFT" for join in joins)
-    if count > _JOINED_MAX:
-        raise SeamlineError(
-            STATEMENT_TOO_LARGE,
-            f"a query joins {count} relations, at most {_JOINED_MAX}",
-            hint="Join some of them in a query with GROUP BY or LIMIT of its own, or by LEFT JOIN.",
-        )
-
-
-_JOINED_MAX = 64
+    bound = order_select(typer, node, scope, output)
+    scope.read_groups(bound)
+    return bound, output
 
 
 def _bind_set_operation(

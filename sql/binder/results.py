@@ -14,7 +14,15 @@ from seamline.errors import (
     SeamlineError,
 )
 from seamline.sql.binder.rows import fields_of
-from seamline.sql.binder.scope import Column, Output, Scope, Typed, location_of, resolve
+from seamline.sql.binder.scope import (
+    Column,
+    Output,
+    Scope,
+    Source,
+    Typed,
+    location_of,
+    resolve,
+)
 from seamline.sql.binder.shapes import names_of, unparenthesized
 from seamline.sql.binder.typer import Typer
 from seamline.sql.types import Row
@@ -92,7 +100,11 @@ def _name_of(node: exp.Expr, scope: Scope) -> str:
 def _columns_of(star: exp.Column, scope: Scope) -> Sequence[Column] | None:
     """The columns of the source in front of a star; None where that is no source but a row."""
     parts = [part.name.lower() for part in star.parts[:-1]]
-    found = [source for source in scope.sources if source.is_called(parts)]
+    level: Scope | None = scope
+    found: list[Source] = []
+    while not found and level is not None:
+        found = [source for source in level.sources if source.is_called(parts)]
+        level = level.outer
     if len(found) == 1:
         return found[0].columns
     if not found and _is_known(star.parts[:-1], scope):

@@ -100,6 +100,21 @@ class Cte:
     output: tuple[Output, ...]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Group:
+    """A join in brackets.
+
+    Attributes:
+        query: The query that it becomes in the bound tree, which gives what is read of it.
+        scope: What is visible inside the brackets.
+        nodes: What each column that it may give is computed from.
+    """
+
+    query: exp.Select
+    scope: Scope
+    nodes: Mapping[str, exp.Expr]
+
+
 class Scope:
     """The columns visible at one level of a query, and the level around it.
 
@@ -111,6 +126,7 @@ class Scope:
             one for the two of a USING.
         results: Results of the select list so far, by lower-case alias; they are looked at last.
         windows: Definitions of WINDOW by lower-case name, bound.
+        groups: Joins in brackets among the sources, by their aliases.
         is_of_order: Whether it holds the results of a query for its ORDER BY; `outer` is then the
             level that they are computed from.
     """
@@ -124,6 +140,7 @@ class Scope:
         self.row: list[Column] = []
         self.results: dict[str, Typed] = {}
         self.windows: dict[str, exp.Window] = {}
+        self.groups: dict[str, Group] = {}
         self.is_of_order = is_of_order
 
     def add(self, source: Source) -> None:
@@ -134,6 +151,21 @@ class Scope:
     def owns(self, node: exp.Column) -> bool:
         """Whether a column of the bound tree belongs to a source of this level."""
         return any(source.alias == node.table for source in self.sources)
+
+    def read_groups(self, bound: exp.Expr) -> None:
+        """Has each join in brackets give what the bound query of this level reads of it."""
+        if not self.groups:
+            return
+        read = {(column.table, column.name) for column in bound.find_all(exp.Column)}
+        for alias, group in self.groups.items():
+            given = [
+                exp.alias_(node, name)
+                for name, node in group.nodes.items()
+                if (alias, name) in read
+            ]
+            nothing = exp.alias_(exp.Literal.number(1), output_column(0))
+            group.query.set("expressions", given or [nothing])
+            group.scope.read_groups(group.query)
 
     def named(self, parts: Sequence[str]) -> list[Column]:
         """The columns of this level that a whole name means; lower case."""

@@ -45,6 +45,13 @@ define(
 aggregate("avg", "double -> double", "avg({0})")
 aggregate("avg", "bigint -> double", "avg({0})")
 aggregate("avg", "real -> real", "CAST(avg({0}){over} AS FLOAT)")
+for _float in ("double", "real"):  # engines take NaN for the greatest number
+    aggregate(
+        "max",
+        f"{_float} -> {_float}",
+        "coalesce(max({distinct}«CASE WHEN NOT isnan({0}) THEN {0} END»){over},"
+        " max({distinct}{0}){over})",
+    )
 for _name in ("min", "max"):
     aggregate(_name, "O -> O", f"{_name}({{0}})")
 for _name in ("any_value", "arbitrary"):
@@ -53,16 +60,22 @@ for _name in ("any_value", "arbitrary"):
 for _name in ("bool_and", "every"):
     aggregate(_name, "boolean -> boolean", "bool_and({0})")
 aggregate("bool_or", "boolean -> boolean", "bool_or({0})")
-for _name, _function in (("max_by", "max"), ("min_by", "min")):
+for _name, _function, _key, _number in (
+    ("max_by", "max", "double", "NOT isnan({1})"),
+    ("max_by", "max", "real", "NOT isnan({1})"),
+    ("max_by", "max", "O", ""),
+    ("min_by", "min", "O", ""),
+):
     _present = "1 ELSE 0" if _function == "max" else "0 ELSE 1"
     _known = f"CASE WHEN {{0}} IS NOT NULL THEN {_present} END"  # of several, null comes last
+    _parts = [(n, p) for n, p in zip("nabc", (_number, "{1}", _known, "{0}"), strict=True) if p]
+    _struct = ", ".join(f"'{name}': {part}" for name, part in _parts)
+    _named = ", ".join(f"'{name}', {part}" for name, part in _parts)
     aggregate(
         _name,
-        "K, O -> K",
-        f"({_function}(«CASE WHEN {{1}} IS NOT NULL THEN"
-        f" {{{{'a': {{1}}, 'b': {_known}, 'c': {{0}}}}}} END»){{over}}).c",
-        f"({_function}(«CASE WHEN {{1}} IS NOT NULL THEN"
-        f" named_struct('a', {{1}}, 'b', {_known}, 'c', {{0}}) END»){{over}}).c",
+        f"K, {_key} -> K",
+        f"({_function}(«CASE WHEN {{1}} IS NOT NULL THEN {{{{{_struct}}}}} END»){{over}}).c",
+        f"({_function}(«CASE WHEN {{1}} IS NOT NULL THEN named_struct({_named}) END»){{over}}).c",
     )
 for _name, _function in (
     ("stddev", "stddev_samp"),

@@ -48,42 +48,65 @@ for _signature, _separator in (
 # --- The least and the greatest ------------------------------------------------------------------
 
 _COUNT = "INVALID_ARGUMENT: as many values as a positive number are asked for"
-for _name, _order, _compared in (("min", "ASC", "<"), ("max", "DESC", ">")):
+
+
+def _first(name: str, type_: str) -> None:
+    """The least or the greatest values, and what stands beside them; NaN is the last in both.
+
+    Engines take NaN for the greatest.
+    """
+    order, compared = ("ASC", "<") if name == "min" else ("DESC", ">")
+    may_be_nan = name == "max" and type_ != "O"
+
+    def duckdb(key: str, value: str) -> str:
+        number = f"NOT isnan({key})" if may_be_nan else "TRUE"
+        return (
+            f"list_sort(list_transform(list_filter({{0}}, lambda x: {key} IS NOT NULL),"
+            f" lambda x, i: {{{{'n': {number}, 'k': {key}, 'i': i, 'v': {value}}}}}), '{order}')"
+        )
+
+    def spark(field: str) -> str:
+        left, right = f"l{field}", f"r{field}"
+        last = (
+            f" WHEN isnan({left}) AND NOT isnan({right}) THEN 1"
+            f" WHEN isnan({right}) AND NOT isnan({left}) THEN -1"
+        )
+        return (
+            f"array_sort(filter({{0}}, x -> x{field} IS NOT NULL), (l, r) ->"
+            f" CASE{last if may_be_nan else ''}"
+            f" WHEN {left} {compared} {right} THEN -1 WHEN {left} = {right} THEN 0 ELSE 1 END)"
+        )
+
+    least, beside = duckdb("x", "x"), duckdb("x['field1']", "x['field0']")
     composed(
-        _name,
-        "O, bigint -> array(O)",
+        name,
+        f"{type_}, bigint -> array({type_})",
         _VALUES[0],
-        f"(CASE WHEN {{1}} < 1 THEN error('{_COUNT}') ELSE"
-        f" list_sort(list_filter({{0}}, lambda x: x IS NOT NULL), '{_order}')[1:{{1}}] END)",
-        f"(CASE WHEN {{1}} < 1 THEN raise_error('{_COUNT}') ELSE"
-        " slice(array_sort(filter({0}, x -> x IS NOT NULL), (l, r) -> CASE"
-        f" WHEN l {_compared} r THEN -1 WHEN l = r THEN 0 ELSE 1 END), 1, CAST({{1}} AS INT)) END)",
+        f"(CASE WHEN {{1}} < 1 THEN error('{_COUNT}')"
+        f" ELSE list_transform({least}[1:{{1}}], lambda x: x['v']) END)",
+        f"(CASE WHEN {{1}} < 1 THEN raise_error('{_COUNT}')"
+        f" ELSE slice({spark('')}, 1, CAST({{1}} AS INT)) END)",
     )
     composed(
-        f"{_name}_by",
-        "T, O, bigint -> array(T)",
+        f"{name}_by",
+        f"T, {type_}, bigint -> array(T)",
         _VALUES[1],
-        f"(CASE WHEN {{1}} < 1 THEN error('{_COUNT}') ELSE list_transform(list_sort("
-        "list_transform(list_filter({0}, lambda x: x['field1'] IS NOT NULL), lambda x, i:"
-        " {{'k': x['field1'], 'i': i, 'v': x['field0']}}), "
-        f"'{_order}')[1:{{1}}], lambda x: x['v']) END)",
-        f"(CASE WHEN {{1}} < 1 THEN raise_error('{_COUNT}') ELSE transform(slice(array_sort("
-        "filter({0}, x -> x.field1 IS NOT NULL), (l, r) -> CASE"
-        f" WHEN l.field1 {_compared} r.field1 THEN -1 WHEN l.field1 = r.field1 THEN 0 ELSE 1 END),"
-        " 1, CAST({1} AS INT)), x -> x.field0) END)",
+        f"(CASE WHEN {{1}} < 1 THEN error('{_COUNT}')"
+        f" ELSE list_transform({beside}[1:{{1}}], lambda x: x['v']) END)",
+        f"(CASE WHEN {{1}} < 1 THEN raise_error('{_COUNT}') ELSE"
+        f" transform(slice({spark('.field1')}, 1, CAST({{1}} AS INT)), x -> x.field0) END)",
     )
     composed(  # of what has no order, and cannot be a part of what is compared
-        f"{_name}_by",
-        "T, O -> T",
+        f"{name}_by",
+        f"T, {type_} -> T",
         _VALUES[1],
-        "list_transform(list_sort(list_transform(list_filter({0}, lambda x:"
-        " x['field1'] IS NOT NULL), lambda x, i:"
-        f" {{{{'k': x['field1'], 'i': i, 'v': x['field0']}}}}), '{_order}')[1:1],"
-        " lambda x: x['v'])[1]",
-        "try_element_at(transform(array_sort(filter({0}, x -> x.field1 IS NOT NULL), (l, r) -> CASE"
-        f" WHEN l.field1 {_compared} r.field1 THEN -1 WHEN l.field1 = r.field1 THEN 0 ELSE 1 END),"
-        " x -> x.field0), 1)",
+        f"list_transform({beside}[1:1], lambda x: x['v'])[1]",
+        f"try_element_at(transform({spark('.field1')}, x -> x.field0), 1)",
     )
+
+
+for _name, _type in (("min", "O"), ("max", "double"), ("max", "real"), ("max", "O")):
+    _first(_name, _type)
 
 # --- Maps ----------------------------------------------------------------------------------------
 

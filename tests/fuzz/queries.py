@@ -203,6 +203,9 @@ class _Queries:
             return _Source(node, _scope_of(query, alias))
         if roll < 0.42:
             return self._values()
+        if depth > 0 and roll < 0.5:
+            joined = self._joined(self._source(depth - 1), self._source(depth - 1))
+            return _Source(same("source", "({0})", joined.node), joined.scope)
         return self._stored(self._chance.choice(self._tables))
 
     def _derived(self, query: Query, form: str) -> _Source:

@@ -43,8 +43,6 @@ def test_what_stands_beside_the_operands_counts(
         "SELECT trim(BOTH 'x' FROM 'xax' COLLATE de)",
         "SELECT 2 BETWEEN SYMMETRIC 3 AND 1",
         "SELECT 1 IN UNNEST(ARRAY[1])",
-        "SELECT count(*) FROM (VALUES 1) AS t(x) JOIN (VALUES 1) AS u(x) JOIN (VALUES 1) AS v(x)"
-        " ON u.x = v.x ON t.x = u.x",
     ],
 )
 def test_a_form_whose_meaning_is_not_settled_is_refused(offline_gateway: Gateway, sql: str) -> None:
