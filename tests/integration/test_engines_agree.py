@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.integration]
 
 BATCH = 40
 EVERY = pytest.mark.parametrize(
-    "every", [12, pytest.param(1, marks=pytest.mark.soak)], ids=("some", "all")
+    "every", [24, pytest.param(1, marks=pytest.mark.soak)], ids=("some", "all")
 )
 """Of so many expressions one is asked."""
 ENGINE_ERRORS = {"INTERNAL_ERROR", "SPARK_FAILED"}
@@ -109,9 +109,9 @@ def test_fault_20_decimals_agree(gateway: Gateway, every: int) -> None:
         for form in forms
         for _ in range(20)
     ]
-    count, wrong = disagreements(gateway, expressions[:: -(-every // 4)])
+    count, wrong = disagreements(gateway, expressions[:: -(-every // 6)])
     assert not wrong
-    assert count > 80 // every
+    assert count > 20
 
 
 CORRELATED = statements.EXPRESSIONS["correlated subquery"]

@@ -356,6 +356,7 @@ def test_a_registry_that_is_gone_is_an_error_by_name(
     gateway.close()
 
 
+@pytest.mark.soak
 def test_a_registry_that_hangs_holds_nobody_up(
     stack: Stack, name: str, tmp_path: pathlib.Path
 ) -> None:

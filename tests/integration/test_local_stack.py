@@ -204,6 +204,7 @@ def test_second_up_finds_the_first(local: LocalStack, folder: pathlib.Path) -> N
     assert f"on {first.bootstrap_servers} (process {first.pid})" in output
 
 
+@pytest.mark.soak
 def test_two_at_once_start_one_broker(local: LocalStack, folder: pathlib.Path) -> None:
     both = [command(folder, "up") for _ in range(2)]
     answers = [process.communicate(timeout=180) for process in both]

@@ -183,6 +183,7 @@ def test_a_remote_spark_merges_too(stack: Stack, gateway: Gateway, name: str) ->
     let_go(session)
 
 
+@pytest.mark.soak
 @pytest.mark.prove
 def test_sparks_workers_read_long_tails_themselves(
     stack: Stack, name: str, tmp_path: pathlib.Path
@@ -251,6 +252,7 @@ def readers(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield running
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=2)
 @pytest.mark.prove
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ def unified(rest: Stack, name: str, cold: int, hot: int) -> None:
     rest.produce(name, records(*range(cold, cold + hot)))
 
 
+@pytest.mark.soak
 def test_other_hands(rest: Stack, readers: LiveReaders, name: str) -> None:
     unified(rest, name, 40, 10)
     table = f"lake.default.{name}"

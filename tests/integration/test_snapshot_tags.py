@@ -57,6 +57,7 @@ def replace_and_expire(stack: Stack, name: str) -> None:
     stack.maintain(name)
 
 
+@pytest.mark.soak
 def test_what_is_held_does_not_expire(stack: Stack, gateway: Gateway, table: str) -> None:
     sql = f"SELECT id, text FROM {table}"
     first = finished(gateway.statement(sql, "spark"))

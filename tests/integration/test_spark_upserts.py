@@ -91,6 +91,7 @@ class History:
         tier_once(self.stack.tier_table(self.name), log, no_deadline(), records_max=16)
 
 
+@pytest.mark.soak
 @pytest.mark.one_in(prove=2)
 @pytest.mark.parametrize("version", [2, 3])
 def test_the_parts_are_the_table_wherever_the_seam_is(
