@@ -88,6 +88,9 @@ class SqlJsonMember(exp.Expression):
     arg_types = {"this": True, "key": False, "format": False}  # noqa: RUF012
 
 
+_OF_SEVERAL_MEANINGS = frozenset({"FIXED", "INT8", "NUMBER"})
+"""Types of others that sqlglot takes for one of Trino's: of 8 bits or 8 bytes, with a scale or not."""
+
 _DEPTH = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 _AFTER_ROWS = frozenset(
     {
@@ -215,6 +218,11 @@ class SeamlineDialect(Trino):
         """Trino's tokenizer, without statements that swallow their text unread."""
 
         COMMANDS = set()  # noqa: RUF012 - sqlglot's way of configuring a tokenizer
+        KEYWORDS = {  # noqa: RUF012
+            word: token
+            for word, token in Trino.Tokenizer.KEYWORDS.items()
+            if word not in _OF_SEVERAL_MEANINGS
+        }
 
     class Parser(_PlacedPlaceholders, Trino.Parser):  # type: ignore[valid-type, misc]
         """Trino's parser without its table of functions.

@@ -346,7 +346,8 @@ def _bind_cast_node(typer: Typer, node: exp.Cast, scope: Scope) -> Typed:
         if found is not None:
             return found
     target = types.from_sqlglot(node.to)
-    if isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "row":
+    is_row = isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "row"
+    if is_row and isinstance(target, Row) and not safe:
         return _bind_row_as(typer, node.this, target, scope)
     length = _length_of(node.to)
     inner, source = typer.expression(node.this, scope)
@@ -370,8 +371,8 @@ def _length_of(data_type: exp.DataType) -> int | None:
     return None
 
 
-def _bind_row_as(typer: Typer, node: exp.Anonymous, target: Type, scope: Scope) -> Typed:
-    if not isinstance(target, Row) or len(target.fields) != len(node.expressions):
+def _bind_row_as(typer: Typer, node: exp.Anonymous, target: Row, scope: Scope) -> Typed:
+    if len(target.fields) != len(node.expressions):
         raise SeamlineError(TYPE_MISMATCH, f"the row does not fit {target}", hint="")
     members = []
     for field, argument in zip(target.fields, node.expressions, strict=True):

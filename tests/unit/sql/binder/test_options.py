@@ -43,6 +43,9 @@ def test_what_stands_beside_the_operands_counts(
         "SELECT trim(BOTH 'x' FROM 'xax' COLLATE de)",
         "SELECT 2 BETWEEN SYMMETRIC 3 AND 1",
         "SELECT 1 IN UNNEST(ARRAY[1])",
+        "SELECT CAST(1 AS int8)",
+        "SELECT CAST(1.5 AS number)",
+        "SELECT CAST(1.5 AS fixed)",
     ],
 )
 def test_a_form_whose_meaning_is_not_settled_is_refused(offline_gateway: Gateway, sql: str) -> None:
