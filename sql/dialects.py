@@ -89,7 +89,7 @@ class SqlJsonMember(exp.Expression):
 
 
 _OF_SEVERAL_MEANINGS = frozenset({"FIXED", "INT8", "NUMBER"})
-"""Types of others that sqlglot takes for one of Trino's: of 8 bits or bytes, with a scale or not."""
+"""Types of others that sqlglot takes for one of Trino's: 8 bits or bytes, with a scale or not."""
 
 _DEPTH = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 _AFTER_ROWS = frozenset(
