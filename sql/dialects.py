@@ -34,6 +34,8 @@ TEXT = "$text"
 """What is put around text that a translated statement may compare with a date or a number."""
 DAYS = "$days"
 """What is put around what a translated statement may add to a date, as so many days."""
+CAST = "cast"
+"""What is noted of a conversion that is written as a call, not as a literal behind its type."""
 _STRICT = frozenset({"trino", "presto", "athena"})
 _IN_DAYS = frozenset({"duckdb", "postgres", "redshift", "snowflake", "materialize", "risingwave"})
 _PLUS_DAYS = frozenset({"spark", "spark2", "databricks", "hive", "bigquery"})
@@ -267,6 +269,12 @@ class SeamlineDialect(Trino):
                     if depth == 0 and token.token_type in _AFTER_ROWS:
                         return None
             return super()._parse_derived_table_values(allow_value_synonym)
+
+        def _parse_cast(self, strict: bool, safe: bool | None = None) -> exp.Expr:
+            """CAST, which sqlglot takes for the same as a literal behind its type."""
+            found: exp.Expr = super()._parse_cast(strict, safe)
+            found.meta[CAST] = True
+            return found
 
         def _advance(self, times: int = 1) -> None:
             self._steps += 1

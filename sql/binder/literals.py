@@ -16,6 +16,7 @@ from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.shapes import unparenthesized
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import Call, CallSpec, call
+from seamline.sql.dialects import CAST
 from seamline.sql.kernels import json_texts
 from seamline.sql.types import Decimal, Type
 
@@ -67,7 +68,7 @@ def negated_literal(node: exp.Expr, type_: Type) -> Typed | None:
 
 def literal_of_type(node: exp.Cast) -> Typed | None:
     """DATE '…', TIMESTAMP '…', DECIMAL '…': checked here, so that no engine has to read them."""
-    if node.to.this == exp.DType.DECIMAL and not node.to.expressions:
+    if node.to.this == exp.DType.DECIMAL and not node.to.expressions and CAST not in node.meta:
         try:
             return _signed_decimal(node.this.name)
         except (ValueError, OverflowError) as error:

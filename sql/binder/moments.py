@@ -14,6 +14,7 @@ from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.time_zones import at_zone
 from seamline.sql.binder.typer import Handlers, Typer
 from seamline.sql.calls import CallSpec, call
+from seamline.sql.dialects import CAST
 from seamline.sql.types import Time, Timestamp
 
 _DATE = r"(?P<year>\d{4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})"
@@ -28,7 +29,7 @@ _DIGITS_MAX = 6
 def bind_moment(node: exp.Cast) -> Typed | None:
     """DATE '…', TIMESTAMP '…' and TIME '…', with as many digits of a second as are written.
 
-    Also CAST of such a text; None where that rounds.
+    Also CAST of such a text, with as many digits as its type has; None where that rounds.
 
     Raises:
         SeamlineError: INVALID_LITERAL; NOT_SUPPORTED for more digits than are kept.
@@ -67,6 +68,11 @@ def _timestamp(text: str, node: exp.Cast) -> Typed | None:
     date = datetime.date(int(match["year"]), int(match["month"]), int(match["day"]))
     moment = datetime.datetime.combine(date, _clock(match))
     is_zoned = node.to.this == exp.DType.TIMESTAMPTZ
+    if CAST in node.meta:
+        target = types.from_sqlglot(node.to)
+        if match["zone"] is not None and not is_zoned:
+            raise ValueError(text)
+        digits = target.precision if isinstance(target, Timestamp) else digits
     if match["zone"] is None and not is_zoned:
         return moment_literal(moment, Timestamp(digits, zoned=False))
     zone = time_zones.named(match["zone"] or time_zones.UTC)
@@ -83,7 +89,9 @@ def _time(text: str, node: exp.Cast) -> Typed | None:
     digits = _digits(match["fraction"] or "", text)
     if _rounds(node, digits):
         return None
-    return time_literal(_clock(match), digits)
+    target = types.from_sqlglot(node.to)
+    is_call = CAST in node.meta and isinstance(target, Time)
+    return time_literal(_clock(match), target.precision if is_call else digits)
 
 
 def _clock(match: re.Match[str]) -> datetime.time:

@@ -10,7 +10,6 @@ from seamline.errors import SYNTAX_ERROR, TYPE_MISMATCH, SeamlineError
 from seamline.sql import coercion
 from seamline.sql.binder.clauses import (
     bind_condition,
-    bind_from,
     bind_group,
     bind_limits,
 )
@@ -20,6 +19,7 @@ from seamline.sql.binder.recursion import bind_recursive, reads_itself
 from seamline.sql.binder.results import bind_results
 from seamline.sql.binder.scope import Cte, Output, Scope, location_of, output_column, unsupported
 from seamline.sql.binder.shapes import renamed
+from seamline.sql.binder.sources import bind_from
 from seamline.sql.binder.typer import Typer
 from seamline.sql.binder.windows import bind_windows
 from seamline.sql.places import placed

@@ -42,10 +42,11 @@ def bind_unnest(
         node.args["alias"].append("columns", ordinality)
     if ordinality:
         members.append(types.BIGINT)
-    rows = _side_by_side([array for array, _ in arrays], members)
+    is_one = len(members) == 1
+    rows = arrays[0] if is_one else _side_by_side([array for array, _ in arrays], members)
     if keeps_row:
         rows = _or_a_null(*rows)
-    return _query(typer, rows)
+    return _query(typer, rows, is_one=is_one)
 
 
 def _array(typer: Typer, node: exp.Expr, scope: Scope) -> Typed:
@@ -90,8 +91,14 @@ def _or_a_null(array: exp.Expr, type_: Type) -> Typed:
     return call(CallSpec(overload, (type_,), type_), [array]), type_
 
 
-def _query(typer: Typer, rows: Typed) -> tuple[exp.Select, list[Output]]:
-    """A row for each element, a column for each member or field of one."""
+def _query(typer: Typer, rows: Typed, *, is_one: bool) -> tuple[exp.Select, list[Output]]:
+    """A row for each element, a column for each member or field of one.
+
+    Args:
+        typer: Gives names.
+        rows: The array.
+        is_one: Whether an element is the only member, not a row of several.
+    """
     array, type_ = rows
     assert isinstance(type_, Array)
     alias, name = typer.new_alias(), output_column(0)
@@ -105,16 +112,18 @@ def _query(typer: Typer, rows: Typed) -> tuple[exp.Select, list[Output]]:
     )
     output: list[Output] = []
     values: list[exp.Expr] = []
-    row = type_.element
-    assert isinstance(row, Row)
-    for field in row.fields:
-        member: exp.Expr = field_of(exp.column(name, alias), row, field)
-        if isinstance(field.type, Row):
-            for inner in field.type.fields:
-                values.append(field_of(member.copy(), field.type, inner))
+    column, row = exp.column(name, alias), type_.element
+    members: list[Typed] = [(column, row)]
+    if not is_one:
+        assert isinstance(row, Row)
+        members = [(field_of(column.copy(), row, field), field.type) for field in row.fields]
+    for member, member_type in members:
+        if isinstance(member_type, Row):
+            for inner in member_type.fields:
+                values.append(field_of(member.copy(), member_type, inner))
                 output.append(Output(inner.name, inner.type))
         else:
             values.append(member)
-            output.append(Output("", field.type))
+            output.append(Output("", member_type))
     columns = [exp.alias_(value, output_column(place)) for place, value in enumerate(values)]
     return exp.select(*columns).from_(inside), output

@@ -52,6 +52,7 @@ def by_pattern(read: Callable[[str], Pattern]) -> Compute:
 
     def compute(_: Use, arguments: Sequence[pa.Array]) -> pa.Array:
         moments, patterns, *zone = arguments
+        moments = _rounded(moments)
         columns = dict(zip(("t", "o", "z"), (moments, *zone), strict=False))
         found = pa.nulls(len(moments), pa.string())
         for text in pc.unique(patterns).to_pylist():
@@ -62,6 +63,12 @@ def by_pattern(read: Callable[[str], Pattern]) -> Compute:
         return found
 
     return compute
+
+
+def _rounded(moments: pa.Array) -> pa.Array:
+    """To thousandths of a second, half of one upwards: text has no more."""
+    half = pa.scalar(500, pa.duration("us"))
+    return pc.floor_temporal(pc.add(moments, half), unit="millisecond")
 
 
 @functools.lru_cache(maxsize=1024)

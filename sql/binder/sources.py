@@ -1,0 +1,493 @@
+"""FROM: sources, and how they are joined."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+
+from seamline.errors import (
+    COLUMN_AMBIGUOUS,
+    COLUMN_NOT_FOUND,
+    NOT_SUPPORTED,
+    STATEMENT_TOO_LARGE,
+    TYPE_MISMATCH,
+    SeamlineError,
+)
+from seamline.sql import functions
+from seamline.sql.binder.conversions import common_type, implicit_cast, require_comparable
+from seamline.sql.binder.grouping import (
+    refuse_aggregates,
+    refuse_windows,
+)
+from seamline.sql.binder.restricted import restricted
+from seamline.sql.binder.rows import compared, fields_of
+from seamline.sql.binder.samples import sampled
+from seamline.sql.binder.scope import (
+    Column,
+    Group,
+    Output,
+    Scope,
+    Source,
+    location_of,
+    output_column,
+    unsupported,
+)
+from seamline.sql.binder.shapes import renamed
+from seamline.sql.binder.typer import Typer
+from seamline.sql.binder.unnest import bind_unnest
+from seamline.sql.binder.views import bind_view, expansion_of
+from seamline.sql.calls import CallSpec, call
+from seamline.sql.places import placed
+from seamline.sql.types import Row
+
+
+def bind_source(typer: Typer, node: exp.Expr, scope: Scope, *, keeps_row: bool = False) -> exp.Expr:
+    """One source of FROM or JOIN; its columns become visible in the scope.
+
+    Args:
+        typer: Binds it.
+        node: As parsed.
+        scope: The sources in front of it.
+        keeps_row: Whether UNNEST of nothing is a row of nulls.
+    """
+    if _is_group(node):
+        return _bind_group(typer, node, scope)
+    sample = node.args.pop("sample", None)
+    match node:
+        case exp.Table():
+            node, source = _bind_table(typer, node, scope)
+        case exp.Subquery():
+            source = _bind_derived(typer, node, scope)
+        case exp.Values():
+            source = _bind_values(typer, node, scope)
+        case exp.Unnest():
+            node, source = _bind_unnest(typer, node, scope, keeps_row=keeps_row)
+        case exp.Lateral():
+            node, source = _bind_lateral(typer, node, scope)
+        case _:
+            raise unsupported(node)
+    if sample is not None:
+        node, source = sampled(typer, node, source, sample)
+    _refuse_twice(source, scope)
+    scope.add(source)
+    return node
+
+
+def _refuse_twice(source: Source, scope: Scope) -> None:
+    if source.name and any(source.name == other.name for other in scope.sources):
+        raise SeamlineError(
+            COLUMN_AMBIGUOUS,
+            f"{source.name[-1]} appears twice in FROM",
+            hint="Give one an alias.",
+        )
+
+
+def _name_of(node: exp.Expr) -> tuple[str, ...]:
+    """The alias of a source, if it has one."""
+    return (node.alias.lower(),) if node.alias else ()
+
+
+def _bind_table(typer: Typer, node: exp.Table, scope: Scope) -> tuple[exp.Expr, Source]:
+    scan_id = node.meta.get("scan_id")
+    if scan_id is None:
+        cte = scope.ctes[node.name.lower()]
+        name = _name_of(node) or (node.name.lower(),)
+        node.set("this", exp.to_identifier(cte.alias))
+        return node, _called(typer, node, name, renamed(cte.output, node.args.get("alias")))
+    relation = typer.relations[scan_id]
+    alias = typer.new_alias()
+    columns = tuple(
+        dataclasses.replace(column, node=exp.column(column.folded, alias))
+        for column in relation.columns
+    )
+    called, name = node.args.get("alias"), _name_of(node) or relation.name
+    for argument in ("db", "catalog", "version"):
+        node.set(argument, None)
+    node.set("this", exp.to_identifier(scan_id))
+    node.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+    source = Source(name, alias, columns)
+    bound: exp.Expr = node
+    restriction = typer.restrictions.get(scan_id)
+    if restriction:
+        bound, source = restricted(typer, node, source, restriction)
+    if called is not None and called.args.get("columns"):
+        source = dataclasses.replace(source, columns=_named_anew(source.columns, called))
+    return bound, source
+
+
+def _named_anew(columns: Sequence[Column], called: exp.TableAlias) -> tuple[Column, ...]:
+    """The columns that `*` shows, by the names that an alias gives them, if it gives any."""
+    shown = [column for column in columns if not column.hidden]
+    names = renamed([Output(column.name, column.type) for column in shown], called)
+    return tuple(
+        dataclasses.replace(column, name=output.name)
+        for column, output in zip(shown, names, strict=True)
+    )
+
+
+def _called(
+    typer: Typer, node: exp.Expr, name: tuple[str, ...], output: Sequence[Output]
+) -> Source:
+    """A source of computed columns under its name in the bound tree."""
+    alias = typer.new_alias()
+    node.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+    columns = tuple(
+        Column(column.name, column.type, exp.column(output_column(i), alias))
+        for i, column in enumerate(output)
+    )
+    return Source(name, alias, columns)
+
+
+def _with_columns(node: exp.Expr, count: int) -> None:
+    """Names the columns of a source that has none of its own."""
+    columns = [exp.to_identifier(output_column(i)) for i in range(count)]
+    node.args["alias"].set("columns", columns)
+
+
+def _bind_derived(typer: Typer, node: exp.Subquery, scope: Scope) -> Source:
+    expansion = expansion_of(node)
+    if expansion is not None:
+        inner, columns = bind_view(typer, node.this, expansion)
+        node.set("this", inner)
+        name = _name_of(node) if expansion.is_renamed else expansion.name
+        return _called(typer, node, name, renamed(columns, node.args.get("alias")))
+    inner, output = typer.query(node.this, scope.outer, scope.ctes)
+    node.set("this", inner)
+    return _called(typer, node, _name_of(node), renamed(output, node.args.get("alias")))
+
+
+def _bind_values(typer: Typer, node: exp.Values, scope: Scope) -> Source:
+    rows = []
+    inside = Scope(scope.outer, scope.ctes)
+    for row in node.expressions:
+        cells = row.expressions if isinstance(row, exp.Tuple) else [row]
+        match [typer.expression(cell, inside) for cell in cells]:
+            case [(value, Row() as type_)]:
+                rows.append(fields_of(value, type_))
+            case typed:
+                rows.append(typed)
+    width = len(rows[0])
+    if any(len(row) != width for row in rows):
+        raise SeamlineError(TYPE_MISMATCH, "the rows of VALUES differ in length", hint="")
+    wanted = [
+        common_type([row[i][1] for row in rows], f"column {i + 1} of VALUES") for i in range(width)
+    ]
+    for value, _ in itertools.chain.from_iterable(rows):
+        refuse_aggregates(value, "VALUES")
+        refuse_windows(value, "VALUES")
+    node.set(
+        "expressions",
+        [
+            exp.Tuple(
+                expressions=[
+                    implicit_cast(*cell, want) for cell, want in zip(row, wanted, strict=True)
+                ]
+            )
+            for row in rows
+        ],
+    )
+    nameless = [Output("", type_) for type_ in wanted]
+    output = renamed(nameless, node.args.get("alias"))
+    source = _called(typer, node, _name_of(node), output)
+    _with_columns(node, width)
+    return source
+
+
+def _bind_unnest(
+    typer: Typer, node: exp.Unnest, scope: Scope, *, keeps_row: bool
+) -> tuple[exp.Expr, Source]:
+    query, output = bind_unnest(typer, node, scope, keeps_row=keeps_row)
+    source = _beside(query, scope)
+    return source, _called(typer, source, _name_of(node), renamed(output, node.args.get("alias")))
+
+
+def _bind_lateral(typer: Typer, node: exp.Lateral, scope: Scope) -> tuple[exp.Expr, Source]:
+    if not isinstance(node.this, exp.Subquery) or any(
+        node.args.get(key) for key in ("view", "outer", "ordinality", "cross_apply")
+    ):
+        raise unsupported(node)
+    query, output = typer.query(node.this, scope, scope.ctes)
+    source = _beside(query, scope)
+    return source, _called(typer, source, _name_of(node), renamed(output, node.args.get("alias")))
+
+
+def _beside(query: exp.Expr, scope: Scope) -> exp.Expr:
+    """A query as a source, LATERAL if it reads the sources in front of it."""
+    inner = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)
+    if any(scope.owns(column) for column in query.find_all(exp.Column)):
+        return exp.Lateral(this=inner)
+    return inner
+
+
+# --- Joins ---------------------------------------------------------------------------------------
+
+
+def bind_from(typer: Typer, node: exp.Select, scope: Scope) -> None:
+    """FROM and what is joined to it, if there is any."""
+    from_ = node.args.get("from_")
+    if from_ is None:
+        return
+    joins = list(node.args.get("joins") or ())
+    while _is_group(from_.this) and not _is_called(from_.this):  # brackets on the left say nothing
+        first, more = _opened(from_.this)
+        from_.set("this", first)
+        joins = [*more, *joins]
+    _check_count(joins)
+    with placed(from_):
+        from_.set("this", bind_source(typer, from_.this, scope))
+    bound = []
+    for join in joins:
+        with placed(join):
+            bound += [*_bind_join(typer, join, scope), join]
+    node.set("joins", bound)
+
+
+def _is_group(node: exp.Expr) -> bool:
+    """Whether a source is several, joined: in brackets, or with conditions further behind."""
+    return bool(node.args.get("joins")) or _is_bracket(node)
+
+
+def _is_bracket(node: exp.Expr) -> bool:
+    """Whether these are brackets around sources, not around a query."""
+    if not isinstance(node, exp.Subquery):
+        return False
+    inner = node.this
+    if isinstance(inner, exp.Subquery):
+        return bool(inner.alias) or _is_group(inner)
+    return not isinstance(inner, exp.Query)
+
+
+def _is_called(group: exp.Expr) -> bool:
+    """Whether the whole of some joined sources has a name."""
+    if group.args.get("joins"):
+        return False  # the name of its first
+    if group.args.get("sample"):
+        raise SeamlineError(
+            NOT_SUPPORTED, "joins in brackets are not sampled", hint="Sample what is joined."
+        )
+    return bool(group.alias)
+
+
+def _opened(group: exp.Expr) -> tuple[exp.Expr, list[exp.Join]]:
+    """The first of some joined sources, and the others."""
+    joins = group.args.pop("joins", None)
+    return (group, joins) if joins else (group.this, [])
+
+
+def _size(node: exp.Expr) -> int:
+    """How many relations a source is."""
+    inner = _size(node.this) if _is_bracket(node) else 1
+    return inner + sum(_size(join.this) for join in node.args.get("joins") or ())
+
+
+def _bind_group(typer: Typer, node: exp.Expr, scope: Scope) -> exp.Expr:
+    """Joined sources as one, a query; what is inside keeps its names, unless the whole has one."""
+    is_called, inside = _is_called(node), Scope(scope.outer, scope.ctes)
+    query = exp.select().from_(node.this if is_called else node, copy=False)
+    bind_from(typer, query, inside)
+    alias, nodes, columns = typer.new_alias(), dict[str, exp.Expr](), dict[int, Column]()
+    for column in (*inside.row, *(c for source in inside.sources for c in source.columns)):
+        if id(column) not in columns:
+            name = output_column(len(nodes))
+            nodes[name] = column.node
+            columns[id(column)] = dataclasses.replace(column, node=exp.column(name, alias))
+    scope.groups[alias] = Group(query, inside, nodes)
+    row = [columns[id(column)] for column in inside.row]
+    if is_called:
+        sources = [Source(_name_of(node), alias, _named_anew(row, node.args["alias"]))]
+        row = list(sources[0].columns)
+    else:
+        sources = [
+            Source(s.name, alias, tuple(columns[id(c)] for c in s.columns)) for s in inside.sources
+        ]
+    for source in sources:
+        _refuse_twice(source, scope)
+    scope.sources += sources
+    scope.row += row
+    called = exp.TableAlias(this=exp.to_identifier(alias))
+    return exp.Subquery(this=query, alias=called)
+
+
+def _check_count(joins: Sequence[exp.Join]) -> None:
+    """Refuses more than DuckDB plans in seconds: it tries conditions of each relation with each.
+
+    Raises:
+        SeamlineError: STATEMENT_TOO_LARGE.
+    """
+    count = 1 + sum(_size(join.this) for join in joins if (join.side or "").upper() != "LEFT")
+    if count > _JOINED_MAX:
+        raise SeamlineError(
+            STATEMENT_TOO_LARGE,
+            f"a query joins {count} relations, at most {_JOINED_MAX}",
+            hint="Join some of them in a query with GROUP BY or LIMIT of its own, or by LEFT JOIN.",
+        )
+
+
+_JOINED_MAX = 64
+
+
+def _bind_join(typer: Typer, join: exp.Join, scope: Scope) -> list[exp.Join]:
+    """A join: its source, then its condition over everything visible by then.
+
+    Returns:
+        What has to be joined in front of it: the subqueries of its condition.
+    """
+    side, kind = (join.side or "").upper(), (join.kind or "").upper()
+    if join.method not in {"", "NATURAL"} or kind not in {"", "INNER", "CROSS", "OUTER"}:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"{' '.join(filter(None, (join.method, kind)))} JOIN is not supported",
+            hint="INNER, LEFT, RIGHT, FULL, CROSS and NATURAL JOIN are.",
+        )
+    if side and isinstance(join.this, exp.Unnest | exp.Lateral):
+        _check_outer(join, side)
+    keeps_row = side == "LEFT" and isinstance(join.this, exp.Unnest)
+    if keeps_row:
+        side = ""
+        for key, value in (("side", None), ("kind", "CROSS"), ("on", None)):
+            join.set(key, value)
+    left, before = list(scope.row), list[exp.Join]()
+    join.set("this", bind_source(typer, join.this, scope, keeps_row=keeps_row))
+    on, using = join.args.get("on"), join.args.get("using")
+    if join.method == "NATURAL":
+        using = _shared(left, scope.row[len(left) :])
+        join.set("method", None)
+        if not using:
+            on = exp.Boolean(this=True)
+    if using:
+        join.set("on", _bind_using(typer, using, len(left), side, scope))
+        join.set("using", None)
+    elif on is not None:
+        condition = typer.boolean(on, scope, "ON")
+        refuse_aggregates(condition, "ON")
+        refuse_windows(condition, "ON")
+        join.set("on", condition)
+        if side:
+            before = hoisted(typer, join, "on", scope)
+        if side and join.args["on"].find(exp.Query) is not None:
+            raise SeamlineError(
+                NOT_SUPPORTED,
+                f"a subquery in ON of a {side} JOIN that reads its rows is not supported",
+                hint="Join the subquery, or filter one side in a subquery of its own.",
+            )
+        if side and isinstance(join.this, exp.Lateral):
+            _filter_inside(join)
+    elif side:
+        raise SeamlineError(NOT_SUPPORTED, f"{side} JOIN needs ON or USING", hint="")
+    return before
+
+
+def hoisted(typer: Typer, node: exp.Expr, argument: str, scope: Scope) -> list[exp.Join]:
+    """Takes subqueries that read no row around them out of a bound expression.
+
+    Args:
+        typer: Gives names.
+        node: What the expression is an argument of.
+        argument: Which argument.
+        scope: The rows around it.
+
+    Returns:
+        Joins that have their values, one each.
+    """
+    joins = []
+    for found in list(node.args[argument].find_all(exp.Subquery, exp.Exists)):
+        is_value = isinstance(found, exp.Exists) or not isinstance(
+            found.parent, exp.In | exp.Exists | exp.From | exp.Join | exp.SetOperation
+        )
+        is_outer = not any(p is not node and isinstance(p, exp.Query) for p in _above(found, node))
+        if is_value and is_outer and not any(map(scope.owns, found.find_all(exp.Column))):
+            alias = typer.new_alias()
+            column = exp.column(output_column(0), alias)
+            found.replace(column)
+            query = exp.select(exp.alias_(found, output_column(0)))
+            called = exp.TableAlias(this=exp.to_identifier(alias))
+            joins.append(exp.Join(this=exp.Subquery(this=query, alias=called), kind="CROSS"))
+    return joins
+
+
+def _above(node: exp.Expr, top: exp.Expr) -> Iterator[exp.Expr]:
+    """What a node stands in, below another."""
+    while node.parent is not None and node.parent is not top:
+        node = node.parent
+        yield node
+
+
+def _shared(left: Sequence[Column], right: Sequence[Column]) -> list[exp.Expr]:
+    """The names that columns on both sides of a NATURAL JOIN have."""
+    names = {column.folded for column in right if column.name and not column.hidden}
+    shared = [c.folded for c in left if c.folded in names and not c.hidden]
+    return [exp.to_identifier(name) for name in dict.fromkeys(shared)]
+
+
+def _filter_inside(join: exp.Join) -> None:
+    """The bound condition of LEFT JOIN LATERAL as a filter inside: it keeps the same rows there."""
+    lateral, on = join.this, join.args["on"]
+    if not _is_true(on):
+        inner = exp.Subquery(this=lateral.this.this, alias=lateral.args["alias"].copy())
+        kept = exp.select("*").from_(inner).where(on, copy=False)
+        lateral.set("this", exp.Subquery(this=kept))
+        join.set("on", exp.Boolean(this=True))
+
+
+def _is_true(node: exp.Expr | None) -> bool:
+    return isinstance(node, exp.Boolean) and bool(node.this)
+
+
+def _check_outer(join: exp.Join, side: str) -> None:
+    """An outer join of what reads the sources in front of it keeps their rows.
+
+    UNNEST may keep no others.
+    """
+    what, on = join.this.key.upper(), join.args.get("on")
+    is_plain = _is_true(on) if isinstance(join.this, exp.Unnest) else on is not None
+    if side != "LEFT" or not is_plain:
+        raise SeamlineError(
+            NOT_SUPPORTED,
+            f"{side} JOIN {what} is not supported with this condition",
+            hint=f"LEFT JOIN {what} … ON TRUE is.",
+        )
+
+
+def _bind_using(
+    typer: Typer, names: Sequence[exp.Expr], width: int, side: str, scope: Scope
+) -> exp.Expr:
+    """The condition of a join by names; in the row each stands once, in front of all others.
+
+    Args:
+        typer: Binds it.
+        names: The names.
+        width: How many columns the left side has in the row.
+        side: LEFT, RIGHT, FULL or nothing.
+        scope: Both sides.
+    """
+    merged, replaced, conditions = [], [], []
+    for name in names:
+        one = _of_side(name, scope.row[:width])
+        other = _of_side(name, scope.row[width:])
+        common = common_type([one.type, other.type], f"USING ({name.name})")
+        require_comparable(common, "USING")
+        sides = [implicit_cast(*typer.column(c), common) for c in (one, other)]
+        conditions.append(compared(exp.EQ, sides[0], sides[1], common))
+        value = {"": sides[0], "LEFT": sides[0], "RIGHT": sides[1]}.get(side)
+        if value is None:
+            resolved = functions.resolve("coalesce", [common, common])
+            spec = CallSpec(resolved.overload, resolved.parameters, resolved.returns)
+            value = call(spec, sides)
+        merged.append(Column(one.name, common, value.copy()))
+        replaced += [one, other]
+    scope.row = [*merged, *(c for c in scope.row if not any(c is r for r in replaced))]
+    return exp.and_(*conditions, copy=False)
+
+
+def _of_side(name: exp.Expr, columns: Sequence[Column]) -> Column:
+    found = [column for column in columns if column.folded == name.name.lower()]
+    if len(found) != 1:
+        code = COLUMN_AMBIGUOUS if found else COLUMN_NOT_FOUND
+        what = "stands for several on" if found else "is not on"
+        raise SeamlineError(
+            code, f"column {name.name} {what} one side of USING", location=location_of(name)
+        )
+    return found[0]
