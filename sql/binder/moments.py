@@ -90,8 +90,9 @@ def _time(text: str, node: exp.Cast) -> Typed | None:
     if _rounds(node, digits):
         return None
     target = types.from_sqlglot(node.to)
-    is_call = CAST in node.meta and isinstance(target, Time)
-    return time_literal(_clock(match), target.precision if is_call else digits)
+    if CAST in node.meta and isinstance(target, Time):
+        digits = target.precision
+    return time_literal(_clock(match), digits)
 
 
 def _clock(match: re.Match[str]) -> datetime.time:
