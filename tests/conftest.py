@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 from support import offline, slt
 from support.gateway import Gateway
@@ -20,6 +21,9 @@ from support.stack import Stack
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 os.environ.update(SHORT_LIVED_JAVA)
+# how long an example takes says what else the machine does
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 # a shell that starts the tests in its background has programs ignore Ctrl-C; tests press it
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
