@@ -14,6 +14,7 @@ SEED ?= 1
 TPC ?=
 MINUTES ?= 10
 COUNT ?= 20000
+HISTORIES ?= 100000
 COMPILE = build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
   --generate-hashes --no-annotate --custom-compile-command 'make lock' --no-emit-package seamline
 FAST := not integration and not spark and not prove and not soak
@@ -66,8 +67,8 @@ test: jars ## The tests: unit, property, a short simulation, one pass over real 
 	$(BIN)/python -m pytest $(TESTS) -m "not prove and not soak" -n $(WORKERS) --dist loadgroup
 
 prove: jars ## The long proofs: 100,000 histories, every interleaving, every reader and fault
-	EVERY_EXAMPLE=1 $(BIN)/python -m pytest $(TESTS) -m "(prove or hypothesis) and not soak" -n $(WORKERS) --dist loadfile \
-	  --no-loadscope-reorder --durations=25
+	EVERY_EXAMPLE=1 HISTORIES=$(HISTORIES) $(BIN)/python -m pytest $(TESTS) -n $(WORKERS) \
+	  -m "(prove or hypothesis) and not soak" --dist loadfile --no-loadscope-reorder --durations=25
 
 soak: jars ## More of the same: every variant of the proofs, larger counts, the newest packages
 	$(BIN)/python -m pytest $(TESTS) -m soak -n $(WORKERS) --dist loadfile --durations=25

@@ -8,6 +8,7 @@ run one again: `pytest tests/simulation --seed N`, or
 
 from __future__ import annotations
 
+import os
 import pathlib
 
 import pytest
@@ -16,6 +17,9 @@ from simulation import campaign
 from simulation.histories import draw, from_json, to_json
 from simulation.shrink import Failure, failure, shrink
 
+FIRST = 2_500
+"""Histories of `make test`; `make prove HISTORIES=n` runs up to n of them."""
+ALL = int(os.environ.get("HISTORIES", "100000"))
 FAILED = pathlib.Path(__file__).with_name("failed.jsonl")
 SHOWN = 3
 
@@ -30,7 +34,7 @@ def test_history_that_failed_once(line: str) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("first", "count"),
-    [(0, 2_500), pytest.param(2_500, 97_500, marks=pytest.mark.prove)],
+    [(0, FIRST), pytest.param(FIRST, max(ALL - FIRST, 1), marks=pytest.mark.prove)],
     ids=("some", "many"),
 )
 def test_histories(
