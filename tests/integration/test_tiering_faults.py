@@ -169,9 +169,9 @@ def test_stopped_by_a_signal_the_batch_in_hand_lands(
     command = programs.seamline("tier", table, "--interval", "1h")
     with programs.running(command, stack.environment, log) as process:
         with stack.unwritable_catalog():
-            wait_until(lambda: stack.metadata_files(table) - metadata, 60)
+            wait_until(lambda: stack.metadata_files(table) - metadata, 180, "the commit to wait")
             process.send_signal(signal.SIGTERM)
-            wait_until(lambda: "stopping after the batch" in log.read_text())
+            wait_until(lambda: "stopping after the batch" in log.read_text(), 120)
             assert process.poll() is None
         assert process.wait(60) == 0, log.read_text()
     assert_tiered_exactly_once(stack, gateway, table)
