@@ -171,7 +171,7 @@ def test_stopped_by_a_signal_the_batch_in_hand_lands(
         with stack.unwritable_catalog():
             wait_until(lambda: stack.metadata_files(table) - metadata, 180, "the commit to wait")
             process.send_signal(signal.SIGTERM)
-            wait_until(lambda: "stopping after the batch" in log.read_text(), 120)
+            wait_until(lambda: "stopping after the current batch" in log.read_text(), 120)
             assert process.poll() is None
         assert process.wait(60) == 0, log.read_text()
     assert_tiered_exactly_once(stack, gateway, table)
