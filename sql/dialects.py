@@ -262,11 +262,12 @@ class SeamlineDialect(Trino):
             """Rows in brackets, unless a query goes on behind them."""
             if self._match_pair(TokenType.L_PAREN, TokenType.VALUES, advance=False):
                 depth = 0
-                for token in self._tokens[self._index + 1 :]:
-                    depth += _DEPTH.get(token.token_type, 0)
+                for place in range(self._index + 1, len(self._tokens)):
+                    kind = self._tokens[place].token_type
+                    depth += _DEPTH.get(kind, 0)
                     if depth < 0:
                         break
-                    if depth == 0 and token.token_type in _AFTER_ROWS:
+                    if depth == 0 and kind in _AFTER_ROWS:
                         return None
             return super()._parse_derived_table_values(allow_value_synonym)
 

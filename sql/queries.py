@@ -89,7 +89,7 @@ _BEFORE_QUERIES: Mapping[str, type[exp.Expr]] = {
 def _query(values: exp.Values) -> exp.Select:
     """Rows as a query, in the order and up to the limit that stand behind them."""
     query = exp.select("*").from_(values)
-    for clause in ("with_", "order", "limit", "offset"):
+    for clause in ("order", "limit", "offset"):
         query.set(clause, values.args.pop(clause, None))
     values.set("alias", exp.TableAlias(this=exp.to_identifier("_values")))
     return query

@@ -16,16 +16,9 @@ from seamline.errors import (
 )
 from seamline.sql import functions
 from seamline.sql.binder.conversions import require_comparable
-from seamline.sql.binder.grouping import (
-    distinct_sets,
-    has_aggregate,
-)
+from seamline.sql.binder.grouping import distinct_sets, has_aggregate
 from seamline.sql.binder.literals import as_value, row_count, row_limit
-from seamline.sql.binder.scope import (
-    Scope,
-    Typed,
-    location_of,
-)
+from seamline.sql.binder.scope import Scope, Typed, location_of
 from seamline.sql.binder.sources import hoisted
 from seamline.sql.binder.typer import Typer
 from seamline.sql.types import Type
@@ -56,18 +49,18 @@ def bind_group(typer: Typer, node: exp.Select, scope: Scope, results: Sequence[T
 
     def key(bound: exp.Expr, type_: Type) -> exp.Expr:
         require_comparable(type_, "GROUP BY")
-        held = exp.Paren(this=as_value(bound.copy(), type_))
+        value, joins = as_value(bound.copy(), type_), list[exp.Join]()
         if node.args.get("from_") is not None:
-            for join in hoisted(typer, held, "this", scope):
-                node.append("joins", join)
-        if held.this.find(exp.Query) is not None:
+            value, joins = hoisted(typer, value, scope)
+        if value.find(exp.Query) is not None:
             raise SeamlineError(
                 NOT_SUPPORTED,
                 "GROUP BY cannot hold a subquery that reads its rows",
                 hint="Compute it in a subquery in FROM.",
             )
-        found: exp.Expr = held.this
-        return found
+        for join in joins:
+            node.append("joins", join)
+        return value
 
     items = [
         item(e)

@@ -68,11 +68,9 @@ def _timestamp(text: str, node: exp.Cast) -> Typed | None:
     date = datetime.date(int(match["year"]), int(match["month"]), int(match["day"]))
     moment = datetime.datetime.combine(date, _clock(match))
     is_zoned = node.to.this == exp.DType.TIMESTAMPTZ
-    if CAST in node.meta:
-        target = types.from_sqlglot(node.to)
-        if match["zone"] is not None and not is_zoned:
-            raise ValueError(text)
-        digits = target.precision if isinstance(target, Timestamp) else digits
+    if CAST in node.meta and match["zone"] is not None and not is_zoned:
+        raise ValueError(text)
+    digits = _precision(node, digits)
     if match["zone"] is None and not is_zoned:
         return moment_literal(moment, Timestamp(digits, zoned=False))
     zone = time_zones.named(match["zone"] or time_zones.UTC)
@@ -89,10 +87,7 @@ def _time(text: str, node: exp.Cast) -> Typed | None:
     digits = _digits(match["fraction"] or "", text)
     if _rounds(node, digits):
         return None
-    target = types.from_sqlglot(node.to)
-    if CAST in node.meta and isinstance(target, Time):
-        digits = target.precision
-    return time_literal(_clock(match), digits)
+    return time_literal(_clock(match), _precision(node, digits))
 
 
 def _clock(match: re.Match[str]) -> datetime.time:
@@ -117,6 +112,14 @@ def _rounds(node: exp.Cast, digits: int) -> bool:
     """Whether CAST rounds; TIMESTAMP '…' has as many digits as are written."""
     precision = node.to.expressions
     return bool(precision) and int(precision[0].name) < digits
+
+
+def _precision(node: exp.Cast, digits: int) -> int:
+    """Digits of a second of the result: those of the type in a CAST, in a literal those written."""
+    if CAST not in node.meta:
+        return digits
+    target = types.from_sqlglot(node.to)
+    return target.precision if isinstance(target, Time | Timestamp) else digits
 
 
 def time_with_zone() -> SeamlineError:

@@ -8,11 +8,7 @@ from sqlglot import exp
 
 from seamline.errors import SYNTAX_ERROR, TYPE_MISMATCH, SeamlineError
 from seamline.sql import coercion
-from seamline.sql.binder.clauses import (
-    bind_condition,
-    bind_group,
-    bind_limits,
-)
+from seamline.sql.binder.clauses import bind_condition, bind_group, bind_limits
 from seamline.sql.binder.conversions import cast_outputs, require_comparable
 from seamline.sql.binder.ordering import order_results, order_select
 from seamline.sql.binder.recursion import bind_recursive, reads_itself

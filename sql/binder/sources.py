@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from sqlglot import exp
 
@@ -18,10 +18,7 @@ from seamline.errors import (
 )
 from seamline.sql import functions
 from seamline.sql.binder.conversions import common_type, implicit_cast, require_comparable
-from seamline.sql.binder.grouping import (
-    refuse_aggregates,
-    refuse_windows,
-)
+from seamline.sql.binder.grouping import refuse_aggregates, refuse_windows
 from seamline.sql.binder.restricted import restricted
 from seamline.sql.binder.rows import compared, fields_of
 from seamline.sql.binder.samples import sampled
@@ -44,7 +41,9 @@ from seamline.sql.places import placed
 from seamline.sql.types import Row
 
 
-def bind_source(typer: Typer, node: exp.Expr, scope: Scope, *, keeps_row: bool = False) -> exp.Expr:
+def _bind_source(
+    typer: Typer, node: exp.Expr, scope: Scope, *, keeps_row: bool = False
+) -> exp.Expr:
     """One source of FROM or JOIN; its columns become visible in the scope.
 
     Args:
@@ -237,7 +236,7 @@ def bind_from(typer: Typer, node: exp.Select, scope: Scope) -> None:
         joins = [*more, *joins]
     _check_count(joins)
     with placed(from_):
-        from_.set("this", bind_source(typer, from_.this, scope))
+        from_.set("this", _bind_source(typer, from_.this, scope))
     bound = []
     for join in joins:
         with placed(join):
@@ -350,7 +349,7 @@ def _bind_join(typer: Typer, join: exp.Join, scope: Scope) -> list[exp.Join]:
         for key, value in (("side", None), ("kind", "CROSS"), ("on", None)):
             join.set(key, value)
     left, before = list(scope.row), list[exp.Join]()
-    join.set("this", bind_source(typer, join.this, scope, keeps_row=keeps_row))
+    join.set("this", _bind_source(typer, join.this, scope, keeps_row=keeps_row))
     on, using = join.args.get("on"), join.args.get("using")
     if join.method == "NATURAL":
         using = _shared(left, scope.row[len(left) :])
@@ -364,15 +363,15 @@ def _bind_join(typer: Typer, join: exp.Join, scope: Scope) -> list[exp.Join]:
         condition = typer.boolean(on, scope, "ON")
         refuse_aggregates(condition, "ON")
         refuse_windows(condition, "ON")
-        join.set("on", condition)
         if side:
-            before = hoisted(typer, join, "on", scope)
-        if side and join.args["on"].find(exp.Query) is not None:
+            condition, before = hoisted(typer, condition, scope)
+        if side and condition.find(exp.Query) is not None:
             raise SeamlineError(
                 NOT_SUPPORTED,
                 f"a subquery in ON of a {side} JOIN that reads its rows is not supported",
                 hint="Join the subquery, or filter one side in a subquery of its own.",
             )
+        join.set("on", condition)
         if side and isinstance(join.this, exp.Lateral):
             _filter_inside(join)
     elif side:
@@ -380,39 +379,31 @@ def _bind_join(typer: Typer, join: exp.Join, scope: Scope) -> list[exp.Join]:
     return before
 
 
-def hoisted(typer: Typer, node: exp.Expr, argument: str, scope: Scope) -> list[exp.Join]:
-    """Takes subqueries that read no row around them out of a bound expression.
+def hoisted(typer: Typer, bound: exp.Expr, scope: Scope) -> tuple[exp.Expr, list[exp.Join]]:
+    """Takes the subqueries that read no row around them out of a bound expression.
 
     Args:
         typer: Gives names.
-        node: What the expression is an argument of.
-        argument: Which argument.
+        bound: The expression, which is changed.
         scope: The rows around it.
 
     Returns:
-        Joins that have their values, one each.
+        The expression, and joins that have the values of those subqueries, one each.
     """
-    joins = []
-    for found in list(node.args[argument].find_all(exp.Subquery, exp.Exists)):
+    held, joins = exp.Paren(this=bound), []
+    for found in list(held.find_all(exp.Subquery, exp.Exists)):
         is_value = isinstance(found, exp.Exists) or not isinstance(
             found.parent, exp.In | exp.Exists | exp.From | exp.Join | exp.SetOperation
         )
-        is_outer = not any(p is not node and isinstance(p, exp.Query) for p in _above(found, node))
-        if is_value and is_outer and not any(map(scope.owns, found.find_all(exp.Column))):
+        is_inside = found.find_ancestor(exp.Query) is not None
+        if is_value and not is_inside and not any(map(scope.owns, found.find_all(exp.Column))):
             alias = typer.new_alias()
-            column = exp.column(output_column(0), alias)
-            found.replace(column)
+            found.replace(exp.column(output_column(0), alias))
             query = exp.select(exp.alias_(found, output_column(0)))
             called = exp.TableAlias(this=exp.to_identifier(alias))
             joins.append(exp.Join(this=exp.Subquery(this=query, alias=called), kind="CROSS"))
-    return joins
-
-
-def _above(node: exp.Expr, top: exp.Expr) -> Iterator[exp.Expr]:
-    """What a node stands in, below another."""
-    while node.parent is not None and node.parent is not top:
-        node = node.parent
-        yield node
+    outside: exp.Expr = held.this
+    return outside, joins
 
 
 def _shared(left: Sequence[Column], right: Sequence[Column]) -> list[exp.Expr]:
