@@ -67,7 +67,7 @@ test: jars ## The tests: unit, property, a short simulation, one pass over real 
 	$(BIN)/python -m pytest $(TESTS) -m "not prove and not soak" -n $(WORKERS) --dist loadgroup
 
 prove: jars ## The long proofs: 100,000 histories, every interleaving, every reader and fault
-	EVERY_EXAMPLE=1 HISTORIES=$(HISTORIES) $(BIN)/python -m pytest $(TESTS) -n $(WORKERS) \
+	EVERY_EXAMPLE=1 $(BIN)/python -m pytest $(TESTS) -n $(WORKERS) --histories $(HISTORIES) \
 	  -m "(prove or hypothesis) and not soak" --dist loadfile --no-loadscope-reorder --durations=25
 
 soak: jars ## More of the same: every variant of the proofs, larger counts, the newest packages

@@ -31,6 +31,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="fill expected halves of text tests")
     parser.addoption("--seed", type=int, help="run this one history of the simulation")
+    parser.addoption("--histories", type=int, default=100_000, help="histories of the long proofs")
 
 
 ONE_PASS = frozenset(
@@ -94,6 +95,14 @@ class OneStack(LoadFileScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     """`--dist loadgroup` is `OneStack`; other ways to share out are left as they are."""
     return OneStack(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Says what failed when it fails: a run that is ended early never comes to its summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(
+            f"\n{report.nodeid} failed ({report.when}):\n{report.longreprtext[-3000:]}", flush=True
+        )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -8,7 +8,6 @@ run one again: `pytest tests/simulation --seed N`, or
 
 from __future__ import annotations
 
-import os
 import pathlib
 
 import pytest
@@ -18,8 +17,7 @@ from simulation.histories import draw, from_json, to_json
 from simulation.shrink import Failure, failure, shrink
 
 FIRST = 2_500
-"""Histories of `make test`; `make prove HISTORIES=n` runs up to n of them."""
-ALL = int(os.environ.get("HISTORIES", "100000"))
+"""Histories of `make test`; the long proofs run the others, up to as many as are asked for."""
 FAILED = pathlib.Path(__file__).with_name("failed.jsonl")
 SHOWN = 3
 
@@ -33,14 +31,14 @@ def test_history_that_failed_once(line: str) -> None:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    ("first", "count"),
-    [(0, FIRST), pytest.param(FIRST, max(ALL - FIRST, 1), marks=pytest.mark.prove)],
-    ids=("some", "many"),
+    "first", [0, pytest.param(FIRST, marks=pytest.mark.prove)], ids=("some", "many")
 )
 def test_histories(
-    first: int, count: int, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+    first: int, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seed = request.config.getoption("--seed")
+    seed, histories = map(request.config.getoption, ("--seed", "--histories"))
+    count = FIRST if first == 0 else histories - FIRST
+    assert count > 0, f"--histories {histories}: the first {FIRST} are those of `make test`"
     if seed is not None:
         first, count = seed, 1
     done = campaign.run(first, count)
