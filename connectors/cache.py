@@ -1,4 +1,4 @@
-"""One bounded cache for what is made once and asked for often: footers, manifests, loaded tables.
+"""Bounded caches: of what is asked for often, such as footers, and of what several owners keep.
 
 What was least recently used is evicted first. A value is made outside the lock, so a slow one
 holds nobody up; two callers that miss at once both make it, and the later value is kept.
@@ -6,6 +6,7 @@ holds nobody up; two callers that miss at once both make it, and the later value
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Hashable
@@ -76,3 +77,62 @@ class Cache(Generic[K, V]):
         """Removes a value and returns it, None when there is none."""
         with self._lock:
             return self._values.pop(key, None)
+
+
+class FairCache(Generic[K, V]):
+    """Values by owner and key: who holds most loses first. Safe to share between threads.
+
+    Where all values together weigh too much, the heaviest owner's least recently used one is
+    evicted, so that others cost nobody a value who holds less than half of an even share. What was
+    just put stays: one value counts for half of the cache at most.
+
+    Args:
+        weight_max: What the values of all owners together may weigh.
+        weight: The weight of a value when it is put.
+        ttl_s: Seconds for which a value is returned after it was put.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        weight_max: int,
+        *,
+        weight: Callable[[V], int],
+        ttl_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        def bounded(value: V) -> int:
+            return min(weight(value), weight_max // 2)
+
+        def owned() -> cachetools.TTLCache[K, V]:
+            return cachetools.TTLCache(weight_max, ttl_s, clock, bounded)
+
+        self._lock = threading.Lock()
+        self._weight_max = weight_max
+        self._owned = owned
+        self._owners: dict[str, cachetools.TTLCache[K, V]] = {}
+
+    def get(self, owner: str, key: K) -> V | None:
+        """The value that an owner has under a key, None when there is none."""
+        with self._lock:
+            values = self._owners.get(owner)
+            return None if values is None else values.get(key)
+
+    def put(self, owner: str, key: K, value: V) -> None:
+        """Caches a value, in the place of an earlier one."""
+        with self._lock:
+            self._owners.setdefault(owner, self._owned())[key] = value
+            weights = {each: values.currsize for each, values in self._owners.items()}
+            while sum(weights.values()) > self._weight_max:
+                others = (each for each in weights if each != owner or len(self._owners[each]) > 1)
+                heaviest = max(others, key=weights.__getitem__)
+                with contextlib.suppress(KeyError):  # where all that is left expires just now
+                    self._owners[heaviest].popitem()
+                weights[heaviest] = self._owners[heaviest].currsize
+            self._owners = {each: self._owners[each] for each in weights if weights[each]}
+
+    def pop(self, owner: str, key: K) -> V | None:
+        """Removes a value and returns it, None when there is none."""
+        with self._lock:
+            values = self._owners.get(owner)
+            return None if values is None else values.pop(key, None)

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from seamline.connectors.cache import Cache
+from seamline.connectors.cache import FairCache
 from seamline.errors import (
     INVALID_PARAMETERS,
     PREPARED_STATEMENT_NOT_FOUND,
@@ -30,7 +30,8 @@ from seamline.sql.types import Type
 KEPT_S = 3600.0
 """How long a prepared statement that is not used is kept."""
 _KEPT_BYTES_MAX = 64 << 20
-"""What all of them may hold, texts and values; those used least are forgotten first."""
+"""What all of them may hold, texts and values; whoever holds most loses those first that he used
+least."""
 _EACH_BYTES = 1000
 _NAME = "p"
 
@@ -57,13 +58,11 @@ class Prepared:
     """A prepared statement.
 
     Attributes:
-        owner: Who prepared it.
         text: The statement.
         description: What is known of it.
         values: The values of its parameters, a row for each time that it is to run.
     """
 
-    owner: str
     text: str
     description: Description
     values: pa.Table | None = None
@@ -102,7 +101,7 @@ class PreparedStatements:
 
     def __init__(self, running: Running) -> None:
         self._running = running
-        self._known: Cache[str, Prepared] = Cache(
+        self._known: FairCache[str, Prepared] = FairCache(
             _KEPT_BYTES_MAX, weight=lambda found: found.size_bytes, ttl_s=KEPT_S
         )
 
@@ -112,9 +111,9 @@ class PreparedStatements:
         Raises:
             SeamlineError: what is wrong with it.
         """
-        made = Prepared(call.caller.principal.name, text, self.describe(call, text))
+        made = Prepared(text, self.describe(call, text))
         handle = secrets.token_urlsafe(18)
-        self._known.put(handle, made)
+        self._known.put(call.caller.principal.name, handle, made)
         return handle, made
 
     def find(self, call: Call, handle: bytes) -> Prepared:
@@ -123,16 +122,16 @@ class PreparedStatements:
         Raises:
             SeamlineError: PREPARED_STATEMENT_NOT_FOUND.
         """
-        key = handle.decode(errors="replace")
-        found = self._known.get(key)
-        if found is None or found.owner != call.caller.principal.name:
+        owner, key = call.caller.principal.name, handle.decode(errors="replace")
+        found = self._known.get(owner, key)
+        if found is None:
             raise SeamlineError(
                 PREPARED_STATEMENT_NOT_FOUND,
                 "the prepared statement is not known here, or not any more",
                 hint="Prepare it again: one that is not used for an hour is forgotten, and a "
                 "gateway that stops forgets them all.",
             )
-        self._known.put(key, found)
+        self._known.put(owner, key, found)
         return found
 
     def bind(self, call: Call, handle: bytes, values: pa.Table) -> Prepared:
@@ -142,16 +141,12 @@ class PreparedStatements:
             SeamlineError: PREPARED_STATEMENT_NOT_FOUND.
         """
         bound = dataclasses.replace(self.find(call, handle), values=values)
-        self._known.put(handle.decode(), bound)
+        self._known.put(call.caller.principal.name, handle.decode(), bound)
         return bound
 
     def close(self, call: Call, handle: bytes) -> None:
         """Forgets one; does nothing where there is none."""
-        try:
-            self.find(call, handle)
-        except SeamlineError:
-            return
-        self._known.pop(handle.decode())
+        self._known.pop(call.caller.principal.name, handle.decode(errors="replace"))
 
     def describe(self, call: Call, text: str) -> Description:
         """What is known of a statement before it runs.

@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from seamline.connectors.cache import Cache
+from seamline.connectors.cache import FairCache
 from seamline.dbapi.tokens import SeenTokens
 from seamline.errors import HISTORY_CHANGED, INVALID_REQUEST, INVALID_TOKEN, SeamlineError
 from seamline.gateway.flight.callers import Caller
@@ -30,7 +30,7 @@ _OPTIONS = ".options"
 """At the end of the cookie of a session that has some."""
 _ID = re.compile(r"([A-Za-z0-9_-]{24})(\.options)?")
 _SESSIONS_BYTES_MAX = 64 << 20
-"""What all of them may hold; those used least are forgotten first."""
+"""What all of them may hold; whoever holds most loses those first that he used least."""
 _EACH_BYTES = 1000
 _IDLE_S = 12 * 3600.0
 _SOURCE_MAX = 200
@@ -162,7 +162,7 @@ class Sessions:
     """The sessions of one gateway. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._known: Cache[tuple[str, str], Session] = Cache(
+        self._known: FairCache[str, Session] = FairCache(
             _SESSIONS_BYTES_MAX, weight=lambda found: found.size_bytes, ttl_s=_IDLE_S
         )
 
@@ -175,8 +175,8 @@ class Sessions:
         """
         given, has_options = _cookie(caller.headers.get("cookie", ""))
         session_id = given or secrets.token_urlsafe(18)
-        key = (caller.principal.name, session_id)
-        session = self._known.get(key)
+        owner = caller.principal.name
+        session = self._known.get(owner, session_id)
         if session is None and has_options:
             raise SeamlineError(
                 INVALID_REQUEST,
@@ -186,11 +186,11 @@ class Sessions:
             )
         session = session or Session()
         if given is not None:
-            self._known.put(key, session)
+            self._known.put(owner, session_id, session)
 
         def offer(context: Any) -> None:
             if session.has_options:
-                self._known.put(key, session)
+                self._known.put(owner, session_id, session)
             if given is None or session.has_options is not has_options:
                 mark = _OPTIONS if session.has_options else ""
                 cookie = f"{_COOKIE}={session_id}{mark}"
@@ -201,7 +201,7 @@ class Sessions:
     def close(self, caller: Caller) -> bool:
         """Forgets the session of a call; False where there is none."""
         given, _ = _cookie(caller.headers.get("cookie", ""))
-        found = None if given is None else self._known.pop((caller.principal.name, given))
+        found = None if given is None else self._known.pop(caller.principal.name, given)
         if found is None:
             return False
         found.clear()

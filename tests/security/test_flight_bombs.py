@@ -194,7 +194,7 @@ def test_messages_that_went_wrong_are_refused_by_name(count: int) -> None:
         found[place] = types.SimpleNamespace(data_header=header, data_body=body)
         try:
             rows = read_rows(found, BYTES_MAX)
-            Prepared("ann", "SELECT 1", NAMED, rows).parameter_sets()
+            Prepared("SELECT 1", NAMED, rows).parameter_sets()
         except SeamlineError as error:
             assert error.code in {INVALID_REQUEST, INVALID_PARAMETERS}
 
@@ -209,7 +209,7 @@ MOMENTS = (pa.timestamp("ns"), pa.timestamp("s"), pa.date64(), pa.time64("ns"), 
 def test_moments_that_python_lacks_have_a_name(type_: pa.DataType, number: int) -> None:
     rows = column(pa.array([number], pa.int64()).view(type_))
     try:
-        Prepared("ann", "SELECT 1", NAMED, read_rows(sent(rows), BYTES_MAX)).parameter_sets()
+        Prepared("SELECT 1", NAMED, read_rows(sent(rows), BYTES_MAX)).parameter_sets()
     except SeamlineError as error:
         assert error.code in {INVALID_REQUEST, INVALID_PARAMETERS}
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.connectors.cache import Cache
+from seamline.connectors.cache import Cache, FairCache
 
 
 def test_what_was_least_recently_used_is_evicted() -> None:
@@ -116,3 +116,39 @@ def test_it_is_what_a_list_in_order_of_use_would_be(
             model.pop(0)
         model.append((key, value))
     assert {k: cache.get(k) for k in range(6)} == {k: dict(model).get(k) for k in range(6)}
+
+
+WEIGHT_MAX = 24
+OWNERS = ("ann", "bob", "eve")
+
+
+@given(st.lists(st.tuples(st.sampled_from(OWNERS), st.integers(0, 5), st.integers(1, 30))))
+def test_an_owner_of_little_loses_nothing_to_others(steps: Sequence[tuple[str, int, int]]) -> None:
+    cache: FairCache[int, int] = FairCache(WEIGHT_MAX, weight=lambda value: value, ttl_s=10)
+    put: dict[str, dict[int, int]] = {owner: {} for owner in OWNERS}
+    for owner, key, value in steps:
+        cache.put(owner, key, value)
+        put[owner][key] = value
+        kept = {
+            each: {k: cache.get(each, k) for k in values if cache.get(each, k) is not None}
+            for each, values in put.items()
+        }
+        assert kept[owner][key] == value
+        counted = [
+            min(v or 0, WEIGHT_MAX // 2) for values in kept.values() for v in values.values()
+        ]
+        assert sum(counted) <= WEIGHT_MAX
+        for each, values in put.items():
+            assert kept[each].items() <= values.items()
+            if sum(values.values()) <= WEIGHT_MAX // (2 * len(OWNERS)):
+                assert kept[each] == values
+
+
+def test_a_value_of_an_owner_ends_after_its_time_or_when_it_is_taken_out() -> None:
+    now = [0.0]
+    cache: FairCache[str, int] = FairCache(8, weight=lambda _: 1, ttl_s=10, clock=lambda: now[0])
+    cache.put("ann", "a", 1)
+    cache.put("ann", "b", 2)
+    assert (cache.pop("ann", "a"), cache.pop("ann", "a"), cache.pop("bob", "b")) == (1, None, None)
+    now[0] = 10.0
+    assert cache.get("ann", "b") is None
