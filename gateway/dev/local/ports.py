@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import random
 import socket
+from collections.abc import Sequence
 
 from seamline.errors import PORT_TAKEN, SeamlineError
 
@@ -29,8 +31,14 @@ class Ports:
         return f"{HOST}:{self.kafka}"
 
 
-def choose(wanted: int | None, previous: Ports | None) -> Ports:
+def choose(wanted: int | None, previous: Ports | None, *, in_order: bool = True) -> Ports:
     """Ports that are free now: the one asked for, else those used last time, else new ones.
+
+    Args:
+        wanted: The port that clients are to be given.
+        previous: Those used last time.
+        in_order: Whether new ones are the first that are free. Whoever has just lost one to another
+            program looks anywhere: several that start at once would all take the first again.
 
     Raises:
         SeamlineError: PORT_TAKEN when the port asked for is not free, or none is.
@@ -41,9 +49,10 @@ def choose(wanted: int | None, previous: Ports | None) -> Ports:
             f"port {wanted} is taken by another program",
             hint="Stop the program that listens there, pass another --kafka-port, or leave it out.",
         )
-    kafka = wanted or _first_free(previous.kafka if previous else None, excluded=None)
-    controller = _first_free(previous.controller if previous else None, excluded=kafka)
-    return Ports(kafka, controller)
+    searched = list(_SEARCHED) if in_order else random.sample(_SEARCHED, len(_SEARCHED))
+    last = (previous.kafka, previous.controller) if previous else (None, None)
+    kafka = wanted or _first_free(last[0], searched, excluded=None)
+    return Ports(kafka, _first_free(last[1], searched, excluded=kafka))
 
 
 def is_free(port: int) -> bool:
@@ -61,9 +70,9 @@ def is_free(port: int) -> bool:
     return True
 
 
-def _first_free(preferred: int | None, excluded: int | None) -> int:
+def _first_free(preferred: int | None, searched: Sequence[int], excluded: int | None) -> int:
     first = () if preferred is None else (preferred,)
-    for port in itertools.chain(first, _SEARCHED):
+    for port in itertools.chain(first, searched):
         if port != excluded and is_free(port):
             return port
     raise SeamlineError(

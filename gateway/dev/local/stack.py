@@ -158,7 +158,8 @@ class LocalStack:
 
         def start(attempts: int) -> State:
             """Starts the broker; again on other ports if somebody took one in between."""
-            chosen = ports.choose(kafka_port, last.ports if last else None)
+            first = attempts == _STARTS_MAX
+            chosen = ports.choose(kafka_port, last.ports if last else None, in_order=first)
             report(f"kafka: starting on {chosen.bootstrap_servers} (Java {java.version})")
             self._broker.prepare(java, directory, chosen)
             process = self._launch(java, directory, chosen)

@@ -59,3 +59,7 @@ def test_bound_port_is_taken_although_nobody_listens() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         assert not is_free(server.getsockname()[1])
+
+
+def test_whoever_lost_a_port_looks_for_others_than_everybody_else() -> None:
+    assert len({choose(None, None, in_order=False) for _ in range(8)}) > 1
