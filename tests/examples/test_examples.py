@@ -27,7 +27,7 @@ EXAMPLES = {
 """The programs, and what each says at its end."""
 
 
-@pytest.mark.one_in(prove=2)
+@pytest.mark.one_in(prove=4)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_keeps_its_word(
     stack: Stack, gateway: Gateway, name: str, tmp_path: pathlib.Path

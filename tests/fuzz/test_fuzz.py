@@ -45,7 +45,7 @@ def test_query_that_went_wrong_once(
     assert not verdict.failure, verdict
 
 
-@pytest.mark.one_in(prove=3)
+@pytest.mark.one_in(prove=9)
 @pytest.mark.spark
 @pytest.mark.integration
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)

@@ -357,7 +357,7 @@ def test_followers_survive_a_restart(stack: Stack, followed: str, scratch: pathl
     assert sorted(ids_in(log)) == list(range(15))
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_events_of_an_upsert_table_are_its_changes(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.integration]
 
 BATCH = 40
 EVERY = pytest.mark.parametrize(
-    "every", [24, pytest.param(1, marks=pytest.mark.soak)], ids=("some", "all")
+    "every", [48, pytest.param(1, marks=pytest.mark.soak)], ids=("some", "all")
 )
 """Of so many expressions one is asked."""
 ENGINE_ERRORS = {"INTERNAL_ERROR", "SPARK_FAILED"}

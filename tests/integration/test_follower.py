@@ -170,6 +170,7 @@ def test_a_bad_record_fails_where_it_lies(
         assert gateway.rows(f"SELECT a FROM {name} WHERE _kafka_offset > 1") == [(3,)]
 
 
+@pytest.mark.soak
 @pytest.mark.integration
 @pytest.mark.spark
 def test_much_more_than_fits_into_memory(

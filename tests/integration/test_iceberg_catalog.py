@@ -294,6 +294,7 @@ def test_tail_files_are_written_once(stack: Stack, readers: LiveReaders, name: s
     assert last.scan().count() == 222
 
 
+@pytest.mark.soak
 def test_a_cut_outlives_tiering_and_a_restart_of_the_gateway(
     stack: Stack, tmp_path: pathlib.Path, name: str
 ) -> None:

@@ -327,7 +327,7 @@ def test_foreground_ends_with_its_broker(folder: pathlib.Path, number: int) -> N
     assert processes_of(folder) == []
 
 
-@pytest.mark.one_in(prove=4)
+@pytest.mark.one_in(prove=12)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_interrupted_up_leaves_no_process(folder: pathlib.Path, number: int, moment: str) -> None:

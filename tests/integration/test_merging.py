@@ -114,7 +114,7 @@ def test_deletes_of_what_is_not_there_are_progress(
     table.check()
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_of_two_tierers_at_once_one_has_to_start_again(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:

@@ -47,6 +47,7 @@ def remote(stack: Stack, s3: ObjectStorage, tmp_path: pathlib.Path) -> Iterator[
         running.close()
 
 
+@pytest.mark.soak
 def test_a_table_on_s3(stack: Stack, remote: Gateway, name: str) -> None:
     stack.create_topic(name, 1)
     stack.produce(name, [{"id": i, "text": "hot"} for i in range(5)])

@@ -100,6 +100,7 @@ def test_other_hands(rest: Stack, readers: LiveReaders, name: str) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.soak
 def test_tierers_that_meet(rest: Stack, readers: LiveReaders, name: str) -> None:
     rest.create_topic(name, 2)
     rest.create_table(name, "id bigint, text varchar")
@@ -154,6 +155,7 @@ def test_views_are_handed_on(rest: Stack, readers: LiveReaders, name: str) -> No
     assert found.code.name == "TABLE_NOT_FOUND"
 
 
+@pytest.mark.soak
 def test_a_snapshot_that_expired_gets_no_tag(rest: Stack, name: str) -> None:
     unified(rest, name, 10, 0)
     before = rest.load(name)

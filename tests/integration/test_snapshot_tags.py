@@ -107,6 +107,7 @@ def test_small_reads_and_failed_ones_hold_nothing(
     assert tags(stack, table) == []
 
 
+@pytest.mark.soak
 def test_what_a_killed_gateway_leaves_goes_with_the_next_expiry(stack: Stack, table: str) -> None:
     """Its age counts from the snapshot's time, which lies before the tag was made."""
     state = stack.load(table).state

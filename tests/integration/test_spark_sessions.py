@@ -58,6 +58,7 @@ class TestSessions:
 
     pytestmark = SPARK
 
+    @pytest.mark.soak
     def test_statements_share_one(self, gateway: Gateway) -> None:
         for _ in range(4):
             assert gateway.rows(WITH_KERNELS, "spark") == [("R163",), ("R163",)]

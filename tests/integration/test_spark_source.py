@@ -170,6 +170,7 @@ def test_upserts_are_read_as_rows_and_followed_as_changes(
         read(gateway, name, "stream", tmp_path, "id, text")
 
 
+@pytest.mark.soak
 def test_what_cannot_be_read_says_why(gateway: Gateway, name: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(AssertionError, match="TABLE_NOT_FOUND"):
         read(gateway, name, "batch", tmp_path)

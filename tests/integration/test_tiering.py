@@ -111,7 +111,7 @@ STARTS: Mapping[str, Sequence[tuple[int, int]]] = {
 """What a table over a log of [2, 6) and [0, 3) with a record a second holds, by its start."""
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_start(stack: Stack, gateway: Gateway, name: str) -> None:
     stack.create_topic(name, 2)
     first = int(datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC).timestamp())
@@ -254,7 +254,7 @@ KINDS = ["a", "b c/d+%2F=", None, "null", "007", "", "2024-01-01", "é"]
 """Partition values that look like something else once they are part of a path."""
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_partitioned_and_sorted(stack: Stack, gateway: Gateway, name: str) -> None:
     stack.create_topic(name, 2)
     stack.create_table(
@@ -477,7 +477,7 @@ def skipped(receipt: Mapping[str, Any]) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("policy", ["null", pytest.param("skip", marks=pytest.mark.prove)])
-@pytest.mark.prove
+@pytest.mark.soak
 def test_poison_over_many_batches_is_counted_once(
     stack: Stack, gateway: Gateway, name: str, policy: str
 ) -> None:
@@ -540,7 +540,7 @@ def expire_by_hand(stack: Stack, name: str) -> None:
     ).collect()
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_a_tierer_with_nothing_to_do_keeps_the_boundary_in_reach(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
@@ -564,7 +564,7 @@ def test_a_tierer_with_nothing_to_do_keeps_the_boundary_in_reach(
     assert gateway.rows(f'SELECT count(*) FROM "{name}$cold"') == [(18,)]
 
 
-@pytest.mark.prove
+@pytest.mark.soak
 def test_a_boundary_lost_by_other_means_is_no_guess(
     stack: Stack, gateway: Gateway, name: str
 ) -> None:
@@ -584,7 +584,7 @@ def test_a_boundary_lost_by_other_means_is_no_guess(
     assert gateway.rows(f'SELECT count(*) FROM "{name}$cold"') == [(8,)]
 
 
-@pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.prove), 3])
+@pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.soak), 3])
 @pytest.mark.prove
 def test_fault_13_a_table_keeps_its_owners_retention(
     stack: Stack, gateway: Gateway, name: str, version: int

@@ -101,6 +101,7 @@ def test_killed_at_a_step(stack: Stack, gateway: Gateway, table: str, at: At) ->
     assert state.refs[TAG].snapshot_id == state.current_snapshot_id
 
 
+@pytest.mark.soak
 def test_killed_between_data_files_and_commit_and_its_folder_wiped(
     stack: Stack, gateway: Gateway, table: str, scratch: pathlib.Path
 ) -> None:
@@ -141,6 +142,7 @@ def own_spark(stack: Stack, folder: pathlib.Path) -> dict[str, str]:
     return environment
 
 
+@pytest.mark.soak
 def test_killed_while_spark_goes_on_and_another_has_started(
     stack: Stack, gateway: Gateway, table: str, scratch: pathlib.Path
 ) -> None:
@@ -298,6 +300,7 @@ def test_foreign_commit(
     assert rows == [(2 if foreign is append else 0,)]
 
 
+@pytest.mark.soak
 def test_expiry_in_the_middle_of_a_batch(stack: Stack, gateway: Gateway, table: str) -> None:
     """The newest mark moves on to the foreign head; the batch starts over from there."""
 

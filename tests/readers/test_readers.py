@@ -250,7 +250,7 @@ def test_fault_29_no_reader_falls_behind_while_batches_land(world: World, name: 
         thread.start()
     wrong = []
     try:
-        for _ in range(6):
+        for _ in range(3):
             for reader in world.readers:
                 before = acknowledged
                 found = world.running(reader).count(name)
@@ -340,7 +340,7 @@ def make_upserts(world: World, name: str, shape: Shape) -> Known:
     return Known(name, found, canonical(rows))
 
 
-@pytest.mark.one_in(prove=16)
+@pytest.mark.one_in(prove=32)
 @pytest.mark.parametrize("reader", READERS, ids=str)
 @pytest.mark.parametrize("shape", [*READ_SHAPES, *UPSERTS], ids=str)
 def test_fault_29_every_reader_gives_the_same_rows(
@@ -367,7 +367,7 @@ def test_fault_29_every_reader_gives_the_same_rows(
     assert len(rows) == len(table.rows) > 0
 
 
-@pytest.mark.one_in(prove=3)
+@pytest.mark.one_in(prove=6)
 @pytest.mark.parametrize("reader", [r for r in READERS if r.gaps], ids=str)
 def test_a_gap_that_is_declared_is_still_there(
     world: World, known: dict[str, Known], name: str, reader: Reader
