@@ -107,7 +107,8 @@ sbom: ## List what the image installs, as CycloneDX in build/seamline.cdx.json
 audit: ## Ask for known faults of what is locked (needs PyPI's list of vulnerabilities)
 	rm -rf build/audit && $(PYTHON) -m venv build/audit
 	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
-	build/audit/bin/pip-audit --strict --disable-pip --require-hashes --requirement requirements.lock
+	build/audit/bin/pip-audit --strict --disable-pip --require-hashes \
+	  --requirement requirements.lock --requirement helm/image/requirements.lock
 
 chaos: $(READY) ## Attack exactness on real parts (SEED=1, MINUTES=10); ends with `violations: 0`
 	@cd tests && ../$(BIN)/python -m chaos --seed $(SEED) --minutes $(MINUTES)

@@ -119,7 +119,7 @@ def _provider_with(options: Mapping[str, str]) -> str | None:
 
 
 def _checkpoint(table: OwnFiles, query: str) -> str | None:
-    """The checkpoint of a query, where it So a table its table."""
+    """The checkpoint of a query, where it lies with its table."""
     for folder in _CHECKPOINTS:
         place = f"{table.state.location}/{folder}"
         with contextlib.suppress(SeamlineError, ValueError, LookupError, TypeError):

@@ -1,8 +1,8 @@
 """Where the files of tables may lie, whatever their metadata says.
 
 A gateway opens files with rights that whoever wrote a table's metadata need not have. So a table
-So a table its catalog's warehouse, or under locations that the configuration adds; and its files
-lie under the table. A location is understood as its readers understand it: schemes in any case and
+must lie in its catalog's warehouse, or under locations that the configuration adds; and its files
+under the table. A location is understood as its readers understand it: schemes in any case and
 under each of their names, slashes doubled, links followed; what they might understand otherwise
 lies nowhere.
 """
